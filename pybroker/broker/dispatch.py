@@ -20,14 +20,14 @@ import msgspec
 from pybroker.broker.coordinators.shards.appends import NativeAppends
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.share_parts import Shares
-from pybroker.broker.coordinators.transaction.membership import Membership
+from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.log_limits import BY_CLIENT
 from pybroker.broker.replicas.failed import FailedReplicas
 from pybroker.broker.replicas.isr import IsrKeeper
 from pybroker.broker.requests.context import (
-    Authenticated,
     Handler,
     LastResponse,
+    LoginResponse,
     RequestContext,
     Standing,
     StandingCommits,
@@ -82,7 +82,7 @@ class Dispatcher:
         end_of_turn: EndOfTurn,
         isr: IsrKeeper,
         failed: FailedReplicas | None,
-        membership: Membership,
+        membership: TransactionMembership,
         shares: Shares,
         tables: Tables,
         loop: asyncio.AbstractEventLoop,
@@ -280,7 +280,7 @@ class Dispatcher:
 
     def _reply(self, request: Request, response: object) -> None:
         try:
-            if isinstance(response, Authenticated):
+            if isinstance(response, LoginResponse):
                 request.reply_authenticated(
                     response.response, response.principal, response.by_token, response.session_lifetime_ms
                 )

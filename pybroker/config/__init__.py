@@ -8,7 +8,7 @@ from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS, validat
 from pybroker.config.definition import ConfigDef, nearest_name
 from pybroker.config.group_defs import GROUP_SETTINGS, check_group_configs, validate_group_config
 from pybroker.config.listeners import Listener
-from pybroker.config.load import Loaded, load_config
+from pybroker.config.load import LoadedConfig, load_config
 from pybroker.config.topic_defs import (
     BROKER_SYNONYM,
     TOPIC_SETTINGS,
@@ -33,7 +33,7 @@ __all__ = [
     "ConfigType",
     "InvalidValue",
     "Listener",
-    "Loaded",
+    "LoadedConfig",
     "Scope",
     "check_group_configs",
     "check_resolved",

@@ -16,7 +16,7 @@ SHORT_DELAY_MS = 60_000
 """A lower `delete.topic.delay.ms` causes a warning: the operator probably meant seconds."""
 
 
-class Unused(msgspec.Struct):
+class UnusedSettings(msgspec.Struct):
     """Names of the given settings that have no effect, grouped by origin."""
 
     of_kafka: list[str] = []
@@ -25,7 +25,7 @@ class Unused(msgspec.Struct):
     unknown: list[str] = []
 
 
-def warnings(config: BrokerConfig, unused: Unused) -> list[str]:
+def warnings(config: BrokerConfig, unused: UnusedSettings) -> list[str]:
     """Return one sentence for each surprise."""
     return [*_security(config), *_exposure(config), *_rest(config), *_unused(unused)]
 
@@ -59,9 +59,7 @@ def _security(config: BrokerConfig) -> Iterator[str]:
 def _exposure(config: BrokerConfig) -> Iterator[str]:
     """Yield one line for all listeners together."""
     open_ones = [
-        listener
-        for listener in config.listeners
-        if _asks_nobody(config, listener) and not is_loopback(listener.host)
+        listener for listener in config.listeners if _asks_nobody(config, listener) and not is_loopback(listener.host)
     ]
     if open_ones:
         right = "may do everything"
@@ -79,7 +77,7 @@ def _asks_nobody(config: BrokerConfig, listener: Listener) -> bool:
     return listener.protocol == "PLAINTEXT"
 
 
-def _unused(unused: Unused) -> Iterator[str]:
+def _unused(unused: UnusedSettings) -> Iterator[str]:
     if unused.of_kafka:
         yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(unused.of_kafka))
     past = [f"{name} (now {now})" if (now := OF_THE_PAST[name]) else name for name in sorted(unused.of_the_past)]

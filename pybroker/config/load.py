@@ -33,7 +33,7 @@ class Setting(NamedTuple):
     where: str
 
 
-class Loaded(NamedTuple):
+class LoadedConfig(NamedTuple):
     """A checked configuration, and warnings for the log."""
 
     config: BrokerConfig
@@ -44,7 +44,7 @@ def load_config(
     file: str | os.PathLike[str] | None = None,
     assignments: Iterable[str] = (),
     settings: Mapping[str, object] | None = None,
-) -> Loaded:
+) -> LoadedConfig:
     """Load a file (in Java's properties format), overridden by `settings`, overridden by `key=value` assignments.
     Raises ConfigError with all problems.
     """
@@ -105,9 +105,9 @@ class _Check:
         self._failed: set[str] = set()
         self._static: dict[str, str] = {}
         self._listener_settings: dict[str, str] = {}
-        self._unused = advice.Unused()
+        self._unused = advice.UnusedSettings()
 
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedConfig:
         """Return the configuration. Raises ConfigError with all problems."""
         self._resolve_references()
         for name, setting in self._given.items():
@@ -128,7 +128,7 @@ class _Check:
         self._unused.of_kafka += [key.name for key in WITHOUT_EFFECT if key.name in static]
         if SECURITY_BETWEEN in static and not config.in_cluster:
             self._unused.of_kafka.append(SECURITY_BETWEEN)
-        return Loaded(config, [*([cut] if cut else []), *advice.warnings(config, self._unused)])
+        return LoadedConfig(config, [*([cut] if cut else []), *advice.warnings(config, self._unused)])
 
     def _fail(self, name: str, problem: object, in_force: str = "") -> None:
         """Note a problem. in_force: the effective value, if it differs from the given text."""

@@ -30,7 +30,7 @@ from pybroker.console.screens import (
     work,
 )
 from pybroker.console.settings import ConsoleSettings
-from pybroker.console.web.guard import Guard
+from pybroker.console.web.guard import RequestGuard
 from pybroker.console.web.pages import STATIC
 from pybroker.console.web.visits import Console, NotFoundError, Visit, action, page
 
@@ -133,6 +133,4 @@ def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: 
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: not_found})
     app.state.console = console
-    return Guard(app, (*settings.host_names, settings.host))
-
-
+    return RequestGuard(app, (*settings.host_names, settings.host))

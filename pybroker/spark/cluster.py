@@ -23,7 +23,7 @@ from pybroker.spark.errors import (
     TopicGoneError,
     UnknownTopicError,
 )
-from pybroker.spark.selection import Subscription
+from pybroker.spark.selection import TopicSelection
 from pybroker.spark.tokens import with_token
 
 EARLIEST, LATEST = -2, -1
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Topic:
+class SparkTopic:
     """An existing topic. leaders: broker ids by partition."""
 
     id: str
@@ -65,7 +65,7 @@ class BrokerRefusalError(SparkSourceError):
         super().__init__(f"{what}: {error_name(code)}" + (f": {message}" if message else ""))
 
 
-class Cluster:
+class SparkCluster:
     """A cluster, with one blocking client. All its requests can be repeated safely.
 
     waits: retry for `patience_s` seconds (Kafka's `delivery.timeout.ms`) while a broker is unreachable. The native
@@ -181,20 +181,20 @@ class Cluster:
                 raise BrokerRefusalError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {each.name}")
             time.sleep(PAUSE_S)
 
-    def _topic(self, found: Any) -> Topic:
+    def _topic(self, found: Any) -> SparkTopic:
         if not found.topic_id:
             raise SparkSourceError("the brokers know no topic ids: Apache Kafka 2.8 or newer, or pybroker, is needed")
         partitions = sorted(found.partitions, key=lambda each: each.partition_index)
-        return Topic(str(found.topic_id), found.name, tuple(each.leader_id for each in partitions))
+        return SparkTopic(str(found.topic_id), found.name, tuple(each.leader_id for each in partitions))
 
-    def topics_named(self, names: Iterable[str]) -> dict[str, Topic]:
+    def topics_named(self, names: Iterable[str]) -> dict[str, SparkTopic]:
         """Return the existing topics of these names."""
         wanted = [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
         if not wanted:
             return {}
         return {each.name: self._topic(each) for each in self._checked(self._known(wanted))}
 
-    def topics_with_ids(self, ids: Iterable[str]) -> dict[str, Topic]:
+    def topics_with_ids(self, ids: Iterable[str]) -> dict[str, SparkTopic]:
         """Return the existing topics of these ids, by id."""
         wanted = [m.MetadataRequest_MetadataRequestTopic(topic_id=_uuid(each), name=None) for each in ids]
         if not wanted:
@@ -207,7 +207,7 @@ class Cluster:
                 raise BrokerRefusalError(each.error_code, f"topic {each.name or each.topic_id}")
         return [each for each in found if not each.error_code]
 
-    def existing(self, subscription: Subscription) -> list[Topic]:
+    def existing(self, subscription: TopicSelection) -> list[SparkTopic]:
         """Return the subscribed topics that exist."""
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
@@ -217,7 +217,7 @@ class Cluster:
             return list(self.topics_with_ids(subscription.ids).values())
         return list(self.topics_named(subscription.names or subscription.assigned).values())
 
-    def subscribed(self, subscription: Subscription) -> list[Topic]:
+    def subscribed(self, subscription: TopicSelection) -> list[SparkTopic]:
         """Return the subscribed topics. Raises UnknownTopicError or NoSuchTopicIdError if one does not exist,
         OptionError for an assigned partition that does not exist.
         """
@@ -241,7 +241,7 @@ class Cluster:
 
     # ---- offsets
 
-    def offsets(self, wanted: Iterable[tuple[Topic, int, int]]) -> Offsets:
+    def offsets(self, wanted: Iterable[tuple[SparkTopic, int, int]]) -> Offsets:
         """Return offsets for (topic, partition, timestamp), by (topic id, partition); timestamps may be EARLIEST or
         LATEST.
 
@@ -261,10 +261,10 @@ class Cluster:
         return found
 
     def _some_offsets(
-        self, todo: list[tuple[Topic, int, int]], found: Offsets, *, last: bool
-    ) -> list[tuple[Topic, int, int]]:
+        self, todo: list[tuple[SparkTopic, int, int]], found: Offsets, *, last: bool
+    ) -> list[tuple[SparkTopic, int, int]]:
         again = []
-        by_leader: dict[int, list[tuple[Topic, int, int]]] = defaultdict(list)
+        by_leader: dict[int, list[tuple[SparkTopic, int, int]]] = defaultdict(list)
         for each in todo:
             by_leader[each[0].leaders[each[1]]].append(each)
         for leader, places in by_leader.items():
@@ -311,7 +311,7 @@ class Cluster:
                 raise
             return None
 
-    def bounds(self, topics: Iterable[Topic]) -> tuple[Offsets, Offsets]:
+    def bounds(self, topics: Iterable[SparkTopic]) -> tuple[Offsets, Offsets]:
         """Return the log start and end offsets of all partitions. Verifies the topic ids, because ListOffsets goes by
         name.
 
@@ -326,7 +326,7 @@ class Cluster:
             _check_here(topic, here)
         return first, last
 
-    def existing_bounds(self, subscription: Subscription) -> tuple[list[Topic], Offsets, Offsets]:
+    def existing_bounds(self, subscription: TopicSelection) -> tuple[list[SparkTopic], Offsets, Offsets]:
         """Return the subscribed topics that exist, and their `bounds`. Retries if a topic is deleted meanwhile.
 
         Raises TopicGoneError if topics keep disappearing.
@@ -386,7 +386,7 @@ class Cluster:
         return 1 << 30
 
 
-def _check_here(topic: Topic, here: Container[str]) -> None:
+def _check_here(topic: SparkTopic, here: Container[str]) -> None:
     if topic.id not in here:
         raise TopicGoneError(f"topic {topic.name} ({topic.id}) was deleted just now")
 
@@ -398,4 +398,4 @@ def _uuid(text: str) -> Uuid:
         raise OptionError(f"{text} is no topic id: {error}") from None
 
 
-__all__ = ["EARLIEST", "LATEST", "BrokerRefusalError", "Cluster", "NativeError", "Topic"]
+__all__ = ["EARLIEST", "LATEST", "BrokerRefusalError", "NativeError", "SparkCluster", "SparkTopic"]

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pybroker.spark.cluster import Topic
+from pybroker.spark.cluster import SparkTopic
 from pybroker.spark.errors import DataLossError, TopicChangedError
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.positions import StreamPosition, TopicPosition
 
 Offsets = Mapping[tuple[str, int], int]
 
 
-def check_cluster(checkpoint: Position, cluster_id: str) -> None:
+def check_cluster(checkpoint: StreamPosition, cluster_id: str) -> None:
     """Raise TopicChangedError if the checkpoint is of another cluster."""
     if checkpoint.cluster != cluster_id:
         raise TopicChangedError(
@@ -31,7 +31,7 @@ def check_cluster(checkpoint: Position, cluster_id: str) -> None:
         )
 
 
-def gone(checkpoint: Position, topics: Iterable[Topic]) -> dict[str, Topic | None]:
+def gone(checkpoint: StreamPosition, topics: Iterable[SparkTopic]) -> dict[str, SparkTopic | None]:
     """Return the checkpoint's topic ids that no longer exist, each with the topic that has its name now."""
     here = {topic.id for topic in topics}
     by_name = {topic.name: topic for topic in topics}
@@ -47,7 +47,7 @@ class Rules:
     first: Offsets
     last: Offsets
 
-    def carried_over(self, checkpoint: Position, topics: list[Topic]) -> Position:
+    def carried_over(self, checkpoint: StreamPosition, topics: list[SparkTopic]) -> StreamPosition:
         """Return the position to continue from: the checkpoint, with re-created topics under their new ids if the rules
         allow it, and with deleted topics unchanged.
 
@@ -72,9 +72,9 @@ class Rules:
                     f"topic {topic.name} with id {topic_id} was deleted; `pybroker topics undelete {topic_id}` brings "
                     "it back and the query goes on where it was (failOnDataLoss=false reads the others until then)"
                 )
-        return Position(checkpoint.cluster, carried)
+        return StreamPosition(checkpoint.cluster, carried)
 
-    def _recreated(self, old_id: str, topic: TopicPosition, successor: Topic) -> TopicPosition:
+    def _recreated(self, old_id: str, topic: TopicPosition, successor: SparkTopic) -> TopicPosition:
         what = f"topic {topic.name} was re-created: the checkpoint belongs to id {old_id}, the topic has {successor.id}"
         if self.on_topic_recreated == "earliest":
             starts = {number: self.first[successor.id, number] for number in range(successor.partitions)}

@@ -10,7 +10,7 @@ from typing import Any
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import AWAY, BrokerRefusalError, Cluster
+from pybroker.spark.cluster import AWAY, BrokerRefusalError, SparkCluster
 from pybroker.spark.errors import IngestError, TopicChangedError
 
 BEGIN, COMMIT, ABORT, LIST = 32150, 32152, 32153, 32154
@@ -29,7 +29,7 @@ _MAY_PASS = AWAY | frozenset(
 )
 
 
-class State(IntEnum):
+class LoadState(IntEnum):
     """The state of an ingest."""
 
     OPEN = 0
@@ -57,7 +57,7 @@ class Ingest:
     @property
     def is_open(self) -> bool:
         """Whether rows can be staged; False: it was decided before."""
-        return self.state == State.OPEN
+        return self.state == LoadState.OPEN
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class IngestOutcome:
     """The result of a commit. offsets: (first, end) by partition. repeated: the ingest was committed before."""
 
     repeated: bool
@@ -88,7 +88,7 @@ class Outcome:
 
 
 def begin(
-    cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, *, ttl_ms: int = -1, join: bool
+    cluster: SparkCluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, *, ttl_ms: int = -1, join: bool
 ) -> Ingest:
     """Begin or join an ingest. Raises IngestError, TopicChangedError."""
 
@@ -124,7 +124,7 @@ def begin(
     )
 
 
-def commit(cluster: Cluster, ingest: Ingest, attempts: Iterable[Attempt]) -> Outcome:
+def commit(cluster: SparkCluster, ingest: Ingest, attempts: Iterable[Attempt]) -> IngestOutcome:
     """Commit the staged rows of the attempts; repeating it succeeds too. Raises IngestError, TopicChangedError."""
     request = m.IngestCommitRequest(
         cluster_id=ingest.cluster_id,
@@ -148,20 +148,22 @@ def commit(cluster: Cluster, ingest: Ingest, attempts: Iterable[Attempt]) -> Out
     )
     what = f"commit ingest {ingest.ingest_id} into {ingest.topic} ({ingest.topic_id})"
     answer = _patiently(cluster, lambda: _checked(cluster.send(request, COMMIT, 0, 0), what))
-    return Outcome(answer.repeated, {each.partition: (each.base_offset, each.end_offset) for each in answer.partitions})
+    return IngestOutcome(
+        answer.repeated, {each.partition: (each.base_offset, each.end_offset) for each in answer.partitions}
+    )
 
 
-def abort(cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, epoch: int = -1) -> State:
+def abort(cluster: SparkCluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, epoch: int = -1) -> LoadState:
     """Drop the staged rows; returns the state. A committed ingest stays. Raises IngestError."""
     request = m.IngestAbortRequest(
         cluster_id=cluster.id, topic_id=Uuid.parse(topic_id), ingest_id=ingest_id, batch_id=batch_id, epoch=epoch
     )
     answer = _checked(cluster.send(request, ABORT, 0, 0), f"abort ingest {ingest_id} of topic {topic_id}")
-    return State(answer.state)
+    return LoadState(answer.state)
 
 
 def listed(
-    cluster: Cluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
+    cluster: SparkCluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
 ) -> list[Any]:
     """Return open ingests and remembered committed ones, in the order of topic ids and ingest names. Raises
     IngestError.
@@ -189,7 +191,7 @@ def _checked(answer: Any, what: str) -> Any:
     return answer
 
 
-def _patiently(cluster: Cluster, step: Callable[[], Any]) -> Any:
+def _patiently(cluster: SparkCluster, step: Callable[[], Any]) -> Any:
     """Run a step, which can be repeated, and retry temporary errors until `delivery.timeout.ms`."""
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)

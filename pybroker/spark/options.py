@@ -11,7 +11,7 @@ from pybroker.native import SPARK_SETTINGS
 from pybroker.spark import client_settings
 from pybroker.spark.client_settings import KAFKA
 from pybroker.spark.errors import OptionError
-from pybroker.spark.selection import SUBSCRIPTIONS, Bound, Subscription, bound_of, subscription_of, topic_id
+from pybroker.spark.selection import SUBSCRIPTIONS, ReadBound, TopicSelection, bound_of, subscription_of, topic_id
 from pybroker.spark.values import INT, LONG, SHORT, flag, number, unknown
 
 COLUMNS = (
@@ -68,9 +68,9 @@ class ReadOptions:
     """Checked options of a read."""
 
     client: Mapping[str, str]
-    subscription: Subscription
-    start: Bound
-    end: Bound
+    subscription: TopicSelection
+    start: ReadBound
+    end: ReadBound
     columns: tuple[str, ...]
     latest_if_no_timestamp: bool
     fail_on_data_loss: bool
@@ -84,7 +84,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class NewTopic:
+class NewTopicOptions:
     """A topic to create if it is missing; −1: the broker's default."""
 
     partitions: int = -1
@@ -98,7 +98,7 @@ class WriteOptions:
     client: Mapping[str, str]
     topic: str | None
     topic_id: str | None
-    new_topic: NewTopic | None
+    new_topic: NewTopicOptions | None
     exactly_once: bool
     ingest_id: str | None
     ingest_ttl_ms: int
@@ -250,7 +250,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     )
 
 
-def _new_topic(given: _Given, topic: str | None, pinned: str | None) -> NewTopic | None:
+def _new_topic(given: _Given, topic: str | None, pinned: str | None) -> NewTopicOptions | None:
     if not given.flag("createTopic", False):
         given.refuse(NEW_TOPIC, "without createTopic=true")
         return None
@@ -259,4 +259,4 @@ def _new_topic(given: _Given, topic: str | None, pinned: str | None) -> NewTopic
     if topic is None:
         raise OptionError("createTopic needs the option topic")
     partitions, factor = (given.number(name, most) for name, most in zip(NEW_TOPIC, (INT, SHORT), strict=True))
-    return NewTopic(partitions or -1, factor or -1)
+    return NewTopicOptions(partitions or -1, factor or -1)

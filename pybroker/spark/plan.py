@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.positions import StreamPosition, TopicPosition
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> l
     return cut
 
 
-def limited(start: Position, latest: Position, rows_max: int) -> Position:
+def limited(start: StreamPosition, latest: StreamPosition, rows_max: int) -> StreamPosition:
     """Return the end of a micro-batch of about `rows_max` offsets, shared by the partitions in proportion to their lag.
 
     As in Spark's Kafka source, a partition with records gets at least one offset and does not starve.
@@ -63,15 +63,15 @@ def limited(start: Position, latest: Position, rows_max: int) -> Position:
         share = max(1, size * rows_max // total) if size > 0 else 0
         ends.setdefault(topic, {})[partition] = min(at, begin + share)
     topics = {topic: TopicPosition(latest.topics[topic].name, places) for topic, places in ends.items()}
-    return Position(latest.cluster, topics)
+    return StreamPosition(latest.cluster, topics)
 
 
-def lag_of(start: Position, latest: Position) -> int:
+def lag_of(start: StreamPosition, latest: StreamPosition) -> int:
     """Return the number of offsets between both positions."""
     return sum(max(0, at - (start.get(topic, partition) or 0)) for topic, _, partition, at in latest)
 
 
-def offsets_behind(position: Position, latest: Position) -> dict[str, float]:
+def offsets_behind(position: StreamPosition, latest: StreamPosition) -> dict[str, float]:
     """Return the lag of `position` over the partitions of `latest`. The names are those of Spark's Kafka source, plus
     the sum.
     """
@@ -84,7 +84,7 @@ def offsets_behind(position: Position, latest: Position) -> dict[str, float]:
     }
 
 
-def capped(position: Position, target: Position) -> Position:
+def capped(position: StreamPosition, target: StreamPosition) -> StreamPosition:
     """Return `position` limited to `target`: no higher offsets, no other topics and partitions."""
     topics: dict[str, TopicPosition] = {}
     for topic_id, topic in position.topics.items():
@@ -95,4 +95,4 @@ def capped(position: Position, target: Position) -> Position:
         }
         if inside:
             topics[topic_id] = TopicPosition(topic.name, inside)
-    return Position(position.cluster, topics)
+    return StreamPosition(position.cluster, topics)

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import logging
 
-from pybroker.spark.cluster import Cluster, Topic
+from pybroker.spark.cluster import SparkCluster, SparkTopic
 from pybroker.spark.errors import DataLossError, TopicChangedError
 from pybroker.spark.options import ReadOptions
 from pybroker.spark.plan import OffsetRange
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.positions import StreamPosition, TopicPosition
 
 log = logging.getLogger(__name__)
 
 
-class Planned:
+class PlannedBatch:
     """A micro-batch between two positions, and the user's rules."""
 
-    def __init__(self, cluster: Cluster, options: ReadOptions, start: Position, end: Position) -> None:
+    def __init__(self, cluster: SparkCluster, options: ReadOptions, start: StreamPosition, end: StreamPosition) -> None:
         self._cluster = cluster
         self._policy = options.on_topic_recreated
         self._fail_on_data_loss = options.fail_on_data_loss
@@ -55,7 +55,7 @@ class Planned:
                 known = self._start.get(former, partition)
         return known
 
-    def _ranges(self, topic: Topic, unread: dict[int, tuple[int | None, int]]) -> list[OffsetRange]:
+    def _ranges(self, topic: SparkTopic, unread: dict[int, tuple[int | None, int]]) -> list[OffsetRange]:
         first: dict[tuple[str, int], int] = {}
         if not self._fail_on_data_loss or any(known is None or known > until for known, until in unread.values()):
             first, _ = self._cluster.bounds([topic])
@@ -65,7 +65,7 @@ class Planned:
         ]
 
     def _begin(
-        self, topic: Topic, partition: int, known: int | None, until: int, first: dict[tuple[str, int], int]
+        self, topic: SparkTopic, partition: int, known: int | None, until: int, first: dict[tuple[str, int], int]
     ) -> int:
         """Return the checkpoint's offset, or the log start. If records aged out, the task fails, unless the user allows
         it.

@@ -22,7 +22,7 @@ class TopicPosition:
 
 
 @dataclass(frozen=True)
-class Position:
+class StreamPosition:
     """The next offset of each partition, by topic id."""
 
     cluster: str
@@ -40,15 +40,15 @@ class Position:
         return {"cluster": self.cluster, "topics": topics}
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Position:
+    def from_json(value: Mapping[str, Any]) -> StreamPosition:
         """Read an offset of a checkpoint. Raises TopicChangedError if it is of another source."""
         try:
             topics = {str(Uuid.parse(topic_id)): _topic(topic) for topic_id, topic in value["topics"].items()}
-            return Position(_text(value["cluster"]), topics)
+            return StreamPosition(_text(value["cluster"]), topics)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise TopicChangedError(f"the checkpoint holds no offsets of format('pybroker'): {value}") from None
 
-    def only(self, places: Mapping[str, Collection[int]]) -> Position:
+    def only(self, places: Mapping[str, Collection[int]]) -> StreamPosition:
         """Return only the partitions in `places` (topic id → partitions)."""
         topics = {
             topic_id: TopicPosition(
@@ -57,15 +57,15 @@ class Position:
             for topic_id, topic in self.topics.items()
             if topic_id in places
         }
-        return Position(self.cluster, topics)
+        return StreamPosition(self.cluster, topics)
 
-    def filled(self, other: Position) -> Position:
+    def filled(self, other: StreamPosition) -> StreamPosition:
         """Return this position with the partitions that only `other` has."""
         topics = dict(other.topics)
         for topic_id, topic in self.topics.items():
             more = other.topics[topic_id].offsets if topic_id in other.topics else {}
             topics[topic_id] = TopicPosition(topic.name, {**more, **topic.offsets})
-        return Position(self.cluster, topics)
+        return StreamPosition(self.cluster, topics)
 
     def get(self, topic_id: str, partition: int) -> int | None:
         """Return the next offset; None if the partition is missing."""

@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 from pybroker.native import ArrowSource, NativeError, SourceRange, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.spark import starting
-from pybroker.spark.cluster import EARLIEST, Cluster
+from pybroker.spark.cluster import EARLIEST, SparkCluster
 from pybroker.spark.errors import DataLossError, TopicChangedError
 from pybroker.spark.options import ReadOptions
 from pybroker.spark.plan import OffsetRange, split
-from pybroker.spark.positions import Position
+from pybroker.spark.positions import StreamPosition
 from pybroker.spark.tokens import with_token
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class RangePartition(InputPartition):
         self.cluster_id = cluster_id
 
 
-def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
+def ranges_between(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
     """Return the ranges between two positions of the same partitions."""
     return [
         OffsetRange(topic_id, name, partition, at, until)
@@ -65,9 +65,7 @@ class TaskReader:
 
     def _source(self, partition: RangePartition, start: int) -> ArrowSource:
         wanted = partition.offsets
-        offsets = SourceRange(
-            Uuid.parse(wanted.topic_id), wanted.topic, wanted.partition, start=start, end=wanted.end
-        )
+        offsets = SourceRange(Uuid.parse(wanted.topic_id), wanted.topic, wanted.partition, start=start, end=wanted.end)
         return ArrowSource(with_token(self._client), offsets, list(self._schema.fieldNames()), partition.cluster_id)
 
     def _batches(self, source: ArrowSource) -> Iterator[pa.RecordBatch]:
@@ -91,7 +89,7 @@ class TaskReader:
                 f"{place}: offset {position} is not there any more (wanted up to {wanted.end}): {error}; "
                 "failOnDataLoss=false reads what is there"
             ) from None
-        cluster = Cluster(self._client, waits=True)
+        cluster = SparkCluster(self._client, waits=True)
         topic = cluster.topics_with_ids([wanted.topic_id]).get(wanted.topic_id)
         if topic is None:
             raise TopicChangedError(f"{place} was deleted while it was read: {error}") from None
@@ -109,7 +107,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        cluster = Cluster(options.client, waits=True)
+        cluster = SparkCluster(options.client, waits=True)
         _, start, end = starting.bounds_of(cluster, options)
         ranges = split(ranges_between(start, end), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each, cluster.id) for each in ranges]

@@ -17,7 +17,7 @@ EARLIEST = -2
 
 
 @dataclass(frozen=True)
-class Subscription:
+class TopicSelection:
     """The topics of a read, in one of four forms: exactly one field is set."""
 
     names: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Subscription:
 
 
 @dataclass(frozen=True)
-class Bound:
+class ReadBound:
     """Start or end of a read: `earliest`, `latest`, a time, or offsets or times by partition."""
 
     name: str
@@ -44,7 +44,7 @@ class Bound:
     timestamps: Mapping[str, Mapping[int, int]] | None = None
 
 
-def subscription_of(given: Mapping[str, str]) -> Subscription:
+def subscription_of(given: Mapping[str, str]) -> TopicSelection:
     """Parse the one option of SUBSCRIPTIONS that is set. Raises OptionError."""
     chosen = [name for name in SUBSCRIPTIONS if given.get(name)]
     if len(chosen) != 1:
@@ -58,15 +58,15 @@ def subscription_of(given: Mapping[str, str]) -> Subscription:
                 re.compile(text)
             except re.error as error:
                 raise OptionError(f"{name}={text}: {error}") from None
-            return Subscription(pattern=text)
+            return TopicSelection(pattern=text)
         case "assign":
-            return Subscription(assigned=_assigned(text))
+            return TopicSelection(assigned=_assigned(text))
     listed = tuple(dict.fromkeys(each for part in text.split(",") if (each := part.strip())))
     if not listed:
         raise OptionError(f"{name}={text}: no topic is named")
     if name == "topicIds":
-        return Subscription(ids=tuple(dict.fromkeys(topic_id(name, each) for each in listed)))
-    return Subscription(names=listed)
+        return TopicSelection(ids=tuple(dict.fromkeys(topic_id(name, each) for each in listed)))
+    return TopicSelection(names=listed)
 
 
 def topic_id(name: str, text: str) -> str:
@@ -80,7 +80,7 @@ def topic_id(name: str, text: str) -> str:
     return str(found)
 
 
-def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> Bound:
+def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> ReadBound:
     """Parse the first option that is set, in the order of Spark's source: one time for all, times by partition,
     offsets.
 
@@ -89,20 +89,20 @@ def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[s
     timestamp = given.get(f"{prefix}Timestamp")
     if timestamp:
         try:
-            return Bound(f"{prefix}Timestamp", timestamp_ms=number(f"{prefix}Timestamp", timestamp, 0, LONG))
+            return ReadBound(f"{prefix}Timestamp", timestamp_ms=number(f"{prefix}Timestamp", timestamp, 0, LONG))
         except OptionError as error:
             raise OptionError(f"{error} (milliseconds since 1970)") from None
     name = f"{prefix}OffsetsByTimestamp"
     timestamps = given.get(name)
     if timestamps:
-        return Bound(name, timestamps=_by_partition(name, timestamps, 0))
+        return ReadBound(name, timestamps=_by_partition(name, timestamps, 0))
     name = f"{prefix}Offsets"
     value = given.get(name) or default
     if value.lower() in words:
-        return Bound(name, word=value.lower())
+        return ReadBound(name, word=value.lower())
     if not value.startswith("{"):
         raise OptionError(f"{name}={value}: {' or '.join(words)} or offsets as JSON are needed")
-    return Bound(name, offsets=_by_partition(name, value, EARLIEST))
+    return ReadBound(name, offsets=_by_partition(name, value, EARLIEST))
 
 
 def _object(name: str, text: str) -> dict[str, Any]:

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pybroker.spark.cluster import EARLIEST, LATEST, Cluster, Topic
+from pybroker.spark.cluster import EARLIEST, LATEST, SparkCluster, SparkTopic
 from pybroker.spark.errors import DataLossError, OptionError
 from pybroker.spark.options import ReadOptions
-from pybroker.spark.positions import Position, TopicPosition
-from pybroker.spark.selection import Bound, Subscription
+from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.selection import ReadBound, TopicSelection
 
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
-def partitions_of(topic: Topic, subscription: Subscription) -> tuple[int, ...]:
+def partitions_of(topic: SparkTopic, subscription: TopicSelection) -> tuple[int, ...]:
     """Return the partitions to read: the assigned ones, or all."""
     return subscription.assigned.get(topic.name) or tuple(range(topic.partitions))
 
 
-def position_of(cluster: str, topics: Iterable[Topic], offsets: Mapping[tuple[str, int], int]) -> Position:
+def position_of(cluster: str, topics: Iterable[SparkTopic], offsets: Mapping[tuple[str, int], int]) -> StreamPosition:
     """Return a position with offsets by (topic id, partition)."""
     names = {topic.id: topic.name for topic in topics}
     by_topic: dict[str, dict[int, int]] = {}
     for (topic_id, partition), offset in offsets.items():
         by_topic.setdefault(topic_id, {})[partition] = offset
-    return Position(cluster, {each: TopicPosition(names[each], places) for each, places in by_topic.items()})
+    return StreamPosition(cluster, {each: TopicPosition(names[each], places) for each, places in by_topic.items()})
 
 
 def resolve(
-    cluster: Cluster, topics: list[Topic], subscription: Subscription, bound: Bound, *, latest_if_none: bool
-) -> Position:
+    cluster: SparkCluster,
+    topics: list[SparkTopic],
+    subscription: TopicSelection,
+    bound: ReadBound,
+    *,
+    latest_if_none: bool,
+) -> StreamPosition:
     """Return the current offsets of `bound`. latest_if_none: a time after the last record means the end.
 
     Raises OptionError for partitions that are not subscribed or not given, and for times without records.
@@ -60,8 +65,8 @@ def resolve(
 
 
 def _looked_up(
-    places: list[tuple[Topic, int]], table: Mapping[str, Mapping[int, int]], name: str
-) -> list[tuple[Topic, int, int]]:
+    places: list[tuple[SparkTopic, int]], table: Mapping[str, Mapping[int, int]], name: str
+) -> list[tuple[SparkTopic, int, int]]:
     wanted = {(topic.id if topic.id in table else topic.name, number): topic for topic, number in places}
     for key, numbers in table.items():
         for number in numbers:
@@ -76,7 +81,7 @@ def _looked_up(
     return asked
 
 
-def bounds_of(cluster: Cluster, options: ReadOptions) -> tuple[list[Topic], Position, Position]:
+def bounds_of(cluster: SparkCluster, options: ReadOptions) -> tuple[list[SparkTopic], StreamPosition, StreamPosition]:
     """Return the topics of a batch read, its start and its end.
 
     Raises OptionError, DataLossError, UnknownTopicError, TopicChangedError.
@@ -88,8 +93,13 @@ def bounds_of(cluster: Cluster, options: ReadOptions) -> tuple[list[Topic], Posi
 
 
 def within_the_log(
-    cluster: Cluster, topics: list[Topic], start: Position, end: Position, *, fail_on_data_loss: bool
-) -> tuple[Position, Position]:
+    cluster: SparkCluster,
+    topics: list[SparkTopic],
+    start: StreamPosition,
+    end: StreamPosition,
+    *,
+    fail_on_data_loss: bool,
+) -> tuple[StreamPosition, StreamPosition]:
     """Limit start and end to the log; missing records are an error, or skipped (`failOnDataLoss`)."""
     first, last = cluster.bounds(topics)
     starts, ends = {}, {}

@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 
 from pybroker.native import NativeError
 from pybroker.spark import fencing, starting
-from pybroker.spark.cluster import Cluster, Topic
+from pybroker.spark.cluster import SparkCluster, SparkTopic
 from pybroker.spark.errors import SparkSourceError
 from pybroker.spark.options import ReadOptions
 from pybroker.spark.plan import capped, lag_of, limited, offsets_behind, split
-from pybroker.spark.planned import Planned
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.planned import PlannedBatch
+from pybroker.spark.positions import StreamPosition, TopicPosition
 from pybroker.spark.reader import RangePartition, TaskReader
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._task = TaskReader(options.client, schema, fail_on_data_loss=options.fail_on_data_loss)
-        self._made: Cluster | None = None
-        self._target: Position | None = None
-        self._planned: Position | None = None
+        self._made: SparkCluster | None = None
+        self._target: StreamPosition | None = None
+        self._planned: StreamPosition | None = None
         # As in Spark's source, the first micro-batch does not wait for more rows.
         self._triggered_s = -math.inf
         self._told: set[str] = set()
@@ -54,9 +54,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_made": None}
 
     @property
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> SparkCluster:
         if self._made is None:
-            self._made = Cluster(self._options.client, waits=True)
+            self._made = SparkCluster(self._options.client, waits=True)
         return self._made
 
     def initialOffset(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        carried, begin, latest = self._compare(Position.from_json(start))
+        carried, begin, latest = self._compare(StreamPosition.from_json(start))
         # Spark calls `commit` for the last micro-batch only with the next rows; everything before `start` is done.
         self.commit(start)
         if self._target is not None:
@@ -104,10 +104,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"source": NAME, **ends.to_json(), **behind}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begin, until = Position.from_json(start), Position.from_json(end)
+        begin, until = StreamPosition.from_json(start), StreamPosition.from_json(end)
         fencing.check_cluster(until, self._cluster.id)
         options = self._options
-        ranges = Planned(self._cluster, options, begin, until).ranges()
+        ranges = PlannedBatch(self._cluster, options, begin, until).ranges()
         cut = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each, until.cluster) for each in cut]
 
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group_id is None or end == self._committed:
             return
         self._committed = end
-        position = Position.from_json(end)
+        position = StreamPosition.from_json(end)
         try:
             # OffsetCommit goes by name: only for topics that still have the name.
             here = self._cluster.topics_with_ids(position.topics)
@@ -141,17 +141,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._told.add(what)
             log.warning("%s", text)
 
-    def _wanted(self, topics: list[Topic], offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    def _wanted(self, topics: list[SparkTopic], offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return the offsets of subscribed partitions."""
         subscription = self._options.subscription
         places = {(topic.id, number) for topic in topics for number in starting.partitions_of(topic, subscription)}
         return {place: at for place, at in offsets.items() if place in places}
 
-    def _ends(self) -> Position:
+    def _ends(self) -> StreamPosition:
         topics, _, last = self._cluster.existing_bounds(self._options.subscription)
         return starting.position_of(self._cluster.id, topics, self._wanted(topics, last))
 
-    def _compare(self, checkpoint: Position) -> tuple[Position, Position, Position]:
+    def _compare(self, checkpoint: StreamPosition) -> tuple[StreamPosition, StreamPosition, StreamPosition]:
         """Return (the checkpoint carried over to the current topics, the position to continue from, the end).
 
         The last two have only existing topics and partitions, also new ones.
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._tell(topic_id, f"topic {topic.name} with id {topic_id} was deleted; the query goes on without it")
         return carried, _with_new(carried, latest, first), latest
 
-    def _still_subscribed(self, checkpoint: Position, topics: list[Topic]) -> Position:
+    def _still_subscribed(self, checkpoint: StreamPosition, topics: list[SparkTopic]) -> StreamPosition:
         """Return the checkpoint without topics and partitions that are no longer subscribed."""
         subscription = self._options.subscription
         ids, names = {topic.id for topic in topics}, {topic.name for topic in topics}
@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return checkpoint.only(places)
 
-    def _too_little(self, start: Position, latest: Position, limit: ReadLimit) -> bool:
+    def _too_little(self, start: StreamPosition, latest: StreamPosition, limit: ReadLimit) -> bool:
         least = self._options.min_offsets_per_trigger
         if not least or not isinstance(limit, ReadMaxRows | ReadAllAvailable):
             return False
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return lag_of(start, latest) < least and waited < self._options.max_trigger_delay_s
 
 
-def _with_new(carried: Position, latest: Position, first: dict[tuple[str, int], int]) -> Position:
+def _with_new(carried: StreamPosition, latest: StreamPosition, first: dict[tuple[str, int], int]) -> StreamPosition:
     """Start new partitions and topics at the log start, as Spark's source does."""
     topics: dict[str, TopicPosition] = {}
     for topic_id, topic in latest.topics.items():
@@ -200,10 +200,10 @@ def _with_new(carried: Position, latest: Position, first: dict[tuple[str, int], 
             known = carried.get(topic_id, number)
             offsets[number] = first[topic_id, number] if known is None else known
         topics[topic_id] = TopicPosition(topic.name, offsets)
-    return Position(carried.cluster, topics)
+    return StreamPosition(carried.cluster, topics)
 
 
-def _not_before(start: Position, end: Position) -> Position:
+def _not_before(start: StreamPosition, end: StreamPosition) -> StreamPosition:
     """Keep the end of an `availableNow` run at or behind its start."""
     topics = {
         topic_id: TopicPosition(
@@ -212,4 +212,4 @@ def _not_before(start: Position, end: Position) -> Position:
         )
         for topic_id, topic in end.topics.items()
     }
-    return Position(end.cluster, topics)
+    return StreamPosition(end.cluster, topics)

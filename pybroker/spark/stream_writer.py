@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pybroker.spark import ingest, transactions
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from pybroker.spark.errors import IngestError
 from pybroker.spark.options import WriteOptions
 from pybroker.spark.target import pinned_topic
-from pybroker.spark.writer import Staged, Task, check_schema, give_up
+from pybroker.spark.writer import StagedRows, Task, check_schema, give_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         topic, batch_bytes_max = None, 1 << 30
         if options.one_topic:
-            cluster = Cluster(options.client, waits=True)
+            cluster = SparkCluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if not options.exactly_once:
                 batch_bytes_max = cluster.batch_bytes_max(topic.name)
@@ -59,7 +59,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             query, batch = _query_and_batch(context)
             assert self._topic is not None, "exactly-once has a topic: the options were checked"
             begun = ingest.begin(
-                Cluster(self._options.client, waits=True),
+                SparkCluster(self._options.client, waits=True),
                 self._topic.id,
                 query,
                 batch,
@@ -72,8 +72,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         prepared = transactions.prepared_in(messages)
         if prepared:
             _tell_of_repeats(prepared, batchId)
-            transactions.commit(Cluster(self._options.client, waits=True), prepared)
-        staged = [each for each in messages if isinstance(each, Staged) and each.begun is not None]
+            transactions.commit(SparkCluster(self._options.client, waits=True), prepared)
+        staged = [each for each in messages if isinstance(each, StagedRows) and each.begun is not None]
         if not staged:
             return
         begun = staged[0].begun
@@ -88,11 +88,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 begun.topic_id,
             )
         attempts = [each.attempt for each in staged if each.attempt is not None]
-        ingest.commit(Cluster(self._options.client, waits=True), begun, attempts)
+        ingest.commit(SparkCluster(self._options.client, waits=True), begun, attempts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        transactions.abort(lambda: Cluster(self._options.client), transactions.prepared_in(messages))
-        begun = next((each.begun for each in messages if isinstance(each, Staged) and each.begun), None)
+        transactions.abort(lambda: SparkCluster(self._options.client), transactions.prepared_in(messages))
+        begun = next((each.begun for each in messages if isinstance(each, StagedRows) and each.begun), None)
         if begun is not None:
             give_up(self._options, begun, f"batch {batchId} of {begun.ingest_id}")
 
@@ -104,7 +104,7 @@ def _query_and_batch(context: TaskContext) -> tuple[str, int]:
     return query, int(batch)
 
 
-def _tell_of_repeats(prepared: list[transactions.Prepared], batch: int) -> None:
+def _tell_of_repeats(prepared: list[transactions.PreparedTransaction], batch: int) -> None:
     done = sum(one.done for one in prepared)
     if done:
         log.warning(

@@ -7,9 +7,9 @@ import time
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import AWAY, BrokerRefusalError, Cluster, Topic
+from pybroker.spark.cluster import AWAY, BrokerRefusalError, SparkCluster, SparkTopic
 from pybroker.spark.errors import NoSuchTopicIdError, TopicChangedError, UnknownTopicError
-from pybroker.spark.options import NewTopic, WriteOptions
+from pybroker.spark.options import NewTopicOptions, WriteOptions
 
 CREATE_TOPICS, CONTROLLER = 19, -1
 DEFAULTS_SINCE = 4
@@ -20,7 +20,7 @@ PAUSE_S = 0.1
 log = logging.getLogger(__name__)
 
 
-def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
+def pinned_topic(cluster: SparkCluster, options: WriteOptions) -> SparkTopic:
     """Return the topic of the options topic and topicId; with createTopic, create it if it is missing.
 
     Raises UnknownTopicError if it does not exist, NoSuchTopicIdError and TopicChangedError if the id does not match.
@@ -43,12 +43,12 @@ def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
     return found
 
 
-def check_new_topic(cluster: Cluster, name: str, new: NewTopic) -> None:
+def check_new_topic(cluster: SparkCluster, name: str, new: NewTopicOptions) -> None:
     """Check whether a topic may be created, without creating it. Raises BrokerRefusalError."""
     _create(cluster, name, new, validate_only=True)
 
 
-def _create(cluster: Cluster, name: str, new: NewTopic, *, validate_only: bool) -> None:
+def _create(cluster: SparkCluster, name: str, new: NewTopicOptions, *, validate_only: bool) -> None:
     topic = m.CreateTopicsRequest_CreatableTopic(
         name=name, num_partitions=new.partitions, replication_factor=new.replication_factor
     )
@@ -66,7 +66,7 @@ def _create(cluster: Cluster, name: str, new: NewTopic, *, validate_only: bool) 
     cluster.patiently(step, AWAY | {ErrorCode.NOT_CONTROLLER}, cluster.patience_s)
 
 
-def _created(cluster: Cluster, name: str, new: NewTopic) -> Topic:
+def _created(cluster: SparkCluster, name: str, new: NewTopicOptions) -> SparkTopic:
     """Create a topic, or accept that another client just did. Raises BrokerRefusalError, UnknownTopicError."""
     _create(cluster, name, new, validate_only=False)
     # Brokers learn of a new topic shortly after the controller has created it.

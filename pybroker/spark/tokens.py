@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pybroker.spark.errors import OptionError, TokenError
 
 if TYPE_CHECKING:
-    from pybroker.client.connection.kept_token import KeptToken
+    from pybroker.client.connection.kept_token import CachedToken
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 OF_PROVIDER = (
@@ -30,7 +30,7 @@ OF_PROVIDER = (
 )
 """Settings that the native client does not know."""
 
-_kept: dict[tuple[object, ...], KeptToken] = {}
+_kept: dict[tuple[object, ...], CachedToken] = {}
 _lock = threading.Lock()
 
 
@@ -43,7 +43,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
         return found
     # Imported here, because it imports an HTTP client.
     from pybroker.client.config import ADMIN, ClientConfig
-    from pybroker.client.connection.kept_token import KeptToken
+    from pybroker.client.connection.kept_token import CachedToken
     from pybroker.client.errors import AuthenticationError, BrokerConnectionError
     from pybroker.config.values import ConfigError
 
@@ -54,7 +54,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
         key = (os.getpid(), *asked.items())
         try:
             if key not in _kept:
-                _kept[key] = KeptToken(ClientConfig(ADMIN, asked))
+                _kept[key] = CachedToken(ClientConfig(ADMIN, asked))
         except ConfigError as problem:
             raise OptionError(f"kafka.{problem}") from None
         except AuthenticationError as problem:

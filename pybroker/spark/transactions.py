@@ -22,7 +22,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pybroker.native import NativeError, SinkTransaction
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import AWAY, FIND_COORDINATOR, BrokerRefusalError, Cluster, Topic
+from pybroker.spark.cluster import AWAY, FIND_COORDINATOR, BrokerRefusalError, SparkCluster, SparkTopic
 from pybroker.spark.errors import TransactionError
 
 OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 9, 22, 25, 26, 28, 65
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Prepared(WriterCommitMessage):
+class PreparedTransaction(WriterCommitMessage):
     """A task's transaction, not committed yet. done: the topic already has the micro-batch; the task wrote nothing."""
 
     name: str
@@ -78,11 +78,11 @@ def named(query: str, partition: int) -> str:
     return f"{PREFIX}-{query}-{partition}"
 
 
-def begin(cluster: Cluster, topic: Topic, name: str, batch: int, timeout_ms: int) -> Prepared:
+def begin(cluster: SparkCluster, topic: SparkTopic, name: str, batch: int, timeout_ms: int) -> PreparedTransaction:
     """Fence earlier attempts of the partition and begin a transaction, unless the topic already has the micro-batch.
     Raises TransactionError.
     """
-    prepared = Prepared(name, topic.name, batch)
+    prepared = PreparedTransaction(name, topic.name, batch)
     request = m.InitProducerIdRequest(transactional_id=prepared.name, transaction_timeout_ms=timeout_ms)
 
     def init() -> Any:
@@ -96,12 +96,12 @@ def begin(cluster: Cluster, topic: Topic, name: str, batch: int, timeout_ms: int
     return prepared
 
 
-def sink_transaction(prepared: Prepared) -> SinkTransaction:
+def sink_transaction(prepared: PreparedTransaction) -> SinkTransaction:
     """Return the transaction for the native sink."""
     return SinkTransaction(prepared.name, prepared.producer_id, prepared.producer_epoch)
 
 
-def mark(cluster: Cluster, prepared: Prepared) -> None:
+def mark(cluster: SparkCluster, prepared: PreparedTransaction) -> None:
     """Add the mark of the micro-batch to the transaction. Raises TransactionError."""
     what = f"mark of batch {prepared.batch} in transaction {prepared.name}"
     add = m.AddOffsetsToTxnRequest(
@@ -138,7 +138,7 @@ def mark(cluster: Cluster, prepared: Prepared) -> None:
     _patiently(cluster, step)
 
 
-def commit(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
+def commit(cluster: SparkCluster, prepared: Sequence[PreparedTransaction]) -> None:
     """Commit the tasks' transactions; can be repeated. Checks all of them before the first commit: if one was fenced or
     timed out, the micro-batch fails as a whole. Raises TransactionError.
     """
@@ -156,7 +156,7 @@ def commit(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
                 raise _lost(one) from None
 
 
-def abort(cluster: Callable[[], Cluster], prepared: Iterable[Prepared]) -> None:
+def abort(cluster: Callable[[], SparkCluster], prepared: Iterable[PreparedTransaction]) -> None:
     """Abort open transactions. Reports a failed abort and continues: the brokers abort it after the timeout, or the
     next attempt does before it begins.
     """
@@ -170,12 +170,12 @@ def abort(cluster: Callable[[], Cluster], prepared: Iterable[Prepared]) -> None:
                 print(f"pybroker: transaction {one.name} could not be aborted: {error}", file=sys.stderr)
 
 
-def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[Prepared]:
+def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[PreparedTransaction]:
     """Return the tasks' transactions; failed tasks have none."""
-    return [one for one in messages if isinstance(one, Prepared)]
+    return [one for one in messages if isinstance(one, PreparedTransaction)]
 
 
-def _end(cluster: Cluster, prepared: Prepared, *, committed: bool) -> None:
+def _end(cluster: SparkCluster, prepared: PreparedTransaction, *, committed: bool) -> None:
     request = m.EndTxnRequest(
         transactional_id=prepared.name,
         producer_id=prepared.producer_id,
@@ -191,7 +191,7 @@ def _end(cluster: Cluster, prepared: Prepared, *, committed: bool) -> None:
     _patiently(cluster, step)
 
 
-def _can_commit(cluster: Cluster, prepared: Prepared) -> bool:
+def _can_commit(cluster: SparkCluster, prepared: PreparedTransaction) -> bool:
     """Return whether this producer's transaction is open or committed; True if brokers cannot tell (before KIP-664)."""
     if not cluster.serves(DESCRIBE):
         return True
@@ -207,7 +207,7 @@ def _can_commit(cluster: Cluster, prepared: Prepared) -> bool:
     return _patiently(cluster, step)
 
 
-def _is_there(cluster: Cluster, prepared: Prepared, *, stable: bool) -> bool:
+def _is_there(cluster: SparkCluster, prepared: PreparedTransaction, *, stable: bool) -> bool:
     """Return whether the mark of the micro-batch, or of a later one, is committed. stable: wait for transactions that
     are ending; else ignore open ones.
     """
@@ -230,7 +230,7 @@ def _is_there(cluster: Cluster, prepared: Prepared, *, stable: bool) -> bool:
     return _patiently(cluster, step)
 
 
-def _coordinator(cluster: Cluster, key: str, kind: int) -> int:
+def _coordinator(cluster: SparkCluster, key: str, kind: int) -> int:
     answer = cluster.send(m.FindCoordinatorRequest(key=key, key_type=kind), FIND_COORDINATOR, 1, 3)
     return int(_checked(answer, f"coordinator of {key}").node_id)
 
@@ -241,7 +241,7 @@ def _checked(answer: Any, what: str) -> Any:
     return answer
 
 
-def _lost(prepared: Prepared) -> TransactionError:
+def _lost(prepared: PreparedTransaction) -> TransactionError:
     return TransactionError(
         ErrorCode.INVALID_TXN_STATE,
         f"transaction {prepared.name} of batch {prepared.batch} cannot be committed: another attempt has taken its "
@@ -249,7 +249,7 @@ def _lost(prepared: Prepared) -> TransactionError:
     )
 
 
-def _patiently(cluster: Cluster, step: Callable[[], T]) -> T:
+def _patiently(cluster: SparkCluster, step: Callable[[], T]) -> T:
     """Run a step, which can be repeated, and retry temporary errors until `delivery.timeout.ms`."""
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)

@@ -25,12 +25,12 @@ from pyspark.sql.types import (
 
 from pybroker.native import ArrowSink, IngestAttempt, NativeError, SinkTarget, SinkTransaction, Uuid
 from pybroker.spark import ingest, transactions
-from pybroker.spark.cluster import Cluster, Topic
+from pybroker.spark.cluster import SparkCluster, SparkTopic
 from pybroker.spark.errors import OptionError, SparkSourceError
 from pybroker.spark.options import WriteOptions
 from pybroker.spark.target import pinned_topic
 from pybroker.spark.tokens import with_token
-from pybroker.spark.transactions import Prepared
+from pybroker.spark.transactions import PreparedTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ BATCH_MARGIN = 512
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """The rows that a task wrote; for a staged ingest also the ingest and the attempt for its commit."""
 
     rows: int = 0
@@ -77,23 +77,25 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 class Task:
     """A task: writes rows to a sink."""
 
-    def __init__(self, options: WriteOptions, topic: Topic | None, batch_bytes_max: int) -> None:
+    def __init__(self, options: WriteOptions, topic: SparkTopic | None, batch_bytes_max: int) -> None:
         self._options = options
         self._topic = topic
         self._batch_bytes_max = batch_bytes_max
 
-    def write(self, rows: Iterator[pa.RecordBatch], writer: int, begun: ingest.Ingest | None) -> Staged:
+    def write(self, rows: Iterator[pa.RecordBatch], writer: int, begun: ingest.Ingest | None) -> StagedRows:
         """Write the rows of Spark's partition `writer`. Raises NativeError."""
         if begun is not None and not begun.is_open:
-            return Staged(begun=begun)
+            return StagedRows(begun=begun)
         return self._written(rows, writer, begun, None)
 
-    def write_in_transaction(self, rows: Iterator[pa.RecordBatch], query: str, writer: int, batch: int) -> Prepared:
+    def write_in_transaction(
+        self, rows: Iterator[pa.RecordBatch], query: str, writer: int, batch: int
+    ) -> PreparedTransaction:
         """Write the rows of partition `writer` of a query in a transaction, and leave it open. Raises NativeError,
         TransactionError.
         """
         assert self._topic is not None, "transactions have a topic: the options were checked"
-        cluster = Cluster(self._options.client, waits=True)
+        cluster = SparkCluster(self._options.client, waits=True)
         timeout_ms = self._options.transaction_timeout_ms
         prepared = transactions.begin(cluster, self._topic, transactions.named(query, writer), batch, timeout_ms)
         if prepared.done:
@@ -109,7 +111,7 @@ class Task:
         writer: int,
         begun: ingest.Ingest | None,
         transaction: SinkTransaction | None,
-    ) -> Staged:
+    ) -> StagedRows:
         # Random: a restarted job must not reuse the attempt numbers of its first run.
         attempt = secrets.randbits(62)
         client, staging = dict(self._options.client), None
@@ -134,7 +136,7 @@ class Task:
             sink.write(batch)
         written = sink.finish()
         shares = tuple(ingest.Share(one.partition, one.records, one.batch_bytes, one.checksum) for one in written)
-        return Staged(
+        return StagedRows(
             rows=sum(share.rows for share in shares),
             bytes=sum(one.payload_bytes for one in written),
             begun=begun,
@@ -152,7 +154,7 @@ def give_up(options: WriteOptions, begun: ingest.Ingest, what: str) -> None:
     if not begun.is_open:
         return
     try:
-        ingest.abort(Cluster(options.client), begun.topic_id, begun.ingest_id, begun.batch_id, begun.epoch)
+        ingest.abort(SparkCluster(options.client), begun.topic_id, begun.ingest_id, begun.batch_id, begun.epoch)
     except (NativeError, SparkSourceError) as error:
         print(f"pybroker: {what} could not be aborted: {error}", file=sys.stderr)
 
@@ -166,7 +168,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._begun: ingest.Ingest | None = None
         topic, batch_bytes_max = None, 1 << 30
         if options.one_topic:
-            cluster = Cluster(options.client, waits=True)
+            cluster = SparkCluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if options.exactly_once:
                 # A random id makes retries of tasks safe; the user's own id also makes reruns of the job safe.
@@ -188,15 +190,15 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._query is not None:
-            transactions.commit(Cluster(self._options.client, waits=True), transactions.prepared_in(messages))
+            transactions.commit(SparkCluster(self._options.client, waits=True), transactions.prepared_in(messages))
         if self._begun is not None:
             if not self._begun.is_open:
                 log.warning("ingest %s was committed before: nothing was written", self._begun.ingest_id)
-            staged = [each for each in messages if isinstance(each, Staged)]
-            cluster = Cluster(self._options.client, waits=True)
+            staged = [each for each in messages if isinstance(each, StagedRows)]
+            cluster = SparkCluster(self._options.client, waits=True)
             ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        transactions.abort(lambda: Cluster(self._options.client), transactions.prepared_in(messages))
+        transactions.abort(lambda: SparkCluster(self._options.client), transactions.prepared_in(messages))
         if self._begun is not None:
             give_up(self._options, self._begun, f"ingest {self._begun.ingest_id}")

@@ -20,7 +20,7 @@ os.kill(guarded, signal.SIGKILL)
 """
 
 
-class Guard:
+class ChildGuard:
     """Kills `pid`, a child of this process, when this process ends. Call `end` before anything waits for `pid`: until
     then the process id cannot be reused.
     """

@@ -79,13 +79,13 @@ def shrink_without_the_controller() -> None:
 @fault
 def stop_replica_by_name() -> None:
     """StopReplica for an id stops whatever has its name now."""
-    from pybroker.broker.replicas.hosted import Hosted
+    from pybroker.broker.replicas.hosted import HostedReplicas
     from pybroker.broker.replicas.manager import ReplicaManager
 
     names: dict[Uuid, str] = {}
-    add, stop = Hosted.add, ReplicaManager.stop_replica
+    add, stop = HostedReplicas.add, ReplicaManager.stop_replica
 
-    def remember(self: Hosted, topic_id: Uuid, name: str, *more: Any) -> None:
+    def remember(self: HostedReplicas, topic_id: Uuid, name: str, *more: Any) -> None:
         names[topic_id] = name
         add(self, topic_id, name, *more)
 
@@ -98,7 +98,7 @@ def stop_replica_by_name() -> None:
                     topic.topic_id = here
         return await stop(self, request)
 
-    put(Hosted, "add", remember)
+    put(HostedReplicas, "add", remember)
     put(ReplicaManager, "stop_replica", by_name)
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pybroker.cli import cli
 from pybroker.native import Uuid
 from pybroker.spark import ingest
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from tests.support.brokers import BrokerProcess
 from tests.topic_ids.kit import unique
 
@@ -70,7 +70,7 @@ def told(broker: BrokerProcess, names: tuple[str, str, str]) -> dict[str, Any]:
     run("groups", "list")
     run("groups", "describe", group)
     run("groups", "describe", group, "--members")
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     ingest.begin(cluster, topic_id, load, join=False)
     run("ingest", "list", topic)
     run("ingest", "describe", load)

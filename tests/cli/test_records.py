@@ -260,6 +260,6 @@ def test_a_line_gives_back_the_record() -> None:
 
 
 def test_places() -> None:
-    assert places.parse("-5") == places.Place("before", 5)
-    assert places.parse("@5") == places.Place("time", 5)
-    assert places.parse("earliest") == places.Place("start")
+    assert places.parse("-5") == places.ReadPlace("before", 5)
+    assert places.parse("@5") == places.ReadPlace("time", 5)
+    assert places.parse("earliest") == places.ReadPlace("start")

@@ -9,7 +9,7 @@ import pytest
 from pybroker.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition, UnknownHostError
 from pybroker.native import NativeError
 from pybroker.protocol import messages as m
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 
@@ -69,7 +69,7 @@ async def test_producer_consumer_and_admin_say_which_host_does_not_resolve(broke
 
 def test_the_spark_connector_says_so_too(broker: BrokerProcess) -> None:
     """Its driver and its tasks have the same client."""
-    cluster = Cluster(settings_of_spark(broker), waits=True)
+    cluster = SparkCluster(settings_of_spark(broker), waits=True)
     assert cluster.id, "bootstrap.servers has an address"
     asked = m.CreateTopicsRequest(timeout_ms=1_000)
     with pytest.raises(NativeError) as failed:

@@ -9,7 +9,7 @@ import pytest
 from pybroker.client import ClientConfigError, TopicPartition
 from pybroker.client.consumer.group.assignors import assignors
 from pybroker.client.consumer.group.protocol_bytes import (
-    Subscription,
+    ProtocolSubscription,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -17,12 +17,14 @@ from pybroker.client.consumer.group.protocol_bytes import (
 )
 
 
-def assign(name: str, counts: dict[str, int], members: dict[str, Subscription]) -> dict[str, list[TopicPartition]]:
+def assign(
+    name: str, counts: dict[str, int], members: dict[str, ProtocolSubscription]
+) -> dict[str, list[TopicPartition]]:
     return assignors([name])[0].assign(counts, members)
 
 
-def wants(*topics: str, owned: tuple[TopicPartition, ...] = (), generation: int = -1) -> Subscription:
-    return Subscription(topics, owned, generation)
+def wants(*topics: str, owned: tuple[TopicPartition, ...] = (), generation: int = -1) -> ProtocolSubscription:
+    return ProtocolSubscription(topics, owned, generation)
 
 
 def some(topic: str, *indexes: int) -> list[TopicPartition]:
@@ -80,7 +82,7 @@ def test_everything_is_read_once_by_those_who_want_it(name: str) -> None:
 
 
 def test_what_members_tell_each_other() -> None:
-    subscription = Subscription(("a", "b"), (TopicPartition("a", 1), TopicPartition("a", 2)), 5, b"data")
+    subscription = ProtocolSubscription(("a", "b"), (TopicPartition("a", 1), TopicPartition("a", 2)), 5, b"data")
     assert read_subscription(write_subscription(subscription)) == subscription
     assert read_assignment(write_assignment(some("b", 1, 0) + some("a", 3))) == some("a", 3) + some("b", 0, 1)
     assert read_assignment(b"") == []

@@ -33,7 +33,7 @@ from pybroker.client import (
 )
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.sasl import Credentials
+from pybroker.client.connection.sasl import SaslCredentials
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.client.conftest import SecureKafka
@@ -151,7 +151,7 @@ def test_text_and_values_mean_the_same() -> None:
         assert ClientConfig(ADMIN, {"metadata.max.age.ms": value})["metadata.max.age.ms"] == 60_000
     assert ClientConfig(ADMIN, {"bootstrap.servers": ["a:1", "b:2"]})["bootstrap.servers"] == ("a:1", "b:2")
     with pytest.raises(ClientConfigError, match=r"sasl\.password"):
-        Credentials.of(
+        SaslCredentials.of(
             ClientConfig(ADMIN, {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"})
         )
     with pytest.raises(ClientConfigError, match=r"there is no setting acks"):
@@ -268,7 +268,7 @@ async def test_plain() -> None:
             await BrokerConnection.open("127.0.0.1", broker.port, _sasl("PLAIN", "wrong"))
         with pytest.raises(AuthenticationError, match="it offers PLAIN"):
             await BrokerConnection.open("127.0.0.1", broker.port, _sasl("SCRAM-SHA-256", "secret"))
-    assert "secret" not in repr(Credentials("PLAIN", "alice", "secret"))
+    assert "secret" not in repr(SaslCredentials("PLAIN", "alice", "secret"))
 
 
 async def test_tls_needs_files_that_can_be_used(tmp_path: Path) -> None:

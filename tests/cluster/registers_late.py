@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.broker.replicas.membership import Membership
+from pybroker.broker.replicas.membership import BrokerRegistration
 
 
 def _register_late(folder: Path) -> None:
-    register = Membership.register
+    register = BrokerRegistration.register
 
-    async def late(membership: Membership, *what: Any, **more: Any) -> int:
+    async def late(membership: BrokerRegistration, *what: Any, **more: Any) -> int:
         (folder / "registering").touch()
         while not (folder / "go").exists():  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0.02)
         return await register(membership, *what, **more)
 
-    Membership.register = late  # type: ignore[method-assign]  # for this process
+    BrokerRegistration.register = late  # type: ignore[method-assign]  # for this process
 
 
 if __name__ == "__main__":

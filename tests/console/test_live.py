@@ -16,7 +16,7 @@ from pybroker.client import AdminClient, NewTopic, Producer, TopicPartition
 from pybroker.console.facts import history
 from pybroker.console.facts.activity import LAG, RECORDS
 from pybroker.console.facts.history import History, Measurement
-from pybroker.console.facts.metrics import Scraped, ScrapeError
+from pybroker.console.facts.metrics import ScrapedMetrics, ScrapeError
 from pybroker.console.screens import live
 from pybroker.testing.ports import free_port
 from tests.console.chromium import Chromium
@@ -65,7 +65,7 @@ def test_tiles_have_figures_when_the_page_is_loaded_first(person: Browserless) -
     assert re.fullmatch(r"[\d.]+ [KMGT]iB", found["Disk room"])
     without = {title for title, figure in found.items() if figure == "–"}
     assert without == {"Bytes in", "Bytes out", "Requests", "Errors", "Memory", "CPU"}, "not known is not 0"
-    assert "role=\"alert\"" not in person.get("/live").text, "that /metrics are not configured is no error"
+    assert 'role="alert"' not in person.get("/live").text, "that /metrics are not configured is no error"
 
 
 @contextlib.contextmanager
@@ -76,9 +76,7 @@ def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            body = METRICS.format(
-                requests=len(asked) * 1_000, looks=len(asked), bytes=len(asked) << 22
-            ).encode()
+            body = METRICS.format(requests=len(asked) * 1_000, looks=len(asked), bytes=len(asked) << 22).encode()
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -126,7 +124,7 @@ def test_curves_of_brokers_metrics(browser: Chromium, filled: Broker) -> None:
 async def test_a_broker_that_goes_and_comes_is_no_leap() -> None:
     with metrics_of_a_broker() as (one, asked):
         urls = [one, f"http://127.0.0.1:{free_port()}/metrics"]
-        broken = Scraped(urls)
+        broken = ScrapedMetrics(urls)
         title = "requests: Produce"
         assert [(await broken.sample())[title] for _ in range(3)] == [0, 1_000, 2_000]
         assert len(broken.missing) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pybroker.broker.replicas.reconcile import Claim, Evidence, Found, Outcome, decide
+from pybroker.broker.replicas.reconcile import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from tests.model.controllers import seen, send_full
 from tests.model.state import (
     BROKERS,
@@ -60,9 +60,7 @@ def deliveries(state: State, number: int, controller: Controller, faults: Faults
         yield name, _obey(after, number, broker_id, message, faults=faults, broker=heard)
 
 
-def _obey(
-    state: State, number: int, broker_id: int, message: Message, *, broker: Broker, faults: Faults
-) -> State:
+def _obey(state: State, number: int, broker_id: int, message: Message, *, broker: Broker, faults: Faults) -> State:
     match message.kind:
         case "full" | "incremental" | "others":
             broker = _leader_and_isr(state, broker_id, broker, message, faults)
@@ -90,13 +88,13 @@ def _leader_and_isr(state: State, broker_id: int, broker: Broker, message: Messa
         if named is not None:
             claim = Claim(named.topic_id, named.epoch, bool(mine), len(unclaimed) == 1)
         evidence = _evidence(state, broker_id, directory, message.live)
-        outcome = decide(Found(directory.topic_id, directory.epoch), claim, evidence, full=full)
-        if faults.absence_deletes and outcome is Outcome.UNKNOWN:
-            outcome = Outcome.STAGED
-        if faults.incremental_deletes and outcome is Outcome.KEPT:
-            outcome = Outcome.STAGED
-        place = {Outcome.STAGED: DELAYED, Outcome.UNKNOWN: ENDLESS}.get(outcome, LIVE)
-        refused |= outcome is Outcome.REFUSED
+        outcome = decide(FoundDirectory(directory.topic_id, directory.epoch), claim, evidence, full=full)
+        if faults.absence_deletes and outcome is ReconcileOutcome.UNKNOWN:
+            outcome = ReconcileOutcome.STAGED
+        if faults.incremental_deletes and outcome is ReconcileOutcome.KEPT:
+            outcome = ReconcileOutcome.STAGED
+        place = {ReconcileOutcome.STAGED: DELAYED, ReconcileOutcome.UNKNOWN: ENDLESS}.get(outcome, LIVE)
+        refused |= outcome is ReconcileOutcome.REFUSED
         kept.add(directory._replace(place=place))
         if place != LIVE and served == directory.topic_id:
             served = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pybroker.broker.metadata.store_history import Office, Seen
+from pybroker.broker.metadata.store_history import ControllerHistory, StoredTerm
 from tests.model.state import (
     BROKERS,
     CLOSED,
@@ -37,7 +37,7 @@ def elections(state: State, faults: Faults) -> Iterator[tuple[str, State]]:
             continue
         epoch, decision = state.store.controller_epoch + 1, state.store.decision + state.counted
         # A word is random: after a restore it is another one.
-        office = Office(f"{epoch}{'b' if state.set_back else 'a'}", decision)
+        office = StoredTerm(f"{epoch}{'b' if state.set_back else 'a'}", decision)
         offices = (*state.store.offices, (epoch, office)) if state.counted else ()
         store = state.store._replace(controller_epoch=epoch, decision=decision, offices=offices)
         topic, records = (None, frozenset[Record]()) if faults.full_before_loaded else (store.topic, store.records)
@@ -53,11 +53,11 @@ def elections(state: State, faults: Faults) -> Iterator[tuple[str, State]]:
         yield f"broker {number} is elected", after._replace(controllers=put(after.controllers, number, controller))
 
 
-def seen(store: Store) -> Seen:
-    return Seen(store.controller_epoch, store.offices[-1][1].word if store.offices else "", store.decision)
+def seen(store: Store) -> ControllerHistory:
+    return ControllerHistory(store.controller_epoch, store.offices[-1][1].word if store.offices else "", store.decision)
 
 
-def _send(controller: Controller, broker_id: int, kind: str, seen: Seen, topic_id: int = 0) -> Controller:
+def _send(controller: Controller, broker_id: int, kind: str, seen: ControllerHistory, topic_id: int = 0) -> Controller:
     if controller.alive[broker_id] < 0:
         return controller
     topic = controller.topic
@@ -66,7 +66,7 @@ def _send(controller: Controller, broker_id: int, kind: str, seen: Seen, topic_i
     return controller._replace(queues=put(controller.queues, broker_id, (*controller.queues[broker_id], message)))
 
 
-def send_full(controller: Controller, broker_id: int, seen: Seen) -> Controller:
+def send_full(controller: Controller, broker_id: int, seen: ControllerHistory) -> Controller:
     controller = _send(controller, broker_id, "full", seen)
     for record in sorted(controller.records):
         if broker_id in record.holders and record.state != UNDELETING:

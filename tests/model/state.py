@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-from pybroker.broker.metadata.store_history import Office, Seen, set_back
+from pybroker.broker.metadata.store_history import ControllerHistory, StoredTerm, set_back
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ class Store(NamedTuple):
     controller_epoch: int
     decision: int
     """Counted where a restore may happen; else nobody looks at it."""
-    offices: tuple[tuple[int, Office], ...]
+    offices: tuple[tuple[int, StoredTerm], ...]
 
 
 class Message(NamedTuple):
@@ -66,7 +66,7 @@ class Message(NamedTuple):
     """full, incremental, others (incremental, about other topics), stop, restore."""
     controller_epoch: int
     broker_epoch: int
-    seen: Seen
+    seen: ControllerHistory
     """Where the controller stands."""
     topic: Topic | None
     """What it names: for full all that the receiver hosts."""
@@ -90,7 +90,7 @@ class Broker(NamedTuple):
     epoch: int
     controller_epoch: int
     """The highest obeyed in this life."""
-    seen: Seen | None
+    seen: ControllerHistory | None
     """On disk."""
     directories: frozenset[Directory]
     served: int

@@ -11,7 +11,7 @@ import itertools
 
 import pytest
 
-from pybroker.broker.replicas.reconcile import Claim, Evidence, Found, Outcome, decide
+from pybroker.broker.replicas.reconcile import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from tests.model.explore import explore, walk
 from tests.model.state import Budget, Faults
 
@@ -92,30 +92,35 @@ def test_planted_faults_are_caught_by_a_long_history(faults: Faults, budget: Bud
 
 
 def test_every_situation_of_a_directory_has_one_outcome() -> None:
-    seen: dict[Outcome, int] = {}
+    seen: dict[ReconcileOutcome, int] = {}
     ids = (None, "mine", "other")
     claims = [None, *(Claim("mine", 5, *flags) for flags in itertools.product((False, True), repeat=2))]
     for topic_id, epoch, first, claim, evidence, full in itertools.product(
         ids, (-1, 4, 5, 6), (True, False), claims, Evidence, (True, False)
     ):
-        outcome = decide(Found(topic_id, epoch, first), claim, evidence, full=full)
+        outcome = decide(FoundDirectory(topic_id, epoch, first), claim, evidence, full=full)
         seen[outcome] = seen.get(outcome, 0) + 1
         own = claim is not None and topic_id == "mine"
-        if outcome is Outcome.STAGED:
+        if outcome is ReconcileOutcome.STAGED:
             # Proof, never absence: its id is dead or lives elsewhere, or the successor begins above its last epoch.
             assert not own
             undecided = evidence in (Evidence.NOTHING, Evidence.HERE)
             succeeded = claim is not None and epoch < claim.leader_epoch and undecided
             assert evidence in (Evidence.DEAD, Evidence.ELSEWHERE, Evidence.DEPARTED) or succeeded
-        if outcome is Outcome.SERVED:
+        if outcome is ReconcileOutcome.SERVED:
             assert own
             assert first
-        if outcome is Outcome.UNKNOWN:
+        if outcome is ReconcileOutcome.UNKNOWN:
             assert claim is None
             assert full
             assert evidence is Evidence.NOTHING
         if claim is None and not full:
-            assert outcome is Outcome.KEPT
+            assert outcome is ReconcileOutcome.KEPT
         if topic_id is None:
-            assert outcome in (Outcome.ASIDE, Outcome.ADOPTED, Outcome.REFUSED, Outcome.KEPT)
-    assert set(seen) == set(Outcome)
+            assert outcome in (
+                ReconcileOutcome.ASIDE,
+                ReconcileOutcome.ADOPTED,
+                ReconcileOutcome.REFUSED,
+                ReconcileOutcome.KEPT,
+            )
+    assert set(seen) == set(ReconcileOutcome)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from pybroker.broker.security.mechanisms import AuthenticationError
+from pybroker.broker.security.mechanisms import SaslFailedError
 from pybroker.broker.security.oauth import provider as provider_module
 from pybroker.broker.security.oauth.conversation import OAuthConversation
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
@@ -174,7 +174,7 @@ def test_the_conversation() -> None:
     assert conversation().answer(said(good))[:2] == (b"", "alice")
     assert conversation().answer(said(good, "n,a=alice,")).user == "alice"
     assert conversation().answer(f"n,,\x01traceId=1\x01auth=bearer {good}\x01\x01".encode()).user == "alice"
-    with pytest.raises(AuthenticationError, match="different from the token's user"):
+    with pytest.raises(SaslFailedError, match="different from the token's user"):
         conversation().answer(said(good, "n,a=root,"))
     refused = conversation()
     step = refused.answer(said(signed(SIGNER, HEADER, claims(exp=1))))
@@ -182,7 +182,7 @@ def test_the_conversation() -> None:
     assert step.user is None
     assert step.refused is not None
     assert step.refused.startswith("expired")
-    with pytest.raises(AuthenticationError, match="invalid_token"):
+    with pytest.raises(SaslFailedError, match="invalid_token"):
         refused.answer(b"\x01")
     unknown = conversation(KeySet()).answer(said(good))
     assert unknown.refused == "the provider's keys are not known yet"
@@ -209,7 +209,7 @@ def test_the_conversation() -> None:
     ],
 )
 def test_what_is_no_message(message: bytes) -> None:
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(SaslFailedError):
         conversation().answer(message)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cli.archive.plan import EMPTY, Asked, Part, Plan, Written
+from pybroker.cli.archive.plan import EMPTY, ArchivePart, ArchivePlan, ArchiveRequest, WrittenPartition
 from pybroker.native import Uuid
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.positions import StreamPosition, TopicPosition
 
 ID = str(Uuid.random())
 BAD_PLACES = '{"topic_id": "x", "from": null, "to": null, "topic": "t", "start": {"cluster": 5}, "end": {}}'
 
 
-def _plan(first: dict[int, int], last: dict[int, int], part_rows: int) -> Plan:
-    start, end = (Position("c", {ID: TopicPosition("t", places)}) for places in (first, last))
-    return Plan.of(Asked(ID, None, "latest"), "t", start, end, part_rows=part_rows, now_ms=5)
+def _plan(first: dict[int, int], last: dict[int, int], part_rows: int) -> ArchivePlan:
+    start, end = (StreamPosition("c", {ID: TopicPosition("t", places)}) for places in (first, last))
+    return ArchivePlan.of(ArchiveRequest(ID, None, "latest"), "t", start, end, part_rows=part_rows, now_ms=5)
 
 
 @pytest.mark.parametrize("part_rows", [1, 7, 100, 1000])
@@ -41,14 +41,14 @@ def test_a_topic_without_records_has_one_part_with_nothing_in_it() -> None:
 
 def test_a_folder_gives_back_what_it_was_given() -> None:
     plan = _plan({0: 10}, {0: 60}, 7)
-    assert Plan.from_json(plan.to_json()) == plan
-    part = Part(("a.parquet", "b.parquet"), {0: Written(10, 16, 7)})
-    assert Part.from_json(part.to_json()) == part
-    assert Written(10, 16, 7) + Written(3, 4, 2) == Written(3, 16, 9)
+    assert ArchivePlan.from_json(plan.to_json()) == plan
+    part = ArchivePart(("a.parquet", "b.parquet"), {0: WrittenPartition(10, 16, 7)})
+    assert ArchivePart.from_json(part.to_json()) == part
+    assert WrittenPartition(10, 16, 7) + WrittenPartition(3, 4, 2) == WrittenPartition(3, 16, 9)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"topic_id": "x"}', '{"partitions": 5}', BAD_PLACES])
 def test_what_is_damaged_is_no_plan_and_no_part(text: str) -> None:
-    for kind in (Plan, Part):
+    for kind in (ArchivePlan, ArchivePart):
         with pytest.raises(ValueError):  # noqa: PT011 (its text is the reader's own)
             kind.from_json(text)

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import pybroker.spark
 from pybroker.native import NativeError
 from pybroker.spark import ingest
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from pybroker.spark.errors import IngestError, OptionError
 from pybroker.spark.options import read_options, write_options
 from pybroker.spark.source import DefaultSource
@@ -46,7 +46,7 @@ def test_a_stream_outlives_the_brokers_limit_of_idle_connections(start_broker: S
     Confluent(broker.bootstrap).create_topic("t", 1)
     stream = reader(broker.bootstrap, **{"kafka.delivery.timeout.ms": "1"})
     start = stream.initialOffset()
-    also = Cluster({"bootstrap.servers": broker.bootstrap})
+    also = SparkCluster({"bootstrap.servers": broker.bootstrap})
     (topic,) = also.topics_named(["t"]).values()
     time.sleep(3)
     assert stream.latestOffset(start, ReadAllAvailable()) == start
@@ -65,7 +65,7 @@ def test_a_broker_that_is_away_is_waited_for_by_every_step_of_the_driver(start_b
         lambda: running[1].commit(start),
         lambda: reader(broker.bootstrap).initialOffset(),
         lambda: reader(broker.bootstrap).prepareForTriggerAvailableNow(),
-        lambda: ingest.begin(Cluster({"bootstrap.servers": broker.bootstrap}), topic_id, "x", join=True),
+        lambda: ingest.begin(SparkCluster({"bootstrap.servers": broker.bootstrap}), topic_id, "x", join=True),
         *_writers(broker.bootstrap),
     ]
     broker.kill()
@@ -94,14 +94,14 @@ def test_a_broker_that_stays_away_fails_each_step_in_bounded_time_and_is_named(s
         reader(broker.bootstrap, **limit).initialOffset()
     client = {"bootstrap.servers": broker.bootstrap, "delivery.timeout.ms": "1000"}
     with pytest.raises(IngestError, match=f"127.0.0.1:{broker.port}"):
-        ingest.begin(Cluster(client), next(iter(start["topics"])), "x", join=True)
+        ingest.begin(SparkCluster(client), next(iter(start["topics"])), "x", join=True)
     # Three times a second, and not three times two minutes, which is the default.
     assert 3 <= time.monotonic() - begun < 90
 
 
 def test_host_names_that_do_not_resolve_end_a_step_in_seconds() -> None:
     """A broker that is away is waited for; a name that is wrong is not, as long as no broker was reached."""
-    cluster = Cluster({"bootstrap.servers": "nowhere.invalid:9092,no.invalid:9092"}, waits=True)
+    cluster = SparkCluster({"bootstrap.servers": "nowhere.invalid:9092,no.invalid:9092"}, waits=True)
     began = time.monotonic()
     with pytest.raises(OptionError, match=r"no host name resolves: no\.invalid: ") as told:
         cluster.topics_named(["t"])

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pybroker.cli.ingest.staged import Staged
+from pybroker.cli.ingest.staged import StagedProgress
 from pybroker.spark import ingest as steps
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from tests.clients.api import Record
 from tests.clients.confluent import Confluent
 from tests.spark.commands import apart
@@ -93,7 +93,7 @@ def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: 
     with pq.ParquetWriter(tmp_path / "rows.parquet", table.schema) as file:
         for _ in range(GROUPS):
             file.write_table(table)
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     load = ("ingest", "load", str(tmp_path / "rows.parquet"), "--format", "parquet", "--topic", topic)
     command = Command(broker, tmp_path, *load, "--ingest-id", topic)
     command.until(lambda: any(each.bytes for each in steps.listed(cluster, ingest_id=topic)))
@@ -111,9 +111,9 @@ def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: 
 def test_a_load_that_is_decided_stays(broker: BrokerProcess) -> None:
     """Who stops it then is told; and an ingest that this load has not begun is left alone."""
     Confluent(broker.bootstrap).create_topic("load-decided", 1)
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     topic_id = cluster.topics_named(["load-decided"])["load-decided"].id
-    staged = Staged(cluster, topic_id, "decided")
+    staged = StagedProgress(cluster, topic_id, "decided")
     begun = steps.begin(cluster, topic_id, "decided", join=False)
     assert staged.given_up() == "ingest decided had not begun, nothing was written"
     steps.commit(cluster, begun, [])

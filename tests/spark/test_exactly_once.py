@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pybroker.spark import ingest
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from pybroker.spark.errors import IngestError, TopicChangedError
 from pybroker.spark.options import write_options
 from pybroker.spark.writer import BatchWriter
@@ -178,7 +178,7 @@ def test_a_deleted_topic_and_another_cluster_are_told_apart_from_trouble(
     topic_id = jobs.create(topic)
     other = start_broker()
     Confluent(other.bootstrap).create_topic(topic, PARTITIONS)
-    elsewhere = Cluster({"bootstrap.servers": other.bootstrap})
+    elsewhere = SparkCluster({"bootstrap.servers": other.bootstrap})
     with pytest.raises(TopicChangedError):
         ingest.begin(elsewhere, topic_id, "x", join=False)
 

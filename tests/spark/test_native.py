@@ -26,7 +26,7 @@ from pybroker.native import (
 )
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.spark import ingest
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from tests.clients.api import COMPRESSIONS
 from tests.clients.confluent import Confluent
 from tests.support.brokers import BrokerProcess
@@ -56,7 +56,7 @@ Write = Callable[..., list[WrittenPartition]]
 def target(broker: BrokerProcess, topic: str) -> SinkTarget:
     """A topic as a sink wants it."""
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
-    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
     return SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
 
 
@@ -152,9 +152,7 @@ def test_what_is_written_is_what_another_client_reads(
     assert origins == {(target.topic, str(target.topic_id), "c")}
 
 
-def test_a_key_goes_where_the_java_client_sends_it(
-    broker: BrokerProcess, target: SinkTarget, write: Write
-) -> None:
+def test_a_key_goes_where_the_java_client_sends_it(broker: BrokerProcess, target: SinkTarget, write: Write) -> None:
     """librdkafka's `murmur2_random` is Java's default partitioner."""
     keys = [f"key-{number}" for number in range(500)]
     producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
@@ -169,9 +167,7 @@ def test_a_key_goes_where_the_java_client_sends_it(
     assert all(places == {partition_of_key(key or b"", PARTITIONS)} for key, places in by_key.items())
 
 
-def test_rows_without_key_spread_in_whole_batches(
-    broker: BrokerProcess, target: SinkTarget, write: Write
-) -> None:
+def test_rows_without_key_spread_in_whole_batches(broker: BrokerProcess, target: SinkTarget, write: Write) -> None:
     """A batch a partition, as the Java producer's sticky partitioner does (KIP-480)."""
     rows = pa.RecordBatch.from_pydict({"value": [b"x" * 100] * 6000})
     written = write(rows, batch_size="10000")
@@ -204,9 +200,7 @@ def test_the_partition_column_decides_and_is_checked(target: SinkTarget, write: 
         write(beyond)
 
 
-def test_fields_of_a_header_go_by_their_names(
-    broker: BrokerProcess, target: SinkTarget, write: Write
-) -> None:
+def test_fields_of_a_header_go_by_their_names(broker: BrokerProcess, target: SinkTarget, write: Write) -> None:
     """A struct that names its value first, as Spark's named_struct can, means the same header."""
     swapped = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
     for kind in (swapped, HEADERS):
@@ -270,7 +264,7 @@ def test_a_broker_that_is_restarted_costs_nothing_but_time(
     """kill -9 between batches: idempotent producing sends again what was not answered, once."""
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
-    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
     target = SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
     sink = ArrowSink({"bootstrap.servers": broker.bootstrap, "batch.size": "5000"}, [target])
     for round_ in range(6):
@@ -281,9 +275,7 @@ def test_a_broker_that_is_restarted_costs_nothing_but_time(
     assert len(consumed(broker, topic)) == 12_000
 
 
-def test_the_checksum_that_commit_lists_is_over_the_batches_own(
-    target: SinkTarget, write: Write
-) -> None:
+def test_the_checksum_that_commit_lists_is_over_the_batches_own(target: SinkTarget, write: Write) -> None:
     """An empty job lists nothing; one batch lists the CRC of its four bytes."""
     assert write() == []
     (only,) = write(pa.RecordBatch.from_pydict({"key": ["a"], "value": [b"1"]}))
@@ -299,7 +291,7 @@ def test_what_is_staged_outlives_a_broker_that_is_killed(
     """kill -9 between appends: what was answered is still staged, the rest is sent again; commit finds all of it."""
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     found = cluster.topics_named([topic])[topic]
     begun = ingest.begin(cluster, found.id, topic, join=False)
     target = SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
@@ -328,7 +320,7 @@ def test_a_damaged_batch_ends_a_read_with_an_error(start_broker: Callable[..., B
     """
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, 1)
-    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
     target = SinkTarget(Uuid.parse(found.id), topic, 1, 1_000_000)
     for number in range(5):
         sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [target])
@@ -353,7 +345,7 @@ def test_a_connection_that_the_broker_closed_while_idle_costs_the_driver_nothing
 ) -> None:
     """A driver may have nothing to ask for longer than `connections.max.idle.ms`."""
     broker = start_broker({"connections.max.idle.ms": "500"})
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     for _ in range(2):
         assert cluster.topics_named(["none"]) == {}
         time.sleep(2)

@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from pybroker.native import SPARK_SETTINGS, BlockingClient, NativeError
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from pybroker.spark.errors import OptionError
-from pybroker.spark.options import COLUMNS, NewTopic, read_options, write_options
+from pybroker.spark.options import COLUMNS, NewTopicOptions, read_options, write_options
 from pybroker.spark.source import DefaultSource
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -144,9 +144,9 @@ def test_a_new_topic_is_as_the_user_or_the_broker_wants_it() -> None:
     """−1 stands for the broker's defaults; none is made unless that is asked for."""
     given = {**HERE, "topic": "t"}
     assert write_options(given).new_topic is None
-    assert write_options({**given, "createTopic": "true"}).new_topic == NewTopic(-1, -1)
+    assert write_options({**given, "createTopic": "true"}).new_topic == NewTopicOptions(-1, -1)
     asked = {**given, "createtopic": "TRUE", "topicPartitions": "3", "topicReplicationFactor": "2"}
-    assert write_options(asked, streaming=True).new_topic == NewTopic(3, 2)
+    assert write_options(asked, streaming=True).new_topic == NewTopicOptions(3, 2)
 
 
 @pytest.mark.parametrize(("text", "delay_s"), [("500", 0.5), ("30s", 30.0), ("15 min", 900.0), ("1h", 3600.0)])
@@ -162,7 +162,7 @@ def test_the_driver_takes_settings_as_the_native_client_reads_them() -> None:
     options = read_options({**given, "subscribe": "t"}, streaming=False)
     client = BlockingClient(options.client)
     assert (client.read_committed, client.delivery_timeout_ms) == (True, 5000)
-    assert Cluster(options.client).patience_s == 5.0
+    assert SparkCluster(options.client).patience_s == 5.0
     default = BlockingClient({"bootstrap.servers": "127.0.0.1:9092"})
     assert (default.read_committed, default.delivery_timeout_ms) == (False, 120_000)
 

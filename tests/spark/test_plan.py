@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.spark.cluster import Topic
+from pybroker.spark.cluster import SparkTopic
 from pybroker.spark.errors import DataLossError, TopicChangedError
 from pybroker.spark.fencing import Rules, check_cluster
 from pybroker.spark.plan import OffsetRange, capped, lag_of, limited, split
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.positions import StreamPosition, TopicPosition
 
 OLD, NEW = "A" * 21 + "Q", "B" * 21 + "Q"
 
 
-def position(topic_id: str = OLD, **offsets: int) -> Position:
-    return Position("c", {topic_id: TopicPosition("t", {int(key[1:]): at for key, at in offsets.items()})})
+def position(topic_id: str = OLD, **offsets: int) -> StreamPosition:
+    return StreamPosition("c", {topic_id: TopicPosition("t", {int(key[1:]): at for key, at in offsets.items()})})
 
 
 def _range(partition: int, start: int, size: int) -> OffsetRange:
@@ -57,7 +57,7 @@ def test_a_limited_batch_moves_every_partition_that_has_records(places: list[tup
 def test_a_position_survives_its_json() -> None:
     """Partitions in order: equal positions are equal texts."""
     made = position(p10=5, p2=7)
-    assert Position.from_json(made.to_json()) == made
+    assert StreamPosition.from_json(made.to_json()) == made
     assert list(made.to_json()["topics"][OLD]["p"]) == ["2", "10"]
 
 
@@ -78,7 +78,7 @@ def test_a_position_survives_its_json() -> None:
 def test_a_checkpoint_that_is_not_ours_or_damaged_is_refused(damaged: Any) -> None:
     """It is shown."""
     with pytest.raises(TopicChangedError, match=re.escape(f"holds no offsets of format('pybroker'): {damaged}")):
-        Position.from_json(damaged)
+        StreamPosition.from_json(damaged)
 
 
 def test_a_cap_keeps_what_the_target_has() -> None:
@@ -99,7 +99,7 @@ def test_a_checkpoint_of_another_cluster_is_refused() -> None:
 
 def test_an_unchanged_topic_goes_on_where_it_was() -> None:
     """Also one that was deleted and undeleted: its id is the same."""
-    here = [Topic(OLD, "t", (1,))]
+    here = [SparkTopic(OLD, "t", (1,))]
     assert rules().carried_over(position(p0=500), here) == position(p0=500)
 
 
@@ -107,20 +107,20 @@ def test_an_unchanged_topic_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_re_created_topic_is_refused_by_default(fail: bool) -> None:
     """`failOnDataLoss=false` does not make another topic's records the right ones."""
-    here = [Topic(NEW, "t", (1,))]
+    here = [SparkTopic(NEW, "t", (1,))]
     with pytest.raises(TopicChangedError, match=f"re-created: the checkpoint belongs to id {OLD}, the topic has {NEW}"):
         rules(fail=fail, topic_id=NEW).carried_over(position(p0=500), here)
 
 
 def test_a_re_created_topic_is_read_from_its_start_if_asked() -> None:
     """Under its new id."""
-    here = [Topic(NEW, "t", (1,))]
+    here = [SparkTopic(NEW, "t", (1,))]
     assert rules("earliest", topic_id=NEW, first=3).carried_over(position(p0=500), here) == position(NEW, p0=3)
 
 
 def test_a_re_created_topic_is_continued_only_with_continuity() -> None:
     """The new topic must hold the checkpoint's offset."""
-    here = [Topic(NEW, "t", (1,))]
+    here = [SparkTopic(NEW, "t", (1,))]
     carried = rules("continue", topic_id=NEW).carried_over(position(p0=500), here)
     assert carried == position(NEW, p0=500)
     with pytest.raises(TopicChangedError, match="partition 0 holds 0 to 300, the checkpoint is at 500"):
@@ -138,7 +138,7 @@ def test_a_deleted_topic_says_how_it_comes_back() -> None:
 
 def test_a_truncated_topic_is_refused_unless_it_may_start_over() -> None:
     """It ends before the checkpoint."""
-    here = [Topic(OLD, "t", (1,))]
+    here = [SparkTopic(OLD, "t", (1,))]
     for policy in ("fail", "continue"):
         with pytest.raises(TopicChangedError, match="was truncated: partition 0 ends at 100"):
             rules(policy, last=100, fail=False).carried_over(position(p0=500), here)
@@ -147,7 +147,7 @@ def test_a_truncated_topic_is_refused_unless_it_may_start_over() -> None:
 
 def test_records_that_aged_out_are_an_error_or_skipped() -> None:
     """`failOnDataLoss`, and nothing else, decides that."""
-    here = [Topic(OLD, "t", (1,))]
+    here = [SparkTopic(OLD, "t", (1,))]
     with pytest.raises(DataLossError, match=re.escape("offsets 500 to 600 are gone")):
         rules(first=600).carried_over(position(p0=500), here)
     assert rules(first=600, fail=False).carried_over(position(p0=500), here) == position(p0=600)

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from pybroker.cli.spark import progress as module
-from pybroker.cli.spark.progress import Progress, Tasks, progress
+from pybroker.cli.spark.progress import Progress, SparkTasks, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,10 +70,10 @@ def test_tasks_are_counted_from_the_first_one_to_the_last(spark: SparkSession, t
         job.end(task)
         _until(lambda: moving.tasks.done > task)  # noqa: B023 (asked before the next one)
     worker.join(LIMIT_S)
-    _until(lambda: moving.tasks == Tasks(TASKS + GROUPS, TASKS + GROUPS))
+    _until(lambda: moving.tasks == SparkTasks(TASKS + GROUPS, TASKS + GROUPS))
     assert moving.told(moving.tasks) == "6/6 tasks"
     moving.step(spark.sparkContext, "part 2 of 5")
-    assert moving.tasks == Tasks(0, 0)
+    assert moving.tasks == SparkTasks(0, 0)
     assert moving.told(moving.tasks) == "part 2 of 5"
     moving.step(spark.sparkContext)
     assert moving.told(moving.tasks) == "planning"

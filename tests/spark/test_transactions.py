@@ -15,12 +15,12 @@ import pytest
 from pybroker.native import ArrowSink, NativeError, SinkTarget, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.spark import transactions
-from pybroker.spark.cluster import Cluster
+from pybroker.spark.cluster import SparkCluster
 from pybroker.spark.errors import TransactionError
 from pybroker.spark.options import write_options
 from pybroker.spark.source import DefaultSource
 from pybroker.spark.stream_writer import StreamWriter
-from pybroker.spark.transactions import Prepared
+from pybroker.spark.transactions import PreparedTransaction
 from tests.spark.jobs import OURS, Jobs
 from tests.support.brokers import BrokerProcess, KafkaProcess
 
@@ -55,14 +55,14 @@ class Writer:
 
     def __init__(self, jobs: Jobs, topic: str, query: str = "") -> None:
         self.bootstrap = jobs.bootstrap
-        self.cluster = Cluster({"bootstrap.servers": jobs.bootstrap})
+        self.cluster = SparkCluster({"bootstrap.servers": jobs.bootstrap})
         self.topic = self.cluster.topics_named([topic])[topic]
         self.name = transactions.named(query or topic, 0)
 
-    def begun(self, batch: int = 0) -> Prepared:
+    def begun(self, batch: int = 0) -> PreparedTransaction:
         return transactions.begin(self.cluster, self.topic, self.name, batch, TIMEOUT_MS)
 
-    def send(self, prepared: Prepared, value: str) -> None:
+    def send(self, prepared: PreparedTransaction, value: str) -> None:
         sink = ArrowSink(
             {"bootstrap.servers": self.bootstrap},
             [SinkTarget(Uuid.parse(self.topic.id), self.topic.name, self.topic.partitions, 1 << 20)],
@@ -71,7 +71,7 @@ class Writer:
         sink.write(pa.record_batch({"value": [value]}))
         sink.finish()
 
-    def prepared(self, value: str, batch: int = 0) -> Prepared:
+    def prepared(self, value: str, batch: int = 0) -> PreparedTransaction:
         """As a task leaves it."""
         prepared = self.begun(batch)
         assert not prepared.done
@@ -79,7 +79,7 @@ class Writer:
         transactions.mark(self.cluster, prepared)
         return prepared
 
-    def commit(self, *prepared: Prepared) -> None:
+    def commit(self, *prepared: PreparedTransaction) -> None:
         transactions.commit(self.cluster, prepared)
 
 
@@ -162,7 +162,7 @@ def _dying(after: int) -> type[DefaultSource]:
         def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
             prepared = transactions.prepared_in(messages)
             for one in prepared[:after]:
-                transactions.commit(Cluster(self._options.client), [one])
+                transactions.commit(SparkCluster(self._options.client), [one])
             raise RuntimeError("the driver dies")
 
         def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from pybroker.spark import ingest
-from pybroker.spark.cluster import BrokerRefusalError, Cluster
+from pybroker.spark.cluster import BrokerRefusalError, SparkCluster
 from pybroker.spark.errors import NoSuchTopicIdError, OptionError, TopicChangedError, UnknownTopicError
 from pybroker.spark.options import write_options
 from pybroker.spark.stream_writer import StreamWriter
@@ -27,7 +27,7 @@ def test_topic_id_alone_names_the_topic(broker: BrokerProcess, topic: str) -> No
     client, other = Confluent(broker.bootstrap), f"{topic}-other"
     client.create_topic(topic, 1)
     client.create_topic(other, 1)
-    topic_id = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic].id
+    topic_id = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic].id
     rows = pa.record_batch({"value": ["a", "b"], "topic": [other, other]})
     for mode in ("append", "exactly-once"):
         writer = BatchWriter(write_options(_options(broker, mode=mode, topicId=topic_id)), SCHEMA)
@@ -63,7 +63,7 @@ def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, ca
         assert [each.getMessage() for each in caplog.records] == told
     caplog.clear()
     stream = StreamWriter(write_options(_options(broker, topic=topic)), schema)
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     topic_id = cluster.topics_named([topic])[topic].id
     for told in (False, True):
         begun = ingest.begin(cluster, topic_id, f"{topic}-query", 7, join=True)
@@ -87,7 +87,7 @@ def test_a_topic_that_is_not_there_is_unknown_and_made_if_asked(broker: BrokerPr
         asked = write_options(_options(broker, topic=topic, createTopic="true", topicPartitions=partitions))
         writer = BatchWriter(asked, schema)
         writer.commit([writer.write(iter([rows]))])
-    found = Cluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
+    found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
     assert found.partitions == 5
     assert sum(client.end_offsets(topic, 5).values()) == 4
     too_many = _options(broker, topic=f"{topic}-copies", createTopic="true", topicReplicationFactor="3")

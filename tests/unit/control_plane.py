@@ -11,9 +11,9 @@ from typing import Any, cast
 from pybroker.broker.api.client_routes import client_routes
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.controller.controller import Controller
-from pybroker.broker.controller.election import Alone
+from pybroker.broker.controller.election import SoleController
 from pybroker.broker.lifecycle.app import Broker
-from pybroker.broker.lifecycle.composition import Parts
+from pybroker.broker.lifecycle.composition import BrokerParts
 from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.store import MetadataStore
 from pybroker.broker.requests.context import RequestContext
@@ -100,11 +100,11 @@ class ControlPlane:
     def controller(self) -> Controller:
         """Of the broker that runs."""
         office = self.parts.office
-        assert isinstance(office, Alone)
+        assert isinstance(office, SoleController)
         return office._controller
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> BrokerParts:
         """Of the broker that is up."""
         assert self.broker is not None
         assert self.broker.parts is not None

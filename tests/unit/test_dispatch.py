@@ -14,7 +14,7 @@ import pytest_asyncio
 from pybroker.broker.coordinators.shards.appends import NativeAppends
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.share_parts import Shares
-from pybroker.broker.coordinators.transaction.membership import Membership
+from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.dispatch import Dispatcher, Tables
 from pybroker.broker.replicas.isr import IsrKeeper
 from pybroker.broker.requests.context import CommitGrant, Handler, Standing, StandingCommits
@@ -55,7 +55,7 @@ class Served:
             appends=self.appends,
             end_of_turn=self.turn,
             failed=None,
-            membership=cast(Membership, None),
+            membership=cast(TransactionMembership, None),
             shares=cast(Shares, None),
             isr=cast(IsrKeeper, None),
             tables=Tables(self.table, {}),

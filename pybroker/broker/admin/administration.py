@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pybroker.broker.admin.quotas import QuotaAdmin
     from pybroker.broker.admin.reassignments import ReassignmentAdmin
     from pybroker.broker.admin.records import RecordAdmin
-    from pybroker.broker.admin.staged_replicas import Brokers, StagedReplicas
+    from pybroker.broker.admin.staged_replicas import PeerBrokers, StagedReplicas
     from pybroker.broker.admin.streams_topics import StreamsTopics
     from pybroker.broker.admin.users import UserAdmin
 
@@ -49,7 +49,7 @@ class Administration:
         topics: TopicAdmin,
         replicas: ReplicaManager,
         staging: Staging,
-        others: Brokers | None,
+        others: PeerBrokers | None,
         authorizes: bool,
     ) -> None:
         """`others` is None on a single broker. `authorizes` says that an authorizer is configured and enforces ACLs."""

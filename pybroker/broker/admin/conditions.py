@@ -28,7 +28,7 @@ GUARDED: Mapping[str, str] = {
 """Internal topics, and the settings with their replication factors."""
 
 
-class Counts(msgspec.Struct):
+class PartitionCounts(msgspec.Struct):
     """Partition counts, named like Kafka's metrics."""
 
     partitions: int = 0
@@ -53,7 +53,7 @@ class Counts(msgspec.Struct):
             self.offline or self.under_replicated or self.under_min_isr or self.reassigning or self.too_few_replicas
         )
 
-    def add(self, other: Counts, sign: int = 1) -> None:
+    def add(self, other: PartitionCounts, sign: int = 1) -> None:
         """Add the other counts, or subtract them (`sign` -1)."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + sign * getattr(other, name))
@@ -79,8 +79,8 @@ class BrokerLoad(msgspec.Struct):
 class _Counted(msgspec.Struct, frozen=True):
     topic: TopicImage
     rules: tuple[int, int]
-    all: Counts
-    own: Counts | None
+    all: PartitionCounts
+    own: PartitionCounts | None
     """Counts of the partitions that this broker leads; None if it leads none."""
     leaders: Mapping[int, int]
     """Number of led partitions by broker."""
@@ -95,8 +95,8 @@ class Conditions:
         self._broker_id = broker_id
         self._config = config
         self._counted: dict[Uuid, _Counted] = {}
-        self._all = Counts()
-        self._own = Counts()
+        self._all = PartitionCounts()
+        self._own = PartitionCounts()
         self._leaders: Counter[int] = Counter()
         self._replicas: Counter[int] = Counter()
         self._at: tuple[ClusterImage, int, tuple[int, ...]] | None = None
@@ -113,12 +113,12 @@ class Conditions:
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
 
-    def counts(self) -> Counts:
+    def counts(self) -> PartitionCounts:
         """Return the counts of all partitions of the cluster."""
         self._count_changes()
         return self._all
 
-    def led_here(self) -> Counts:
+    def led_here(self) -> PartitionCounts:
         """Return the counts of the partitions that this broker leads."""
         self._count_changes()
         return self._own
@@ -210,8 +210,8 @@ def _count(topic: TopicImage, rules: tuple[int, int], broker_id: int) -> _Counte
     return _Counted(topic, rules, total, _of(led_here, *rules) if led_here else None, leaders, replicas)
 
 
-def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> Counts:
-    counts = Counts(len(partitions))
+def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> PartitionCounts:
+    counts = PartitionCounts(len(partitions))
     for state in partitions:
         replicas, leader = state.replicas, state.leader
         in_sync = len(state.isr) if leader >= 0 else 0

@@ -7,7 +7,7 @@ from itertools import chain
 
 import msgspec
 
-from pybroker.broker.admin.staged_replicas import Held, StagedReplicas
+from pybroker.broker.admin.staged_replicas import ReplicasByPartition, StagedReplicas
 from pybroker.broker.cluster.lookup import deletions_of, topic_or_deletion, unknown_topic
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
@@ -166,7 +166,7 @@ class HistoryAdmin:
         return [_deletion(record, held) for record in records]
 
 
-def _deletion(record: DeletionRecord, held: Mapping[int, Held]) -> Deletion:
+def _deletion(record: DeletionRecord, held: Mapping[int, ReplicasByPartition]) -> Deletion:
     partitions = [
         _replica(record, index, broker_id, held.get(broker_id))
         for index in record.partitions
@@ -181,7 +181,7 @@ def _deletion(record: DeletionRecord, held: Mapping[int, Held]) -> Deletion:
     )
 
 
-def _replica(record: DeletionRecord, index: int, broker_id: int, held: Held | None) -> PartitionDeletion:
+def _replica(record: DeletionRecord, index: int, broker_id: int, held: ReplicasByPartition | None) -> PartitionDeletion:
     """Return the state of a replica from its broker's report, or from the deletion record if the broker did not answer
     (`held` None)."""
     if record.state == REMOVED:

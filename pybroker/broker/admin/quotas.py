@@ -24,7 +24,7 @@ from pybroker.broker.metadata.client_quotas import (
     OF_CLIENTS,
     USER,
     Entity,
-    Kind,
+    QuotaKind,
     stored_quotas,
 )
 from pybroker.errors import KafkaError
@@ -162,7 +162,7 @@ async def _problem(one: Alteration) -> KafkaError | None:
     return _problem_of_values(one.values, OF_ADDRESSES)
 
 
-def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, Kind]) -> KafkaError | None:
+def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, QuotaKind]) -> KafkaError | None:
     for name, value in values.items():
         if value is None:
             continue  # removing a quota that does not exist is no error, even with an unknown name

@@ -33,7 +33,7 @@ class StagedReplica(msgspec.Struct, frozen=True):
     removing: bool
 
 
-Held = Mapping[tuple[Uuid, int], StagedReplica]
+ReplicasByPartition = Mapping[tuple[Uuid, int], StagedReplica]
 """Staged replicas of one broker, by topic id and partition."""
 
 
@@ -49,7 +49,7 @@ class Waiting(Protocol):
         ...
 
 
-class Brokers(Protocol):
+class PeerBrokers(Protocol):
     """The other brokers (`interbroker.lines.Lines`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
@@ -61,7 +61,7 @@ class StagedReplicas:
     """Reads staged replicas of all brokers. `others` is None on a single broker."""
 
     def __init__(
-        self, broker_id: int, view: ClusterView, native: NativeBroker, waiting: Waiting, others: Brokers | None
+        self, broker_id: int, view: ClusterView, native: NativeBroker, waiting: Waiting, others: PeerBrokers | None
     ) -> None:
         self._broker_id = broker_id
         self._view = view
@@ -69,7 +69,7 @@ class StagedReplicas:
         self._waiting = waiting
         self._others = others
 
-    async def here(self, topics: Collection[Uuid]) -> Held:
+    async def here(self, topics: Collection[Uuid]) -> ReplicasByPartition:
         """Return the staged replicas on this broker's disks."""
         wanted = frozenset(topics)
         found = await asyncio.get_running_loop().run_in_executor(None, self._on_disk, wanted)
@@ -89,7 +89,7 @@ class StagedReplicas:
             if one.topic_id in wanted
         ]
 
-    async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, Held]:
+    async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, ReplicasByPartition]:
         """Return staged replicas by broker, of the brokers that answer in time. `holders` has the topics to ask each
         broker about."""
         live = self._view.image.brokers
@@ -97,7 +97,7 @@ class StagedReplicas:
         answers = await asyncio.gather(*(self._of(broker, holders[broker]) for broker in asked))
         return {broker: held for broker, held in zip(asked, answers, strict=True) if held is not None}
 
-    async def _of(self, broker: int, topics: Sequence[Uuid]) -> Held | None:
+    async def _of(self, broker: int, topics: Sequence[Uuid]) -> ReplicasByPartition | None:
         if broker == self._broker_id:
             return await self.here(topics)
         if self._others is None:

@@ -30,7 +30,7 @@ USER_BYTES_MAX = 255
 """Longest user name: it becomes part of a path and of log lines."""
 
 
-class Deletion(msgspec.Struct, frozen=True):
+class CredentialDeletion(msgspec.Struct, frozen=True):
     """A credential to remove."""
 
     name: str
@@ -55,11 +55,11 @@ class UserAdmin:
         self._port = port
 
     async def alter(
-        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], caller: Caller
+        self, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion], caller: Caller
     ) -> dict[str, KafkaError | None]:
         """Return by user, in the order of first mention, None or the error for which none of its credentials were
         changed."""
-        everything: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        everything: list[CredentialDeletion | Upsertion] = [*deletions, *upsertions]
         results: dict[str, KafkaError | None] = {one.name: None for one in everything}
         named = Counter((one.name, one.mechanism) for one in everything)
         for one in everything:
@@ -89,9 +89,7 @@ class UserAdmin:
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error
                 if error is None:
-                    log.info(
-                        "%r changed the credentials of user %r: %s", caller.principal, name, sorted(changes[name])
-                    )
+                    log.info("%r changed the credentials of user %r: %s", caller.principal, name, sorted(changes[name]))
                     results[name] = answer.late
         return results
 
@@ -132,7 +130,7 @@ def _infos(config: object) -> list[tuple[ScramMechanism, int]]:
     return infos
 
 
-def _problem(one: Deletion | Upsertion) -> KafkaError | None:
+def _problem(one: CredentialDeletion | Upsertion) -> KafkaError | None:
     if not one.name:
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if len(one.name.encode()) > USER_BYTES_MAX:

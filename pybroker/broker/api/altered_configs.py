@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from pybroker.broker.admin.config_changes import ConfigOp, ResourceOps
 from pybroker.broker.admin.configs import ConfigAdmin
-from pybroker.broker.api.topic_ids import Meant, Names, meant
+from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -40,7 +40,7 @@ class Resource(Protocol):
         ...
 
 
-def meant_resource(names: Names, resource: Resource, require: Callable[[int, str], None]) -> Meant:
+def meant_resource(names: Names, resource: Resource, require: Callable[[int, str], None]) -> ResolvedTopic:
     """The resource that is meant: only topics have ids. `require` raises KafkaError: the client has no right to it."""
     authorize = partial(require, resource.resource_type)
     if resource.resource_type == TOPIC:

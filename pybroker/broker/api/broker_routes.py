@@ -27,7 +27,7 @@ from pybroker.broker.api import (
 from pybroker.broker.api.control import ControlReceiver
 from pybroker.broker.cluster.packed import UnreadableError
 from pybroker.broker.cluster.port import OwnPort
-from pybroker.broker.cluster.seat import Office
+from pybroker.broker.cluster.seat import ControllerTermView
 from pybroker.broker.interbroker.by_name import LAST_BY_NAME
 from pybroker.broker.interbroker.control import received, response_to_wire
 from pybroker.broker.metadata.control_messages import refusal
@@ -71,7 +71,7 @@ def broker_routes(
     services: Services,
     receiver: ControlReceiver,
     port: OwnPort,
-    office: Office,
+    office: ControllerTermView,
     probe: Callable[[int, int], Awaitable[bool]],
 ) -> dict[int, Handler]:
     """`probe`: see `PeerWatch`."""

@@ -67,7 +67,7 @@ def routes(services: Services) -> Routes:
         15: lambda: partial(api.k15_describe_groups.handle, groups, authorizer),
         16: lambda: partial(
             api.k16_list_groups.handle,
-            api.k16_list_groups.Sources(groups, services.shares.coordination, services.streams),
+            api.k16_list_groups.ListedGroupSources(groups, services.shares.coordination, services.streams),
             authorizer,
         ),
         19: lambda: partial(api.k19_create_topics.handle, services.topics, services.config, authorizer),
@@ -93,7 +93,7 @@ def routes(services: Services) -> Routes:
         68: lambda: partial(api.k68_consumer_group_heartbeat.handle, groups, admin.features, authorizer),
         69: lambda: partial(
             api.k69_consumer_group_describe.handle,
-            api.k69_consumer_group_describe.Sources(groups, services.group_topics, admin.features),
+            api.k69_consumer_group_describe.ConsumerGroupSources(groups, services.group_topics, admin.features),
             authorizer,
         ),
         57: lambda: partial(api.k57_update_features.handle, admin.features, authorizer),
@@ -164,7 +164,9 @@ def _of_shares(services: Services) -> Routes:
         79: lambda: partial(api.k79_share_acknowledge.handle, sources(), authorizer),
         90: lambda: partial(
             api.k90_describe_share_group_offsets.handle,
-            api.k90_describe_share_group_offsets.Sources(coordination, topics, admin.features, services.ends),
+            api.k90_describe_share_group_offsets.ShareOffsetSources(
+                coordination, topics, admin.features, services.ends
+            ),
             authorizer,
         ),
         91: lambda: partial(api.k91_alter_share_group_offsets.handle, shares_admin(), authorizer),
@@ -177,12 +179,12 @@ def _of_streams(services: Services) -> Routes:
     return {
         88: lambda: partial(
             api.k88_streams_group_heartbeat.handle,
-            api.k88_streams_group_heartbeat.Sources(streams, admin.streams_topics, admin.features),
+            api.k88_streams_group_heartbeat.StreamsHeartbeatSources(streams, admin.streams_topics, admin.features),
             authorizer,
         ),
         89: lambda: partial(
             api.k89_streams_group_describe.handle,
-            api.k89_streams_group_describe.Sources(streams, admin.features),
+            api.k89_streams_group_describe.StreamsGroupSources(streams, admin.features),
             authorizer,
         ),
         93: lambda: partial(

@@ -13,7 +13,7 @@ from pybroker.broker.security.authorizer import Authorizer
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Wanted:
+class CommittedTopics:
     """The topics of one request, of which some may not be read. `by_id`: as this version names them."""
 
     def __init__(
@@ -26,9 +26,7 @@ class Wanted:
         for row in rows:
             # An id that nobody has is unknown before anything is asked of the authorizer.
             name = topics.topic_name(row.topic_id) if by_id else row.name
-            self._denied.append(
-                name is not None and not authorizer.permits_topic(context, AclOperation.READ, name)
-            )
+            self._denied.append(name is not None and not authorizer.permits_topic(context, AclOperation.READ, name))
 
     @property
     def is_whole(self) -> bool:
@@ -67,7 +65,10 @@ class Wanted:
         `permitted`, in order."""
         remaining = iter(codes)
         for row, denied in zip(self._rows, self._denied, strict=True):
-            yield row, [
-                (one.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else next(remaining))
-                for one in row.partitions
-            ]
+            yield (
+                row,
+                [
+                    (one.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else next(remaining))
+                    for one in row.partitions
+                ],
+            )

@@ -18,7 +18,7 @@ Differs from Kafka
 
 from __future__ import annotations
 
-from pybroker.broker.api.committed_offsets import Wanted
+from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.coordinators.group.commits import CommitRequest
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.shards.ports import Topics
@@ -47,7 +47,7 @@ def handle(
 ) -> object:
     """Answers at once when nothing has to be written, else when it is."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
-    wanted = Wanted(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
+    wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
     items = tuple(wanted.permitted())
     later = Later()
     commit = CommitRequest(
@@ -73,7 +73,7 @@ def handle(
     return later.outcome()
 
 
-def _response(wanted: Wanted, codes: list[ErrorCode]) -> OffsetCommitResponse:
+def _response(wanted: CommittedTopics, codes: list[ErrorCode]) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse_OffsetCommitResponseTopic(

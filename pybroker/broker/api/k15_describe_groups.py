@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import Group, GroupState
+from pybroker.broker.coordinators.group.group import ClassicGroupState, Group
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.broker.security.authorizer import Authorizer
@@ -26,7 +26,6 @@ from pybroker.protocol.messages import (
 )
 
 API_KEY = 15
-
 
 
 def handle(
@@ -65,7 +64,7 @@ def _describe(
         missing = version >= 6
         return DescribeGroupsResponse_DescribedGroup(
             group_id=group_id,
-            group_state=GroupState.DEAD,
+            group_state=ClassicGroupState.DEAD,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE,
             error_message=f"Group {group_id} not found." if missing else None,
             authorized_operations=allowed,
@@ -74,7 +73,7 @@ def _describe(
 
 
 def _described(group: Group, allowed: int) -> DescribeGroupsResponse_DescribedGroup:
-    stable = group.state is GroupState.STABLE
+    stable = group.state is ClassicGroupState.STABLE
     return DescribeGroupsResponse_DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

@@ -31,7 +31,7 @@ API_KEY = 16
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 
 
-class Sources(NamedTuple):
+class ListedGroupSources(NamedTuple):
     """Where the groups of each kind are."""
 
     groups: GroupCoordinator
@@ -40,7 +40,7 @@ class Sources(NamedTuple):
 
 
 async def handle(
-    sources: Sources,
+    sources: ListedGroupSources,
     authorizer: Authorizer,
     context: RequestContext,
     request: ListGroupsRequest,

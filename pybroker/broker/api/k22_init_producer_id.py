@@ -14,7 +14,7 @@ from __future__ import annotations
 from pybroker.broker.api.transactional import require_transactional_id, told
 from pybroker.broker.coordinators.producer_ids import ProducerIds
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.transaction import Producer
+from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.broker.security.authorizer import Authorizer
@@ -40,7 +40,7 @@ async def handle(
         _check(authorizer, context, request)
         given = None
         if request.producer_id != NONE_GIVEN:
-            given = Producer(request.producer_id, request.producer_epoch)
+            given = TransactionProducer(request.producer_id, request.producer_epoch)
         if request.transactional_id is not None:
             producer_id, epoch = await transactions.initialize(
                 request.transactional_id, request.transaction_timeout_ms, given

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pybroker.broker.api.topic_ids import Meant, meant
+from pybroker.broker.api.topic_ids import ResolvedTopic, meant
 from pybroker.broker.api.transactional import part_of, require_transactional_id, told
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
-from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part, Producer
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition, TransactionProducer
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -41,7 +41,7 @@ FOR_BROKERS = 4
 KNOWS_ABORTABLE = 5
 
 Asked = Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]
-Found = list[tuple[Meant, dict[int, Part | ErrorCode]]]
+Found = list[tuple[ResolvedTopic, dict[int, TransactionPartition | ErrorCode]]]
 """For each topic of a request, in order, what its partitions are, or the code that each is told."""
 
 
@@ -54,7 +54,7 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     """Answers when it is stored."""
     if context.api_version < FOR_BROKERS:
-        who = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        who = TransactionProducer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         transactional_id = request.v3_and_below_transactional_id
 
         def require(name: str) -> None:
@@ -81,7 +81,7 @@ async def _add(
     transactions: TransactionCoordinator,
     authorizer: Authorizer,
     context: RequestContext,
-    asked: tuple[str, Producer, Found],
+    asked: tuple[str, TransactionProducer, Found],
 ) -> ErrorCode:
     """Of all partitions: NONE, or why none of them is added. Those that cannot be keep the code that they have."""
     transactional_id, who, found = asked
@@ -105,7 +105,7 @@ async def _of_broker(
     version: int,
     asked: AddPartitionsToTxnRequest_AddPartitionsToTxnTransaction,
 ) -> list[AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult]:
-    who = Producer(asked.producer_id, asked.producer_epoch)
+    who = TransactionProducer(asked.producer_id, asked.producer_epoch)
     found = _found(topics, asked.topics)
     parts = _parts(found)
     try:
@@ -127,10 +127,10 @@ def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None
     return [(topic, {index: part_of(topics, topic, index) for index in indexes}) for topic, indexes in wanted]
 
 
-def _parts(found: Found) -> list[Part]:
+def _parts(found: Found) -> list[TransactionPartition]:
     """Those that exist, each once."""
     ours = (one for _, partitions in found for one in partitions.values())
-    return list(dict.fromkeys(one for one in ours if isinstance(one, Part)))
+    return list(dict.fromkeys(one for one in ours if isinstance(one, TransactionPartition)))
 
 
 def _refuse_all(found: Found, code: ErrorCode) -> ErrorCode:
@@ -148,7 +148,7 @@ def _results(found: Found, code: ErrorCode) -> list[AddPartitionsToTxnResponse_A
             topic_id=topic.told_id,
             results_by_partition=[
                 AddPartitionsToTxnResponse_AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=code if isinstance(one, Part) else one
+                    partition_index=index, partition_error_code=code if isinstance(one, TransactionPartition) else one
                 )
                 for index, one in partitions.items()
             ],

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pybroker.broker.api.transactional import require_transactional_id, told
 from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
-from pybroker.broker.coordinators.transaction.transaction import Producer
+from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -36,7 +36,7 @@ async def handle(
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
         authorizer.require_group(context, AclOperation.READ, request.group_id)
         part = await commits.partition_of(request.group_id)
-        who = Producer(request.producer_id, request.producer_epoch)
+        who = TransactionProducer(request.producer_id, request.producer_epoch)
         await transactions.add(request.transactional_id, who, [part], patience_s=PATIENCE_S)
     except KafkaError as error:
         return AddOffsetsToTxnResponse(error_code=told(error.code, context.api_version, KNOWS_FENCED))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pybroker.broker.api.transactional import require_transactional_id, told
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.transaction import Producer
+from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.requests.later import Later
 from pybroker.broker.security.acls import AclOperation
@@ -31,7 +31,7 @@ def handle(
     transactions: TransactionCoordinator, authorizer: Authorizer, context: RequestContext, request: EndTxnRequest
 ) -> object:
     """Answers when the outcome is stored."""
-    who = Producer(request.producer_id, request.producer_epoch)
+    who = TransactionProducer(request.producer_id, request.producer_epoch)
     later = Later()
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
@@ -55,7 +55,7 @@ async def _with_new_id(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
     """The producer's epochs are used up."""
-    who = Producer(request.producer_id, request.producer_epoch)
+    who = TransactionProducer(request.producer_id, request.producer_epoch)
     try:
         successor = await transactions.end_and_bump(request.transactional_id, who, commit=request.committed)
     except KafkaError as error:
@@ -63,7 +63,7 @@ async def _with_new_id(
     return _answer(context, ErrorCode.NONE, successor)
 
 
-def _answer(context: RequestContext, code: int, successor: Producer | None = None) -> EndTxnResponse:
+def _answer(context: RequestContext, code: int, successor: TransactionProducer | None = None) -> EndTxnResponse:
     if code:
         return EndTxnResponse(error_code=told(code, context.api_version, KNOWS_FENCED))
     if successor is None:

@@ -19,7 +19,7 @@ from pybroker.broker.api.transactional import part_of
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker
-from pybroker.broker.coordinators.transaction.transaction import Part
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -64,7 +64,7 @@ async def _write(
     )
     wanted = [(meant(topics, topic.name, topic.topic_id), topic.partition_indexes) for topic in asked.topics]
     found = [(topic, [(index, part_of(topics, topic, index)) for index in indexes]) for topic, indexes in wanted]
-    parts = list(dict.fromkeys(part for _, row in found for _, part in row if isinstance(part, Part)))
+    parts = list(dict.fromkeys(part for _, row in found for _, part in row if isinstance(part, TransactionPartition)))
     try:
         codes = dict(zip(parts, await markers.write(marker, parts), strict=True))
     except KafkaError as error:
@@ -77,7 +77,8 @@ async def _write(
                 topic_id=topic.told_id,
                 partitions=[
                     WriteTxnMarkersResponse_WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=codes[part] if isinstance(part, Part) else part
+                        partition_index=index,
+                        error_code=codes[part] if isinstance(part, TransactionPartition) else part,
                     )
                     for index, part in row
                 ],

@@ -10,7 +10,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.api.committed_offsets import Wanted
+from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.api.transactional import require_transactional_id
 from pybroker.broker.coordinators.group.commits import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
@@ -44,7 +44,7 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     """Answers when what is accepted is on disk."""
     version = context.api_version
-    wanted = Wanted(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
+    wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
     items = tuple(wanted.permitted())
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
@@ -73,7 +73,7 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
-def _response(wanted: Wanted, codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
+def _response(wanted: CommittedTopics, codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic(

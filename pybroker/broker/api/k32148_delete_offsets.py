@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from pybroker.broker.api.topic_ids import Meant, Names, meant
+from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
@@ -28,7 +28,7 @@ from pybroker.protocol.messages import (
 
 API_KEY = 32148
 
-Asked = list[tuple[Meant, list[int]]]
+Asked = list[tuple[ResolvedTopic, list[int]]]
 
 
 def handle(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.coordinators.transaction.membership import Membership
-from pybroker.broker.coordinators.transaction.transaction import Part, Producer
+from pybroker.broker.coordinators.transaction.membership import TransactionMembership
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition, TransactionProducer
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol import interbroker as wire
@@ -15,10 +15,10 @@ from pybroker.protocol.api_keys import ApiKey
 API_KEY = ApiKey.VERIFY_TRANSACTION
 
 
-async def handle(membership: Membership, context: RequestContext, request: Any) -> Any:
+async def handle(membership: TransactionMembership, context: RequestContext, request: Any) -> Any:
     """Answers at once, or when what is added is stored."""
-    who = Producer(request.producer_id, request.producer_epoch)
-    parts = [Part(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
+    who = TransactionProducer(request.producer_id, request.producer_epoch)
+    parts = [TransactionPartition(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
     try:
         codes = await membership.judge(request.transactional_id, who, parts, adds=request.adds)
     except KafkaError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker
-from pybroker.broker.coordinators.transaction.transaction import Part
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.broker.requests.context import RequestContext
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.api_keys import ApiKey
@@ -28,6 +28,6 @@ async def handle(markers: LocalMarkers, context: RequestContext, request: Any) -
         request.coordinator_epoch,
         request.transaction_version,
     )
-    parts = [Part(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
+    parts = [TransactionPartition(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
     codes = await markers.write(marker, parts)
     return wire.EndTransactionResponse(partition_errors=[int(code) for code in codes])

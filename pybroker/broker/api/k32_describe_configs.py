@@ -19,7 +19,7 @@ from functools import partial
 from pybroker.broker.admin.config_views import ConfigEntry
 from pybroker.broker.admin.configs import ConfigAdmin
 from pybroker.broker.api.altered_configs import meant_resource
-from pybroker.broker.api.topic_ids import Meant, Names
+from pybroker.broker.api.topic_ids import Names, ResolvedTopic
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -58,7 +58,7 @@ async def handle(
 
 def _describe(
     configs: ConfigAdmin,
-    meant: Meant,
+    meant: ResolvedTopic,
     resource: DescribeConfigsRequest_DescribeConfigsResource,
     synonyms: bool,
     documentation: bool,

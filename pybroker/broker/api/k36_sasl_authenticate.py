@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.broker.requests.context import Authenticated, LastResponse, RequestContext
-from pybroker.broker.security.mechanisms import AuthenticationError
+from pybroker.broker.requests.context import LastResponse, LoginResponse, RequestContext
+from pybroker.broker.security.mechanisms import SaslFailedError
 from pybroker.broker.security.sasl import SaslServer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -22,7 +22,7 @@ API_KEY = 36
 KEYS_WAIT_S = 5.0
 """For an identity provider's keys, before a token is refused for want of them."""
 
-Answer = SaslAuthenticateResponse | Authenticated | LastResponse
+Answer = SaslAuthenticateResponse | LoginResponse | LastResponse
 
 
 def handle(
@@ -31,7 +31,7 @@ def handle(
     """A failure is told late, and ends the connection."""
     try:
         outcome = sasl.answer(context, request.auth_bytes)
-    except AuthenticationError as problem:
+    except SaslFailedError as problem:
         return _refuse(sasl.failure_delay_s, problem.message)
     except KafkaError as error:
         response = SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
@@ -45,7 +45,7 @@ def handle(
     # Clients before version 1 cannot authenticate again, and Kafka lets them be (KIP-368).
     lifetime = outcome.session_lifetime_ms if context.api_version >= 1 or outcome.must_end else None
     response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime or 0)
-    return Authenticated(response, outcome.principal, outcome.by_token, lifetime)
+    return LoginResponse(response, outcome.principal, outcome.by_token, lifetime)
 
 
 async def _again(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from pybroker.broker.admin.topics import GrowSpec, TopicAdmin
-from pybroker.broker.api.topic_ids import ImageNames, Meant, meant
+from pybroker.broker.api.topic_ids import ImageNames, ResolvedTopic, meant
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
@@ -42,8 +42,8 @@ async def handle(
     by_id = [topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO]
     timeout_ms = await topics.know(by_id, request.timeout_ms) if by_id else request.timeout_ms
     require = partial(authorizer.require_topic, context, AclOperation.ALTER)
-    outcomes: dict[Meant, KafkaError | None] = {}
-    specs: dict[int, tuple[Meant, GrowSpec]] = {}
+    outcomes: dict[ResolvedTopic, KafkaError | None] = {}
+    specs: dict[int, tuple[ResolvedTopic, GrowSpec]] = {}
     async for place, row in context.turns.each(enumerate(request.topics)):
         topic = meant(ImageNames(view), row.name, row.topic_id, require)
         outcomes[topic] = topic.refused
@@ -71,7 +71,7 @@ async def handle(
     )
 
 
-def _spec(topic: Meant, row: CreatePartitionsRequest_CreatePartitionsTopic) -> GrowSpec:
+def _spec(topic: ResolvedTopic, row: CreatePartitionsRequest_CreatePartitionsTopic) -> GrowSpec:
     assignments = row.assignments
     return GrowSpec(
         topic.name,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from pybroker.broker.admin.elections import ElectionAdmin
-from pybroker.broker.api.topic_ids import Meant, Names, meant
+from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.cluster.events import ElectedPartition, ElectionOutcome
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -69,13 +69,13 @@ async def handle(
     return ElectLeadersResponse(replica_election_results=rows)
 
 
-def _asked(names: Names, request: ElectLeadersRequest) -> list[tuple[Meant, Sequence[int]]] | None:
+def _asked(names: Names, request: ElectLeadersRequest) -> list[tuple[ResolvedTopic, Sequence[int]]] | None:
     if request.topic_partitions is None:
         return None
     return [(meant(names, topic.topic, topic.topic_id), topic.partitions) for topic in request.topic_partitions]
 
 
-def _wanted(asked: Sequence[tuple[Meant, Sequence[int]]]) -> list[ElectedPartition]:
+def _wanted(asked: Sequence[tuple[ResolvedTopic, Sequence[int]]]) -> list[ElectedPartition]:
     """What nothing is known against."""
     return [
         ElectedPartition(topic.name, index, topic.topic_id)

@@ -8,7 +8,7 @@ Versions
 from __future__ import annotations
 
 from pybroker.broker.admin.reassignments import ReassignmentAdmin
-from pybroker.broker.api.topic_ids import Meant, Names, meant
+from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.cluster.events import NewReplicas
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -63,7 +63,7 @@ async def handle(
     )
 
 
-def _wanted(topic: Meant, one: AlterPartitionReassignmentsRequest_ReassignablePartition) -> NewReplicas:
+def _wanted(topic: ResolvedTopic, one: AlterPartitionReassignmentsRequest_ReassignablePartition) -> NewReplicas:
     replicas = None if one.replicas is None else tuple(one.replicas)
     return NewReplicas(topic.name, one.partition_index, replicas, topic.topic_id)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pybroker.broker.admin.users import Deletion, Upsertion, UserAdmin
+from pybroker.broker.admin.users import CredentialDeletion, Upsertion, UserAdmin
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -35,7 +35,7 @@ async def handle(
         )
         return _response(results)
     results = await users.alter(
-        [Deletion(one.name, one.mechanism) for one in request.deletions],
+        [CredentialDeletion(one.name, one.mechanism) for one in request.deletions],
         [
             Upsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
             for one in request.upsertions

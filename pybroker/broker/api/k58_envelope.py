@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker.broker.cluster.packed import UnreadableError, pack, pack_reply, unpack_event
-from pybroker.broker.cluster.port import Asked, OwnPort
-from pybroker.broker.cluster.seat import Office
+from pybroker.broker.cluster.port import OwnPort, RequestIdentity
+from pybroker.broker.cluster.seat import ControllerTermView
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid, decode, encode
@@ -22,7 +22,7 @@ from pybroker.protocol.error_codes import ErrorCode
 API_KEY = ApiKey.ENVELOPE
 
 
-async def handle(port: OwnPort, office: Office, context: RequestContext, request: Any) -> Any:
+async def handle(port: OwnPort, office: ControllerTermView, context: RequestContext, request: Any) -> Any:
     """Answers when the event is in force, with the controller's last change by then. NOT_CONTROLLER: nothing was
     decided here; who is the controller is said, if it is known."""
     try:
@@ -39,7 +39,7 @@ async def handle(port: OwnPort, office: Office, context: RequestContext, request
     if not port.is_open:
         return _not_controller(office)
     try:
-        asked = Asked(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
+        asked = RequestIdentity(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
         answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
         reply = wire.SubmitEventResponse(
             error_code=0,
@@ -58,5 +58,5 @@ async def handle(port: OwnPort, office: Office, context: RequestContext, request
     )
 
 
-def _not_controller(office: Office) -> Any:
+def _not_controller(office: ControllerTermView) -> Any:
     return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(office.controller))

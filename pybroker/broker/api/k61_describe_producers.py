@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from pybroker.broker.admin.topic_names import is_topic_name
-from pybroker.broker.api.topic_ids import Meant, meant
+from pybroker.broker.api.topic_ids import ResolvedTopic, meant
 from pybroker.broker.api.transactional import part_of
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext
@@ -30,7 +30,7 @@ from pybroker.protocol.messages import (
 API_KEY = 61
 
 
-class Partitions(Protocol):
+class LocalProducers(Protocol):
     """The partitions hosted here (`NativePartitions`)."""
 
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
@@ -39,7 +39,7 @@ class Partitions(Protocol):
 
 
 def handle(
-    partitions: Partitions,
+    partitions: LocalProducers,
     topics: Topics,
     authorizer: Authorizer,
     context: RequestContext,
@@ -61,7 +61,7 @@ def handle(
 
 
 def _describe(
-    partitions: Partitions, topics: Topics, topic: Meant, index: int
+    partitions: LocalProducers, topics: Topics, topic: ResolvedTopic, index: int
 ) -> DescribeProducersResponse_PartitionResponse:
     part = part_of(topics, topic, index)
     if topic.refused is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pybroker.broker.api.transactional import require_transactional_id
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.transaction import State
+from pybroker.broker.coordinators.transaction.transaction import TransactionState
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
@@ -53,7 +53,7 @@ def _describe(
         transactional_id=transactional_id,
         transaction_state=found.state.shown,
         transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=NO_TRANSACTION if found.state is State.EMPTY else found.start_ms,
+        transaction_start_time_ms=NO_TRANSACTION if found.state is TransactionState.EMPTY else found.start_ms,
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.transaction import AT_REST, State
+from pybroker.broker.coordinators.transaction.transaction import AT_REST, TransactionState
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import ResourceType
 from pybroker.broker.security.authorizer import Authorizer
@@ -28,7 +28,7 @@ from pybroker.protocol.messages import (
 
 API_KEY = 66
 
-STATES = {state.shown: state for state in State}
+STATES = {state.shown: state for state in TransactionState}
 
 
 async def handle(

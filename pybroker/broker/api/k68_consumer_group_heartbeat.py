@@ -18,7 +18,7 @@ from typing import Any
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.heartbeats import answered, client_host, filled, require_may_beat
 from pybroker.broker.coordinators.consumer.membership import check_form
-from pybroker.broker.coordinators.consumer.model import Heartbeat, HeartbeatResult
+from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext, Standing
 from pybroker.broker.security.acls import AclOperation
@@ -52,15 +52,15 @@ def handle(
         outcome = groups.consumer_heartbeat(request.group_id, beat, may_read)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-    if isinstance(outcome, HeartbeatResult) and outcome.stands:
+    if isinstance(outcome, ConsumerHeartbeatResult) and outcome.stands:
         answers = groups.consumer_answers_to_repeat(request.group_id)
         return Standing(_response(outcome), request.group_id, partial(answers.keep, beat.member_id))
     return answered(outcome, _response)
 
 
-def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     topics, owned = request.subscribed_topic_names, request.topic_partitions
-    return Heartbeat(
+    return ConsumerHeartbeat(
         member_id=request.member_id,
         epoch=request.member_epoch,
         client_id=context.client_id or "",
@@ -77,7 +77,7 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
     )
 
 
-def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     made: ConsumerGroupHeartbeatResponse = filled(
         ConsumerGroupHeartbeatResponse(),
         ConsumerGroupHeartbeatResponse_Assignment,

@@ -17,7 +17,7 @@ from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.described_groups import described
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import Member, Partition
+from pybroker.broker.coordinators.consumer.model import ConsumerMember, Partition
 from pybroker.broker.coordinators.consumer.records import by_topic
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.shards.ports import Topics
@@ -37,7 +37,7 @@ API_KEY = 69
 MEMBER_CLASSIC, MEMBER_CONSUMER = 0, 1
 
 
-class Sources(NamedTuple):
+class ConsumerGroupSources(NamedTuple):
     """Where the answer comes from."""
 
     groups: GroupCoordinator
@@ -46,7 +46,10 @@ class Sources(NamedTuple):
 
 
 def handle(
-    sources: Sources, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupDescribeRequest
+    sources: ConsumerGroupSources,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse:
     """A plain function."""
     groups, topics, features = sources
@@ -74,7 +77,7 @@ def _described(
     )
 
 
-def _member(group: ConsumerGroup, member: Member, topics: Topics) -> ConsumerGroupDescribeResponse_Member:
+def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> ConsumerGroupDescribeResponse_Member:
     said = member.subscription
     return ConsumerGroupDescribeResponse_Member(
         member_id=member.member_id,

@@ -13,7 +13,7 @@ from pybroker.broker.api.share_records import ShareAdmin
 from pybroker.broker.coordinators.consumer.records import by_topic
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.share.assignor import NAME
-from pybroker.broker.coordinators.share.group import ShareGroup, ShareMember
+from pybroker.broker.coordinators.share.group import ShareGroup, ShareGroupMember
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import Authorizer
 from pybroker.protocol.messages import (
@@ -55,7 +55,7 @@ def _described(group: ShareGroup, topics: Topics) -> ShareGroupDescribeResponse_
     )
 
 
-def _member(member: ShareMember, topics: Topics) -> ShareGroupDescribeResponse_Member:
+def _member(member: ShareGroupMember, topics: Topics) -> ShareGroupDescribeResponse_Member:
     return ShareGroupDescribeResponse_Member(
         member_id=member.member_id,
         rack_id=member.rack_id,

@@ -24,10 +24,10 @@ from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.coordinators.streams.membership import check_form
 from pybroker.broker.coordinators.streams.model import (
     EndpointPartitions,
-    Heartbeat,
-    HeartbeatResult,
     MissingTopic,
     StatusCode,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
     Task,
     TaskOffsets,
     Tasks,
@@ -56,7 +56,7 @@ PROBLEMS_TOLD = 3
 """Topics that could not be made, of which a status tells why."""
 
 
-class Sources(NamedTuple):
+class StreamsHeartbeatSources(NamedTuple):
     """What the handler needs."""
 
     streams: StreamsCoordination
@@ -65,7 +65,10 @@ class Sources(NamedTuple):
 
 
 def handle(
-    sources: Sources, authorizer: Authorizer, context: RequestContext, request: StreamsGroupHeartbeatRequest
+    sources: StreamsHeartbeatSources,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse | Coroutine[Any, Any, StreamsGroupHeartbeatResponse]:
     """Answers at once when nothing has to be written."""
     sources.features.require_streams_groups()
@@ -77,9 +80,7 @@ def handle(
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
         _require_names(required)
-        require_may_beat(
-            request.group_id, required, partial(authorizer.permits_topic, context, AclOperation.DESCRIBE)
-        )
+        require_may_beat(request.group_id, required, partial(authorizer.permits_topic, context, AclOperation.DESCRIBE))
         check_form(beat)
         if beat.owned is None and (request.active_tasks, request.standby_tasks, request.warmup_tasks) != (None,) * 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "If one task-type is non-null, all must be non-null.")
@@ -112,11 +113,11 @@ def _require_names(names: Iterable[str]) -> None:
             ) from None
 
 
-def _beat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Heartbeat:
+def _beat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
     lists = request.active_tasks, request.standby_tasks, request.warmup_tasks
     owned = None if None in lists else Tasks(*(_tasks(tasks or ()) for tasks in lists))
     endpoint = request.user_endpoint
-    return Heartbeat(
+    return StreamsHeartbeat(
         request.member_id,
         request.member_epoch,
         context.client_id or "",
@@ -146,7 +147,11 @@ def _offsets(said: Iterable[Any] | None) -> TaskOffsets | None:
 
 
 def _response(
-    sources: Sources, authorizer: Authorizer, context: RequestContext, group_id: str, result: HeartbeatResult
+    sources: StreamsHeartbeatSources,
+    authorizer: Authorizer,
+    context: RequestContext,
+    group_id: str,
+    result: StreamsHeartbeatResult,
 ) -> StreamsGroupHeartbeatResponse:
     more = _make_topics(sources, authorizer, context, group_id, result.missing) if result.missing else ""
     statuses = [
@@ -199,7 +204,7 @@ def _endpoint(one: EndpointPartitions) -> StreamsGroupHeartbeatResponse_Endpoint
 
 
 def _make_topics(
-    sources: Sources,
+    sources: StreamsHeartbeatSources,
     authorizer: Authorizer,
     context: RequestContext,
     group_id: str,
@@ -215,9 +220,7 @@ def _make_topics(
     ]
     if forbidden:
         return f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
-    specs = [
-        TopicSpec(topic.name, topic.partitions, topic.replication_factor, (), topic.configs) for topic in missing
-    ]
+    specs = [TopicSpec(topic.name, topic.partitions, topic.replication_factor, (), topic.configs) for topic in missing]
     timeout_ms = 2 * sources.streams.settings.heartbeat_interval_ms(group_id)
     sources.topics.make(specs, timeout_ms, context.principal, context.caller)
     problems = [f"{name} ({why})" for name, why in sources.topics.problems(names).items()]

@@ -20,7 +20,7 @@ from pybroker.broker.api.described_groups import described
 from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.coordinators.streams.assignor import NAME
 from pybroker.broker.coordinators.streams.group import StreamsGroup
-from pybroker.broker.coordinators.streams.model import Member, Reported, Task, TaskOffsets, Tasks
+from pybroker.broker.coordinators.streams.model import StreamsMember, Task, TaskOffsetReport, TaskOffsets, Tasks
 from pybroker.broker.coordinators.streams.records import by_subtopology
 from pybroker.broker.coordinators.streams.topology import ConfiguredTopic, InternalTopic
 from pybroker.broker.requests.context import RequestContext
@@ -46,7 +46,7 @@ NOT_REQUESTED, NOT_STORED = 0, 1
 """Of the description of a topology."""
 
 
-class Sources(NamedTuple):
+class StreamsGroupSources(NamedTuple):
     """What the handler needs."""
 
     streams: StreamsCoordination
@@ -54,7 +54,7 @@ class Sources(NamedTuple):
 
 
 def handle(
-    sources: Sources, authorizer: Authorizer, context: RequestContext, request: StreamsGroupDescribeRequest
+    sources: StreamsGroupSources, authorizer: Authorizer, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     """A plain function."""
     streams, features = sources
@@ -69,9 +69,7 @@ def handle(
         return answer
 
     failed = StreamsGroupDescribeResponse_DescribedGroup
-    answers = described(
-        request, authorizer, context, served, describe=describe, failed=failed, topics_of=_topics_of
-    )
+    answers = described(request, authorizer, context, served, describe=describe, failed=failed, topics_of=_topics_of)
     return StreamsGroupDescribeResponse(groups=answers)
 
 
@@ -138,8 +136,8 @@ def _topics(topics: Iterable[ConfiguredTopic | InternalTopic]) -> list[StreamsGr
     ]
 
 
-def _member(group: StreamsGroup, member: Member) -> StreamsGroupDescribeResponse_Member:
-    said, reported = member.said, group.reported.get(member.member_id, Reported())
+def _member(group: StreamsGroup, member: StreamsMember) -> StreamsGroupDescribeResponse_Member:
+    said, reported = member.said, group.reported.get(member.member_id, TaskOffsetReport())
     return StreamsGroupDescribeResponse_Member(
         member_id=member.member_id,
         member_epoch=member.epoch,

@@ -33,7 +33,7 @@ from pybroker.protocol.messages import (
 API_KEY = 90
 
 
-class Sources(NamedTuple):
+class ShareOffsetSources(NamedTuple):
     """Where the answer comes from."""
 
     shares: ShareCoordination
@@ -43,7 +43,10 @@ class Sources(NamedTuple):
 
 
 async def handle(
-    sources: Sources, authorizer: Authorizer, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    sources: ShareOffsetSources,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse:
     """Asks the coordinators of the states."""
     answers = []
@@ -62,7 +65,7 @@ async def handle(
 
 
 async def _topics(
-    sources: Sources, authorizer: Authorizer, context: RequestContext, group: Any
+    sources: ShareOffsetSources, authorizer: Authorizer, context: RequestContext, group: Any
 ) -> list[DescribeShareGroupOffsetsResponse_DescribeShareGroupOffsetsResponseTopic]:
     known = sources.shares.partitions_of(group.group_id)
 
@@ -107,7 +110,7 @@ def _refused(index: int, code: ErrorCode, message: str | None = None) -> Any:
     )
 
 
-async def _partition(sources: Sources, group_id: str, topic_id: Uuid, index: int) -> Any:
+async def _partition(sources: ShareOffsetSources, group_id: str, topic_id: Uuid, index: int) -> Any:
     try:
         found = await sources.shares.offset(group_id, topic_id, index)
     except KafkaError as error:

@@ -46,7 +46,7 @@ class ImageNames:
         return self._view.image.names.get(topic_id)
 
 
-class Meant(NamedTuple):
+class ResolvedTopic(NamedTuple):
     """A topic of a request."""
 
     asked: str
@@ -70,7 +70,7 @@ class Meant(NamedTuple):
         return error
 
 
-def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], None] | None = None) -> Meant:
+def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], None] | None = None) -> ResolvedTopic:
     """What a name and an id (ZERO: none is given) mean. `authorize` raises KafkaError; it is asked about a name whether
     there is such a topic or not, and about the name of an id if that exists: ids are no secret, names are (KIP-516).
     """
@@ -79,13 +79,13 @@ def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], No
     if given is not None and not name:
         found = names.topic_name(given) or ""
         if not found:
-            return Meant(name, "", given, _unknown(given))
+            return ResolvedTopic(name, "", given, _unknown(given))
     if authorize is not None:
         try:
             authorize(found)
         except KafkaError as error:
-            return Meant(name, found, given, error)
-    return Meant(name, found, given, None if given is None else contradiction(names, found, given))
+            return ResolvedTopic(name, found, given, error)
+    return ResolvedTopic(name, found, given, None if given is None else contradiction(names, found, given))
 
 
 def contradiction(names: Names, name: str, topic_id: Uuid) -> KafkaError | None:

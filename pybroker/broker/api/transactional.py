@@ -3,9 +3,9 @@ names."""
 
 from __future__ import annotations
 
-from pybroker.broker.api.topic_ids import Meant
+from pybroker.broker.api.topic_ids import ResolvedTopic
 from pybroker.broker.coordinators.shards.ports import Topics
-from pybroker.broker.coordinators.transaction.transaction import Part
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.broker.security.authorizer import Authorizer
@@ -29,11 +29,11 @@ def told(code: int, version: int, knows_fenced: int) -> ErrorCode:
     return ErrorCode(code)
 
 
-def part_of(topics: Topics, topic: Meant, partition: int) -> Part | ErrorCode:
+def part_of(topics: Topics, topic: ResolvedTopic, partition: int) -> TransactionPartition | ErrorCode:
     """The partition that a request means now, or what it is told instead."""
     if topic.refused is not None:
         return ErrorCode(topic.refused.code)
     topic_id = topics.topic_id(topic.name)
     if topic_id is None or not 0 <= partition < topics.partition_count(topic_id):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return Part(topic.name, topic_id, partition)
+    return TransactionPartition(topic.name, topic_id, partition)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 
 from pybroker.broker.client_metrics.otlp import MalformedError, Number, numbers
-from pybroker.broker.client_metrics.subscriptions import Asked, Subscription, asked_of, described
+from pybroker.broker.client_metrics.subscriptions import InstanceSubscription, MetricsSubscription, asked_of, described
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.requests.context import RequestContext
@@ -51,7 +51,7 @@ UNCOMPRESSED = 0
 class _Instance:
     __slots__ = ("asked", "got_ms", "may_ask", "of", "pushed_ms", "seen_ms", "terminating")
 
-    def __init__(self, asked: Asked, of: object, now_ms: int) -> None:
+    def __init__(self, asked: InstanceSubscription, of: object, now_ms: int) -> None:
         self.asked = asked
         self.of = of
         self.seen_ms = now_ms
@@ -89,7 +89,7 @@ class Telemetry:
         self._config = config
         self._clock = clock
         self._of: object = None
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[MetricsSubscription] = []
         self._instances: OrderedDict[Uuid, _Instance] = OrderedDict()
         self._reading = asyncio.Lock()
         self.pushes = 0
@@ -114,7 +114,7 @@ class Telemetry:
         self._forget()
         return len(self._instances)
 
-    def subscription(self, instance_id: Uuid, context: RequestContext) -> tuple[Uuid, Asked]:
+    def subscription(self, instance_id: Uuid, context: RequestContext) -> tuple[Uuid, InstanceSubscription]:
         """Return the client's subscription; a client without an instance id gets one. Raises KafkaError
         (THROTTLING_QUOTA_EXCEEDED)."""
         instance_id = instance_id or Uuid.random()
@@ -212,7 +212,7 @@ class Telemetry:
             if not one.config:
                 continue
             try:
-                self._subscriptions.append(Subscription.of(one.config))
+                self._subscriptions.append(MetricsSubscription.of(one.config))
             except (ConfigError, ValueError) as problem:
                 log.error("The subscription %r to metrics of clients has no effect: %s", name, problem)
 

@@ -26,7 +26,7 @@ from pybroker.native import Pattern, Uuid, crc32c
 ALL_CLIENTS: Mapping[str, Pattern] = {}
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class MetricsSubscription(msgspec.Struct, frozen=True):
     """One stored subscription."""
 
     metrics: tuple[str, ...]
@@ -34,19 +34,21 @@ class Subscription(msgspec.Struct, frozen=True):
     match: Mapping[str, Pattern]
 
     @staticmethod
-    def of(config: Mapping[str, str]) -> Subscription:
+    def of(config: Mapping[str, str]) -> MetricsSubscription:
         """Parse a subscription's settings. Raises ConfigError and ValueError for settings that no broker of this
         version stores."""
         metrics = tuple(filter(None, (one.strip() for one in config.get(METRICS, "").split(","))))
         interval_ms = int(config.get(INTERVAL, INTERVAL_DEFAULT_MS))
-        return Subscription(metrics, interval_ms, parsed_match(config[MATCH]) if MATCH in config else ALL_CLIENTS)
+        return MetricsSubscription(
+            metrics, interval_ms, parsed_match(config[MATCH]) if MATCH in config else ALL_CLIENTS
+        )
 
     def matches(self, said: Mapping[str, str]) -> bool:
         """Return whether each selector's expression matches the client's whole value."""
         return all(pattern.matches(said[selector]) for selector, pattern in self.match.items())
 
 
-class Asked(msgspec.Struct, frozen=True):
+class InstanceSubscription(msgspec.Struct, frozen=True):
     """The combined subscription of one client instance."""
 
     subscription_id: int
@@ -67,7 +69,9 @@ def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
     }
 
 
-def asked_of(instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[Subscription]) -> Asked:
+def asked_of(
+    instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[MetricsSubscription]
+) -> InstanceSubscription:
     """Combine the matching subscriptions: the shortest interval and all their metrics. The subscription id changes when
     either does."""
     found = [one for one in subscriptions if one.matches(said)]
@@ -76,4 +80,4 @@ def asked_of(instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable
         metrics = (ALL_METRICS,)
     interval_ms = min((one.interval_ms for one in found), default=INTERVAL_DEFAULT_MS)
     crc = crc32c(f"{metrics}{interval_ms}".encode() + instance_id.bytes)
-    return Asked(crc - (1 << 32) if crc >= 1 << 31 else crc, interval_ms, metrics)
+    return InstanceSubscription(crc - (1 << 32) if crc >= 1 << 31 else crc, interval_ms, metrics)

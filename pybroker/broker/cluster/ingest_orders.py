@@ -26,7 +26,7 @@ class PrepareIngest(msgspec.Struct, frozen=True):
     listed: tuple[ListedFields, ...]
 
 
-class Colleagues(Protocol):
+class IngestPeers(Protocol):
     """The other brokers, as the committing broker uses them."""
 
     async def prepare(self, broker_id: int, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:

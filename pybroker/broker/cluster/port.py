@@ -15,7 +15,7 @@ from pybroker.protocol.error_codes import ErrorCode
 R = TypeVar("R")
 
 
-class Answer(msgspec.Struct, Generic[R], frozen=True):
+class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
     """The answer to an event, which is decided and durable."""
 
     reply: R
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, Generic[R], frozen=True):
         )
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestIdentity(msgspec.Struct, frozen=True):
     """The identity of a request. However often its event is submitted, the controller decides it only once."""
 
     request_id: Uuid
@@ -47,7 +47,7 @@ class ControllerPort(Protocol):
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
-    ) -> Answer[R]:
+    ) -> EventAnswer[R]:
         """Submit an event and answer when its decision is complete: when this broker's metadata and its clients show
         it, and in addition when
 
@@ -93,8 +93,8 @@ class OwnPort(ControllerPort, Protocol):
         *,
         caller: Caller | None = None,
         asked_by: int | None = None,
-        asked: Asked | None = None,
-    ) -> Answer[R]:
+        asked: RequestIdentity | None = None,
+    ) -> EventAnswer[R]:
         """Submit like `ControllerPort`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by` is the
         broker that waits for the answer, if not this one. `asked` records the outcome for retries."""
         ...

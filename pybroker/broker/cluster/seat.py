@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Office(Protocol):
+class ControllerTermView(Protocol):
     """A broker's information about the controller for metrics and other components."""
 
     @property

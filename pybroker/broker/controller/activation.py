@@ -43,7 +43,7 @@ ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
 whether the store already shows an id."""
 
 
-class Office(msgspec.Struct, frozen=True):
+class ControllerTerm(msgspec.Struct, frozen=True):
     """A term of the controller leadership: permission to write until another broker takes the leadership."""
 
     epoch: int
@@ -63,7 +63,7 @@ class OfficeTakenError(FatalError):
         super().__init__("another broker is the controller of this metadata store")
 
 
-async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Office:
+async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
     """Make a broker the controller. Raises OfficeTakenError."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
@@ -76,7 +76,7 @@ async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Offi
     number: Operation = (
         Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version)
     )
-    offices = {**decode_offices(known.data), epoch: store_history.Office(secrets.token_hex(8), decisions)}
+    offices = {**decode_offices(known.data), epoch: store_history.StoredTerm(secrets.token_hex(8), decisions)}
     history = [
         Set(znodes.DECISIONS, str(decisions).encode(), counted.version),
         Set(znodes.OFFICES, encode_offices(offices), known.version),
@@ -87,11 +87,11 @@ async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Offi
         if isinstance(error.cause, NodeExistsError | BadVersionError):
             raise OfficeTakenError from error
         raise
-    return Office(epoch, 0 if node is None else node.version + 1, decisions)
+    return ControllerTerm(epoch, 0 if node is None else node.version + 1, decisions)
 
 
 async def load_cluster(
-    store: MetadataStore, office: Office, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
+    store: MetadataStore, office: ControllerTerm, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
 ) -> LoadedImage:
     """Read everything and complete interrupted changes. Raises LoweredError if topics already have ids and the protocol
     version does not support them."""

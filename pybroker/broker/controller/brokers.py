@@ -10,7 +10,7 @@ from pybroker.broker.cluster.events import ReplicasOffline, ShutDownBroker, Shut
 from pybroker.broker.controller.decision import Decision, decides, require_life
 from pybroker.broker.controller.events import BrokersChanged, FenceBroker
 from pybroker.broker.controller.leader_election import (
-    Election,
+    LeaderElection,
     elect,
     emptied_of,
     may_elect_uncleanly,
@@ -64,7 +64,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     suspect = restarted.intersection(one.broker.broker_id for one in event.arrived if not one.intact)
     emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
 
-    def change(partition: PartitionImage, unclean: bool) -> Election | None:
+    def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         before, partition = partition, suspecting(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
             # Other ISR members are dead or have a failed disk, else one of them would lead; unless all are suspects.
@@ -80,7 +80,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         # This includes brokers that were lost before this controller started.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
-            return Election(partition.leader, left, partition.suspect)
+            return LeaderElection(partition.leader, left, partition.suspect)
         return None
 
     back = _back_online(image.topics.values(), restarted)
@@ -139,12 +139,12 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
     require_life(image, event.broker_id, event.broker_epoch)
     staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
 
-    def change(partition: PartitionImage, _unclean: bool) -> Election | None:
+    def change(partition: PartitionImage, _unclean: bool) -> LeaderElection | None:
         left = tuple(member for member in partition.isr if member != event.broker_id)
         if not left or left == partition.isr:
             return None
         if partition.leader != event.broker_id:
-            return Election(partition.leader, left, partition.suspect)
+            return LeaderElection(partition.leader, left, partition.suspect)
         found = elect(partition, staying)
         return found if found.leader != NO_LEADER else None
 

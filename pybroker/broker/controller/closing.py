@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.controller.decision import Closed
+from pybroker.broker.controller.decision import FencedTopics
 from pybroker.broker.controller.outbox import Outbox, SentMessage
 from pybroker.broker.metadata.control_messages import ClosedTopic, CloseTopicsResponse
 from pybroker.broker.metadata.image import ClusterImage, TopicImage
@@ -29,7 +29,7 @@ class ClosedTopics(msgspec.Struct, frozen=True):
     topics: tuple[Uuid, ...]
     number: int
     asked: tuple[int, ...]
-    closed: Closed
+    closed: FencedTopics
 
 
 class Closing:
@@ -59,7 +59,7 @@ class Closing:
         self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 
-def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> Closed:
+def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> FencedTopics:
     ends = {topic.topic_id: [(-1, -1)] * len(topic.partitions) for topic in topics}
     offsets: dict[Uuid, list[Mapping[str, Any]]] = {topic.topic_id: [] for topic in topics}
     for one in asked:
@@ -69,7 +69,7 @@ def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> Clo
                 if index < len(known):
                     known[index] = span
             offsets[found.topic_id] += found.offsets
-    return Closed(
+    return FencedTopics(
         {topic_id: tuple(kept) for topic_id, kept in offsets.items()},
         {topic_id: tuple(spans) for topic_id, spans in ends.items()},
     )

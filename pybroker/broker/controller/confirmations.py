@@ -29,7 +29,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 
-class Followers(NamedTuple):
+class ConfirmationListeners(NamedTuple):
     """The components that follow the answers of brokers."""
 
     migrations: Migrations
@@ -42,7 +42,7 @@ class Confirmations:
 
     def __init__(
         self,
-        followers: Followers,
+        followers: ConfirmationListeners,
         image: Callable[[], ClusterImage],
         report: Callable[[Event[Any]], None],
         tell_everything: Callable[[int], None],

@@ -25,21 +25,21 @@ from pybroker.broker.controller.balance import LeaderBalance
 from pybroker.broker.controller.broadcast import Messages
 from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.closing import Closing
-from pybroker.broker.controller.confirmations import Confirmations, Followers
-from pybroker.broker.controller.decision import Closed, Decision, rule_of
+from pybroker.broker.controller.confirmations import ConfirmationListeners, Confirmations
+from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
 from pybroker.broker.controller.deletions import Deletions
 from pybroker.broker.controller.departures import Departures
 from pybroker.broker.controller.events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.broker.controller.families import FAMILIES
-from pybroker.broker.controller.in_force import Decided, InForce
+from pybroker.broker.controller.in_force import DurableDecision, InForce
 from pybroker.broker.controller.leader_election import allows_more, unclean_elections_of
 from pybroker.broker.controller.local_port import LocalPort, Submission
 from pybroker.broker.controller.migration import Migrations
 from pybroker.broker.controller.mutations import COSTS, ITEMS, Mutations, count_mutations
 from pybroker.broker.controller.outbox import Outbox, Sent
-from pybroker.broker.controller.outcomes import Outcomes
+from pybroker.broker.controller.outcomes import RequestOutcomes
 from pybroker.broker.controller.reassignments import Reassignments
-from pybroker.broker.controller.rights import Granted, Rights, grant
+from pybroker.broker.controller.rights import AuthorizedEvent, Rights, grant
 from pybroker.broker.controller.unregistrations import Unregistrations
 from pybroker.broker.controller.writer import ResignedError, Writer
 from pybroker.broker.metadata.deletion_records import REMOVED
@@ -94,7 +94,7 @@ class Controller:
         self._departures = Departures(port, self._send_departures_again)
         self._unregistrations = Unregistrations(store, port, lambda: self._image)
         self._confirmations = Confirmations(
-            Followers(self._migrations, self._deletions, self._departures),
+            ConfirmationListeners(self._migrations, self._deletions, self._departures),
             lambda: self._image,
             self._report,
             self._send_whole,
@@ -102,7 +102,7 @@ class Controller:
         self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
         self._closing = Closing(broker_id, self._outbox)
         self._in_force = InForce(port, self._deletions, clock.wall_ms)
-        self._outcomes = Outcomes(clock.wall_ms) if between is not None else None
+        self._outcomes = RequestOutcomes(clock.wall_ms) if between is not None else None
         self._brokers = BrokerWatch(store, self._report)
         self._balance = None if between is None else LeaderBalance(port, settings)
         self._reassignments = Reassignments(port)
@@ -217,7 +217,7 @@ class Controller:
         if submission.closed is not None:
             self._closing.reopen(self._image, submission.closed)
 
-    def _decided_before(self, submission: Submission) -> Decided | None:
+    def _decided_before(self, submission: Submission) -> DurableDecision | None:
         """Return the recorded outcome of a retried request. This controller or an earlier one decided it; the brokers
         have received the change, or receive it with the whole image."""
         outcomes, asked = self._outcomes, submission.asked
@@ -228,7 +228,7 @@ class Controller:
             return None
         return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), ())
 
-    async def _within_quota(self, submission: Submission, granted: Granted) -> Granted:
+    async def _within_quota(self, submission: Submission, granted: AuthorizedEvent) -> AuthorizedEvent:
         """Drop the items that exceed the client's quota. Counts once, before any topic is fenced for the event."""
         event, caller = submission.event, submission.caller
         if caller is None or type(event) not in COSTS or granted.refusal is not None:
@@ -240,7 +240,7 @@ class Controller:
                 submission.over_quota, submission.throttle_time_ms = counted
         return granted.without(ITEMS, submission.over_quota)
 
-    def _to_be_closed(self, submission: Submission, granted: Granted) -> Sequence[TopicImage]:
+    def _to_be_closed(self, submission: Submission, granted: AuthorizedEvent) -> Sequence[TopicImage]:
         closes = rule_of(submission.event).closes
         if closes is None or submission.closed is not None or granted.refusal is not None:
             return ()
@@ -251,7 +251,7 @@ class Controller:
         submission.closed = await self._closing.close(self._image, topics)
         self._port.put_back(submission)
 
-    async def _decide(self, submission: Submission, granted: Granted) -> Decided:
+    async def _decide(self, submission: Submission, granted: AuthorizedEvent) -> DurableDecision:
         before = self._image
         closed = () if submission.closed is None else (submission.closed.closed,)
         try:
@@ -300,7 +300,7 @@ class Controller:
             return image
         return msgspec.structs.replace(image, unclean_elections=allowed)
 
-    async def _answer(self, submission: Submission, decided: Decided) -> None:
+    async def _answer(self, submission: Submission, decided: DurableDecision) -> None:
         try:
             answer = await self._in_force.answer(submission, decided)
             submission.answer(msgspec.structs.replace(answer, throttle_time_ms=submission.throttle_time_ms))
@@ -395,7 +395,7 @@ class Controller:
         task.add_done_callback(self._tasks.discard)
 
 
-def _decision(image: ClusterImage, granted: Granted, *closed: Closed) -> Decision:
+def _decision(image: ClusterImage, granted: AuthorizedEvent, *closed: FencedTopics) -> Decision:
     """Decide the granted part of an event; the reply covers all of it. Raises KafkaError. Pure."""
     if granted.refusal is not None:
         raise granted.refusal

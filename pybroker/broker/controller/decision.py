@@ -65,7 +65,7 @@ def nothing(reply: Any) -> Decision:
     return Decision((), ImageDelta(), reply)
 
 
-class Closed(msgspec.Struct, frozen=True):
+class FencedTopics(msgspec.Struct, frozen=True):
     """State of the topics that are write-fenced for a decision; it holds until the fence is lifted."""
 
     offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
@@ -74,19 +74,19 @@ class Closed(msgspec.Struct, frozen=True):
     """Log start and log end by partition; -1 if no broker reported it."""
 
 
-NOTHING_CLOSED = Closed()
+NOTHING_CLOSED = FencedTopics()
 
 
-class Rule(msgspec.Struct, frozen=True):
+class DecisionRule(msgspec.Struct, frozen=True):
     """How one kind of event is decided."""
 
     decide: Callable[..., Decision]
-    """Called with the image and the event, and with a `Closed` if topics are fenced for it."""
+    """Called with the image and the event, and with a `FencedTopics` if topics are fenced for it."""
     closes: Callable[[ClusterImage, Any], Sequence[TopicImage]] | None
     """Returns the topics to fence before the decision."""
 
 
-_RULES: dict[type[Event[Any]], Rule] = {}
+_RULES: dict[type[Event[Any]], DecisionRule] = {}
 
 E = TypeVar("E", bound=Event[Any])
 P = ParamSpec("P")
@@ -100,13 +100,13 @@ def decides(
 
     def register(decide: Decide[E, P]) -> Decide[E, P]:
         assert kind not in _RULES, f"{kind.__name__} is decided by two functions"
-        _RULES[kind] = Rule(decide, closes)
+        _RULES[kind] = DecisionRule(decide, closes)
         return decide
 
     return register
 
 
-def rule_of(event: Event[Any]) -> Rule:
+def rule_of(event: Event[Any]) -> DecisionRule:
     """Return the rule for an event."""
     return _RULES[type(event)]
 

@@ -9,7 +9,7 @@ from pybroker.broker.cluster.events import ElectedPartition, ElectionOutcome, El
 from pybroker.broker.controller.attaching import attaching
 from pybroker.broker.controller.decision import Decision, decides
 from pybroker.broker.controller.events import BalanceLeaders, ElectAnyLeaders
-from pybroker.broker.controller.leader_election import Election, elect, emptied_of, preferred
+from pybroker.broker.controller.leader_election import LeaderElection, elect, emptied_of, preferred
 from pybroker.broker.controller.partition_states import (
     Losses,
     change_partitions,
@@ -75,7 +75,7 @@ def _all(image: ClusterImage) -> Iterator[ElectedPartition]:
             yield ElectedPartition(name, index)
 
 
-def _uncleanly(image: ClusterImage, before: PartitionImage, alive: frozenset[int]) -> Election | None:
+def _uncleanly(image: ClusterImage, before: PartitionImage, alive: frozenset[int]) -> LeaderElection | None:
     found = elect(before, alive, emptied=emptied_of(image), unclean=True)
     return None if found.leader == NO_LEADER else found
 
@@ -129,7 +129,7 @@ def decide_any_leaders(image: ClusterImage, _event: ElectAnyLeaders) -> Decision
     """Elect any live replica of partitions without a leader, in topics that allow unclean elections."""
     alive = frozenset(image.brokers) - image.leaving
 
-    def change(partition: PartitionImage, unclean: bool) -> Election | None:
+    def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         return _uncleanly(image, partition, alive) if unclean and partition.leader == NO_LEADER else None
 
     changed = change_partitions(image, image.topics.values(), change)

@@ -38,7 +38,7 @@ OVERWRITTEN_PAUSE_S = 1.0
 broker that cannot read another program's change would take the leadership again and again."""
 
 
-class Alone:
+class SoleController:
     """Controller leadership of the only broker of an embedded store, from its start to its stop."""
 
     def __init__(self, seat: Seat, broker_id: int, controller: Controller) -> None:
@@ -66,7 +66,7 @@ class Alone:
         return self._seat.controller
 
 
-class Election:
+class ControllerElection:
     """Controller election of one broker in a cluster, while the broker runs. Each term has its own `Controller`."""
 
     def __init__(

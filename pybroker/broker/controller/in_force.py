@@ -31,7 +31,7 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
     UpdateFeatures,
 )
-from pybroker.broker.cluster.port import Answer, ControllerPort
+from pybroker.broker.cluster.port import ControllerPort, EventAnswer
 from pybroker.broker.controller.deletions import Deletions
 from pybroker.broker.controller.events import FinishUndelete
 from pybroker.broker.controller.local_port import Submission
@@ -62,7 +62,7 @@ LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, Fi
 them. Other events are complete when the metadata of the submitting broker shows them."""
 
 
-class Decided(msgspec.Struct, frozen=True):
+class DurableDecision(msgspec.Struct, frozen=True):
     """A durable decision on its way to the brokers."""
 
     reply: Any
@@ -79,7 +79,7 @@ class InForce:
         self._deletions = deletions
         self._wall_ms = wall_ms
 
-    def decided(self, submission: Submission, reply: Any, sent: Sent) -> Decided:
+    def decided(self, submission: Submission, reply: Any, sent: Sent) -> DurableDecision:
         """Return the decision with the futures that it waits for."""
         event = submission.event
         waits: list[asyncio.Future[Any]] = []
@@ -97,18 +97,18 @@ class InForce:
         if isinstance(event, DeleteTopics):
             ids = [one.topic_id for one in reply if isinstance(one, DeletedTopic)]
             waits += [freed for one in ids if (freed := self._deletions.name_freed(one)) is not None]
-        return Decided(reply, waits)
+        return DurableDecision(reply, waits)
 
-    async def answer(self, submission: Submission, decided: Decided) -> Answer[Any]:
+    async def answer(self, submission: Submission, decided: DurableDecision) -> EventAnswer[Any]:
         """Wait until the decision is complete or the deadline has passed, and return the answer."""
         event, reply, waits = submission.event, decided.reply, decided.waits
         if not await _done_by(waits, submission.deadline):
-            return Answer(reply, False)
+            return EventAnswer(reply, False)
         if isinstance(event, UndeleteTopic) and waits:
             reply = waits[0].result()
         elif isinstance(event, CreateTopics) and waits:
             reply = await self._without_failed(reply, [one.result() for one in waits])
-        return Answer(reply, True)
+        return EventAnswer(reply, True)
 
     async def _without_failed(
         self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]

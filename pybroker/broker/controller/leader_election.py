@@ -12,7 +12,7 @@ from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ConfigImage,
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG, MISSING_LOG, UNKNOWN_END, LogEnd
 
 
-class Election(NamedTuple):
+class LeaderElection(NamedTuple):
     """The outcome: the leader (-1 for none), the in-sync replicas, and the new suspects."""
 
     leader: int
@@ -53,7 +53,7 @@ def elect(
     *,
     emptied: frozenset[int] = frozenset(),
     unclean: bool = False,
-) -> Election:
+) -> LeaderElection:
     """Elect the first replica in assignment order that is in sync and alive. Without one, the partition has no leader
     and keeps its ISR: only those replicas hold all acknowledged records. With `unclean`, any live replica then leads,
     alone in the ISR.
@@ -70,12 +70,12 @@ def elect(
     if trusted:
         for replica in partition.replicas:
             if replica in trusted and replica in alive and replica not in barred:
-                return Election(replica, tuple(one for one in trusted if one in alive), partition.suspect)
+                return LeaderElection(replica, tuple(one for one in trusted if one in alive), partition.suspect)
     else:
         furthest = _furthest(partition, alive - barred)
         if furthest is not None:
             doubtful = len(partition.replicas) > 1 and not begins_empty(partition, furthest)
-            return Election(furthest, (furthest,), _beginning(partition, furthest), doubtful)
+            return LeaderElection(furthest, (furthest,), _beginning(partition, furthest), doubtful)
     if unclean:
 
         def rank(replica: int) -> tuple[bool, bool, int, int]:
@@ -85,10 +85,12 @@ def elect(
 
         for replica in sorted(partition.replicas, key=rank):
             if replica in alive:
-                return Election(replica, (replica,), _beginning(partition, replica), replica in told, unclean=True)
+                return LeaderElection(
+                    replica, (replica,), _beginning(partition, replica), replica in told, unclean=True
+                )
     # For a single suspect, no log end is needed.
     kept = trusted or len(told) > 1 or any(one.end == MISSING_LOG for one in told.values())
-    return Election(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
+    return LeaderElection(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
 
 
 def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
@@ -130,7 +132,7 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
     )
 
 
-def without_false_alarm(election: Election, partition: PartitionImage, emptied: frozenset[int]) -> Election:
+def without_false_alarm(election: LeaderElection, partition: PartitionImage, emptied: frozenset[int]) -> LeaderElection:
     """Return the election, not doubtful if no record can be lost."""
     return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
 
@@ -182,7 +184,9 @@ def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) ->
     )
 
 
-def preferred(partition: PartitionImage, alive: frozenset[int]) -> Election | None:
+def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElection | None:
     """Return the election of the preferred leader; None if it is not alive and in sync."""
     first = partition.replicas[0]
-    return Election(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None
+    return (
+        LeaderElection(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None
+    )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pybroker.broker.cluster.events import Event
-from pybroker.broker.cluster.port import Answer, Asked
+from pybroker.broker.cluster.port import EventAnswer, RequestIdentity
 from pybroker.broker.cluster.queue_figures import QueueFigures
 from pybroker.broker.controller.closing import ClosedTopics
 from pybroker.errors import KafkaError
@@ -36,10 +36,10 @@ class Submission(msgspec.Struct, eq=False):
     """Time limit for the decision to be applied everywhere, by the loop's clock."""
     decide_by: float | None
     """A decision that has not begun by then is dropped."""
-    answered: asyncio.Future[Answer[Any]]
+    answered: asyncio.Future[EventAnswer[Any]]
     came: float
     """Arrival time, by the clock of the metrics."""
-    asked: Asked | None = None
+    asked: RequestIdentity | None = None
     """The request id under which the outcome is recorded, if any."""
     caller: Caller | None = None
     """The client that submits the event and whose permissions apply; None for a broker."""
@@ -57,7 +57,7 @@ class Submission(msgspec.Struct, eq=False):
                 ErrorCode.REQUEST_TIMED_OUT, "The controller did not come to it in time; nothing was changed."
             )
 
-    def answer(self, answer: Answer[Any]) -> None:
+    def answer(self, answer: EventAnswer[Any]) -> None:
         """Complete the future, unless the caller has gone."""
         if not self.answered.done():
             self.answered.set_result(answer)
@@ -77,7 +77,7 @@ class LocalPort:
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
         self.figures = QueueFigures()
-        self._under_way: dict[Uuid, asyncio.Future[Answer[Any]]] = {}
+        self._under_way: dict[Uuid, asyncio.Future[EventAnswer[Any]]] = {}
 
     @property
     def waiting(self) -> int:
@@ -94,8 +94,8 @@ class LocalPort:
         *,
         caller: Caller | None = None,
         asked_by: int | None = None,
-        asked: Asked | None = None,
-    ) -> Answer[R]:
+        asked: RequestIdentity | None = None,
+    ) -> EventAnswer[R]:
         """Submit an event and return its answer (see `OwnPort`). A retry with the same request id shares the first
         submission's answer."""
         again = None if asked is None else self._under_way.get(asked.request_id)
@@ -104,9 +104,7 @@ class LocalPort:
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         if self._queue.qsize() >= EVENTS_QUEUED_MAX:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already."
-            )
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already.")
         answered = self._put(event, self._broker_id if asked_by is None else asked_by, timeout_ms, asked, caller)
         if asked is None:
             return await answered
@@ -121,11 +119,11 @@ class LocalPort:
         event: Event[R],
         asked_by: int,
         timeout_ms: int | None = None,
-        asked: Asked | None = None,
+        asked: RequestIdentity | None = None,
         caller: Caller | None = None,
-    ) -> asyncio.Future[Answer[R]]:
+    ) -> asyncio.Future[EventAnswer[R]]:
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Answer[R]] = loop.create_future()
+        answered: asyncio.Future[EventAnswer[R]] = loop.create_future()
         deadline, decide_by = None, None
         if timeout_ms is not None:
             deadline = loop.time() + timeout_ms / 1000
@@ -134,14 +132,14 @@ class LocalPort:
         self._queue.put_nowait(Submission(event, asked_by, deadline, decide_by, answered, came, asked, caller))
         return answered
 
-    def _answered(self, request_id: Uuid, done: asyncio.Future[Answer[Any]]) -> None:
+    def _answered(self, request_id: Uuid, done: asyncio.Future[EventAnswer[Any]]) -> None:
         del self._under_way[request_id]
         if not done.cancelled():
             done.exception()  # avoid a warning if no caller waits any more
 
     # --- the controller's end -----------------------------------------------------------------------------------------
 
-    def open(self, first: Event[R] | None) -> asyncio.Future[Answer[R]] | None:
+    def open(self, first: Event[R] | None) -> asyncio.Future[EventAnswer[R]] | None:
         """Begin to accept events, with `first` before any other; return its future."""
         self._open = True
         return None if first is None else self._put(first, self._broker_id)

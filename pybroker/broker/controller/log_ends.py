@@ -7,7 +7,7 @@ import msgspec
 from pybroker.broker.cluster.events import LogEndsTold
 from pybroker.broker.controller.decision import Decision, decides, nothing
 from pybroker.broker.controller.leader_election import (
-    Election,
+    LeaderElection,
     elect,
     emptied_of,
     may_elect_uncleanly,
@@ -118,11 +118,11 @@ def _matters(before: PartitionImage, told: LogEnd) -> bool:
 
 def _election(
     image: ClusterImage, topic: TopicImage, before: PartitionImage, after: PartitionImage, told: LogEnd
-) -> Election | None:
+) -> LeaderElection | None:
     """Return the election, or None if it changes nothing."""
     if before.leader not in (NO_LEADER, told.broker_id):
         left = tuple(member for member in before.isr if member != told.broker_id)
-        return Election(before.leader, left, after.suspect) if left != before.isr else None
+        return LeaderElection(before.leader, left, after.suspect) if left != before.isr else None
     alive = frozenset(image.brokers) - image.leaving
     unclean = may_elect_uncleanly(image, topic)
     emptied = emptied_of(image) if before.leader == NO_LEADER else frozenset[int]()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pybroker.broker.cluster import events as e
 from pybroker.broker.controller.decision import rule_of
-from pybroker.broker.controller.rights import Granted
+from pybroker.broker.controller.rights import AuthorizedEvent
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -59,7 +59,7 @@ COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
 
 
 def count_mutations(
-    image: ClusterImage, granted: Granted, caller: Caller, mutations: Mutations
+    image: ClusterImage, granted: AuthorizedEvent, caller: Caller, mutations: Mutations
 ) -> tuple[dict[int, KafkaError], int]:
     """Return the refused items by index in the original event, and the milliseconds that the client has to wait."""
     event = granted.event
@@ -78,7 +78,5 @@ def count_mutations(
         taken, wait_ms = mutations.take(caller, max(cost(image, item, reply), 1))
         throttle_time_ms = max(throttle_time_ms, wait_ms)
         if not taken:
-            refused[place] = KafkaError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
-            )
+            refused[place] = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
     return refused, throttle_time_ms

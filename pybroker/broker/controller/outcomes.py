@@ -15,7 +15,7 @@ import msgspec
 
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.cluster.packed import UnreadableError, pack_reply, unpack_reply
-from pybroker.broker.cluster.port import Asked
+from pybroker.broker.cluster.port import RequestIdentity
 from pybroker.broker.metadata.store import Create, Delete, MetadataStore, Node, Operation, ensure_path
 from pybroker.broker.metadata.znodes import OUTCOMES, DamagedNodeError, decode_json
 from pybroker.errors import KafkaError
@@ -32,7 +32,7 @@ FORGOTTEN_AT_ONCE_MAX = 50
 """Limit of removals in one multi."""
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """The outcome of one request."""
 
     at_ms: int
@@ -41,11 +41,11 @@ class Outcome(NamedTuple):
     """The serialized reply; None if it is too long to keep."""
 
 
-class Kept(NamedTuple):
+class OutcomeChange(NamedTuple):
     """An outcome to write, and the outcomes to remove."""
 
     request_id: Uuid
-    outcome: Outcome
+    outcome: RequestOutcome
     forgotten: tuple[Uuid, ...]
 
     @property
@@ -62,12 +62,12 @@ class _OutcomeJson(msgspec.Struct):
     reply: bytes | None = None
 
 
-class Outcomes:
+class RequestOutcomes:
     """The log of one controller, its only writer."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
-        self._known: dict[Uuid, Outcome] = {}
+        self._known: dict[Uuid, RequestOutcome] = {}
         """Oldest first."""
         self._complete_since_ms = 0
         """Outcomes older than this may have been removed."""
@@ -79,7 +79,7 @@ class Outcomes:
 
     def fill(self, nodes: Mapping[str, Node]) -> None:
         """Load outcomes from nodes. A damaged node still proves that the request was decided."""
-        found: dict[Uuid, Outcome] = {}
+        found: dict[Uuid, RequestOutcome] = {}
         for path, node in nodes.items():
             if path == OUTCOMES:
                 continue
@@ -89,14 +89,14 @@ class Outcomes:
                 continue  # no request has this id
             try:
                 read: _OutcomeJson = decode_json(path, node.data, _OutcomeJson)
-                found[request_id] = Outcome(read.at, read.event, read.reply)
+                found[request_id] = RequestOutcome(read.at, read.event, read.reply)
             except DamagedNodeError:
-                found[request_id] = Outcome(node.created_ms, "", None)
+                found[request_id] = RequestOutcome(node.created_ms, "", None)
         self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
         if len(found) >= OUTCOMES_MAX:
             self._complete_since_ms = next(iter(self._known.values())).at_ms
 
-    def find(self, event: Event[Any], asked: Asked) -> Outcome | None:
+    def find(self, event: Event[Any], asked: RequestIdentity) -> RequestOutcome | None:
         """Return the outcome of a request, None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
         outcome or its reply is no longer known."""
         found = self._known.get(asked.request_id)
@@ -112,7 +112,7 @@ class Outcomes:
         return max(self._complete_since_ms, self._wall_ms() - KEPT_MS)
 
     @staticmethod
-    def reply_of(event: Event[Any], outcome: Outcome) -> Any:
+    def reply_of(event: Event[Any], outcome: RequestOutcome) -> Any:
         """Return the reply of the decision. Raises KafkaError REQUEST_TIMED_OUT if it cannot be read."""
         assert outcome.reply is not None
         try:
@@ -122,20 +122,20 @@ class Outcomes:
                 ErrorCode.REQUEST_TIMED_OUT, f"This was decided, and the answer cannot be read ({problem}); look."
             ) from None
 
-    def to_keep(self, event: Event[Any], asked: Asked, reply: object) -> Kept:
+    def to_keep(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:
         """Return the outcome that the decision's multi has to write."""
         now_ms = self._wall_ms()
         packed = pack_reply(reply)
-        outcome = Outcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)
+        outcome = RequestOutcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)
         surplus = len(self._known) + 1 - OUTCOMES_MAX
         forgotten: list[Uuid] = []
         for position, (request_id, one) in enumerate(self._known.items()):
             if len(forgotten) >= FORGOTTEN_AT_ONCE_MAX or (position >= surplus and one.at_ms >= now_ms - KEPT_MS):
                 break
             forgotten.append(request_id)
-        return Kept(asked.request_id, outcome, tuple(forgotten))
+        return OutcomeChange(asked.request_id, outcome, tuple(forgotten))
 
-    def kept(self, kept: Kept) -> None:
+    def kept(self, kept: OutcomeChange) -> None:
         """Record that the outcome is durable."""
         for one in kept.forgotten:
             self._complete_since_ms = max(self._complete_since_ms, self._known.pop(one).at_ms)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from pybroker.broker.controller.leader_election import Election, awaited, may_elect_uncleanly, never_began
+from pybroker.broker.controller.leader_election import LeaderElection, awaited, may_elect_uncleanly, never_began
 from pybroker.broker.controller.topics import encode_state
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -16,7 +16,7 @@ NAMED_MAX = 100
 """Number of partitions in one log line."""
 
 
-class Changed(msgspec.Struct, frozen=True):
+class PartitionChange(msgspec.Struct, frozen=True):
     """Partitions with a new state."""
 
     topics: tuple[TopicImage, ...] = ()
@@ -31,7 +31,7 @@ def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> 
     return msgspec.structs.replace(topic, partitions=tuple(partitions))
 
 
-def next_state(image: ClusterImage, before: PartitionImage, election: Election) -> PartitionImage:
+def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElection) -> PartitionImage:
     """Return the state of a new leadership, also if the same replica leads.
 
     A suspect that was in the ISR had a log, so if the election adds one, a missing log no longer proves an empty
@@ -61,17 +61,17 @@ def set_state(name: str, index: int, after: PartitionImage, before: PartitionIma
 def change_partitions(
     image: ClusterImage,
     topics: Iterable[TopicImage],
-    change: Callable[[PartitionImage, bool], Election | None],
+    change: Callable[[PartitionImage, bool], LeaderElection | None],
     *,
     at_most: int | None = None,
-) -> Changed:
+) -> PartitionChange:
     """Change partitions. `change` returns the election of a partition, None for no change; its second argument is
     whether the topic allows unclean elections. At most `at_most` partitions change."""
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     losses = Losses()
     # Partitions of equal state change equally, so they share one object and one encoding.
-    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, Election] | None] = {}
+    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, LeaderElection] | None] = {}
     more = False
     for topic in topics:
         lossy = may_elect_uncleanly(image, topic)
@@ -98,7 +98,7 @@ def change_partitions(
             changed.append(with_partitions(topic, partitions))
         if more:
             break
-    return Changed(tuple(changed), tuple(operations), losses.warnings(), more)
+    return PartitionChange(tuple(changed), tuple(operations), losses.warnings(), more)
 
 
 BEHIND = "replicas that were not in sync lead now, since no other was left"
@@ -119,7 +119,7 @@ class Losses:
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {BEHIND: [], NOT_AWAITED: [], FURTHEST: []}
 
-    def note(self, partition: str, before: PartitionImage, election: Election) -> None:
+    def note(self, partition: str, before: PartitionImage, election: LeaderElection) -> None:
         """Note the loss of one election; most lose nothing."""
         if election.doubtful:
             self._found[NOT_AWAITED if election.unclean else FURTHEST].append(partition)
@@ -145,8 +145,10 @@ def waiting_warnings(
         known = before.topics.get(topic.name)
         for index, partition in enumerate(topic.partitions):
             missing = awaited(partition, alive) if partition.suspect else ()
-            if missing and known is not None and not (
-                known.partitions[index].suspect and awaited(known.partitions[index], alive)
+            if (
+                missing
+                and known is not None
+                and not (known.partitions[index].suspect and awaited(known.partitions[index], alive))
             ):
                 began = not never_began(partition, emptied)
                 waiting.setdefault((missing, began), []).append(f"{topic.name}-{index}")

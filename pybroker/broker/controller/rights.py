@@ -40,7 +40,7 @@ class Rights(Protocol):
         ...
 
 
-class Need(NamedTuple):
+class Permission(NamedTuple):
     """A permission on a resource."""
 
     operation: AclOperation
@@ -48,11 +48,11 @@ class Need(NamedTuple):
     name: str
 
 
-Needs = tuple[tuple[Need, ...], ...]
+Needs = tuple[tuple[Permission, ...], ...]
 """For each group, one of its permissions is sufficient."""
 
 
-class Rule(NamedTuple):
+class PermissionRule(NamedTuple):
     """The permissions that an event needs."""
 
     needs: Callable[[ClusterImage, Any], Needs]
@@ -61,7 +61,7 @@ class Rule(NamedTuple):
     """The field whose items succeed or fail independently; the reply has one result for each."""
 
 
-class Granted(NamedTuple):
+class AuthorizedEvent(NamedTuple):
     """The authorized part of an event."""
 
     event: e.Event[Any]
@@ -82,7 +82,7 @@ class Granted(NamedTuple):
         count = len(getattr(self.event, items))
         return [place for place in range(len(self.refused) + count) if place not in self.refused]
 
-    def without(self, items: str, refused: Mapping[int, KafkaError]) -> Granted:
+    def without(self, items: str, refused: Mapping[int, KafkaError]) -> AuthorizedEvent:
         """Return the rest without the items `refused`, keyed by their index in the original event."""
         if not refused:
             return self
@@ -92,17 +92,19 @@ class Granted(NamedTuple):
         return self._replace(event=event, refused={**refused, **self.refused})
 
 
-def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> Granted:
+def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> AuthorizedEvent:
     """Authorize an event for its client. Events of brokers are granted; without an authorizer (`rights` None) all
     events are."""
     event, caller = submission.event, submission.caller
     if rights is None or caller is None:
-        return Granted(event)
+        return AuthorizedEvent(event)
     rule = RULES.get(type(event))
     if rule is None:
-        return Granted(event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask that."))
+        return AuthorizedEvent(
+            event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask that.")
+        )
     if rule.items is None:
-        return Granted(event, refusal=_refusal(rule.needs(image, event), submission, caller, rights))
+        return AuthorizedEvent(event, refusal=_refusal(rule.needs(image, event), submission, caller, rights))
     kept: list[Any] = []
     refused: dict[int, KafkaError] = {}
     for place, item in enumerate(getattr(event, rule.items)):
@@ -111,7 +113,7 @@ def grant(image: ClusterImage, submission: Submission, rights: Rights | None) ->
             kept.append(item)
         else:
             refused[place] = refusal
-    return Granted(msgspec.structs.replace(event, **{rule.items: tuple(kept)}) if refused else event, refused)
+    return AuthorizedEvent(msgspec.structs.replace(event, **{rule.items: tuple(kept)}) if refused else event, refused)
 
 
 def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Rights) -> KafkaError | None:
@@ -136,12 +138,12 @@ def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Right
     return None
 
 
-def _cluster(operation: AclOperation) -> Need:
-    return Need(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+def _cluster(operation: AclOperation) -> Permission:
+    return Permission(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _topic(operation: AclOperation, name: str) -> Need:
-    return Need(operation, ResourceType.TOPIC, name)
+def _topic(operation: AclOperation, name: str) -> Permission:
+    return Permission(operation, ResourceType.TOPIC, name)
 
 
 def _alter_cluster(_image: ClusterImage, _: Any) -> Needs:
@@ -183,13 +185,13 @@ def _alter_configs(_image: ClusterImage, change: e.ConfigChange) -> Needs:
     if change.resource == "topic":
         return ((_topic(AclOperation.ALTER_CONFIGS, change.name),),)
     if change.resource == "group":
-        return ((Need(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name),),)
+        return ((Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name),),)
     return ((_cluster(AclOperation.ALTER_CONFIGS),),)
 
 
 def _create_token(_image: ClusterImage, event: e.CreateToken) -> Needs:
     owner, requester = event.token.owner, event.token.requester
-    return () if owner == requester else ((Need(AclOperation.CREATE_TOKENS, ResourceType.USER, owner),),)
+    return () if owner == requester else ((Permission(AclOperation.CREATE_TOKENS, ResourceType.USER, owner),),)
 
 
 def _ingest(image: ClusterImage, event: e.BeginIngest | e.CommitIngest) -> Needs:
@@ -198,33 +200,31 @@ def _ingest(image: ClusterImage, event: e.BeginIngest | e.CommitIngest) -> Needs
 
 def _drop_ingests(image: ClusterImage, event: e.DropIngests) -> Needs:
     return tuple(
-        needs
-        for key, _ in event.open
-        for needs in _living(image, key[0], AclOperation.WRITE, AclOperation.ALTER)
+        needs for key, _ in event.open for needs in _living(image, key[0], AclOperation.WRITE, AclOperation.ALTER)
     )
 
 
-RULES: Mapping[type[e.Event[Any]], Rule] = {
-    e.CreateTopics: Rule(_create, "topics"),
-    e.DeleteTopics: Rule(_delete, "topics"),
-    e.TruncateTopics: Rule(lambda image, one: _living(image, one.topic_id, AclOperation.DELETE), "topics"),
-    e.UndeleteTopic: Rule(_undelete),
-    e.PurgeTopics: Rule(_purge, "topics"),
-    e.CreatePartitions: Rule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
-    e.AlterConfigs: Rule(_alter_configs, "changes"),
-    e.AlterClientQuotas: Rule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
+RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
+    e.CreateTopics: PermissionRule(_create, "topics"),
+    e.DeleteTopics: PermissionRule(_delete, "topics"),
+    e.TruncateTopics: PermissionRule(lambda image, one: _living(image, one.topic_id, AclOperation.DELETE), "topics"),
+    e.UndeleteTopic: PermissionRule(_undelete),
+    e.PurgeTopics: PermissionRule(_purge, "topics"),
+    e.CreatePartitions: PermissionRule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
+    e.AlterConfigs: PermissionRule(_alter_configs, "changes"),
+    e.AlterClientQuotas: PermissionRule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
     # The decision checks the owner of the token itself.
-    e.ChangeToken: Rule(lambda *_: ()),
-    e.CreateToken: Rule(_create_token),
-    e.CreateAcls: Rule(_alter_cluster),
-    e.DeleteAcls: Rule(_alter_cluster),
-    e.AlterUsers: Rule(_alter_cluster, "changes"),
-    e.ElectLeaders: Rule(_alter_cluster),
-    e.ReassignPartitions: Rule(_alter_cluster),
-    e.UnregisterBroker: Rule(_alter_cluster),
-    e.UpdateFeatures: Rule(_alter_cluster),
-    e.BeginIngest: Rule(_ingest),
-    e.CommitIngest: Rule(_ingest),
-    e.DropIngests: Rule(_drop_ingests),
+    e.ChangeToken: PermissionRule(lambda *_: ()),
+    e.CreateToken: PermissionRule(_create_token),
+    e.CreateAcls: PermissionRule(_alter_cluster),
+    e.DeleteAcls: PermissionRule(_alter_cluster),
+    e.AlterUsers: PermissionRule(_alter_cluster, "changes"),
+    e.ElectLeaders: PermissionRule(_alter_cluster),
+    e.ReassignPartitions: PermissionRule(_alter_cluster),
+    e.UnregisterBroker: PermissionRule(_alter_cluster),
+    e.UpdateFeatures: PermissionRule(_alter_cluster),
+    e.BeginIngest: PermissionRule(_ingest),
+    e.CommitIngest: PermissionRule(_ingest),
+    e.DropIngests: PermissionRule(_drop_ingests),
 }
 """Events that clients may submit. Only brokers may submit the others."""

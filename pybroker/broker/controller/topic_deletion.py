@@ -22,7 +22,7 @@ import msgspec
 
 from pybroker.broker.cluster.events import CloseDeletions, DeletedTopic, DeleteTopics, FoundReplicas
 from pybroker.broker.cluster.lookup import living_topic
-from pybroker.broker.controller.decision import NOTHING_CLOSED, Closed, Decision, Steps, Units, decides, nothing
+from pybroker.broker.controller.decision import NOTHING_CLOSED, Decision, FencedTopics, Steps, Units, decides, nothing
 from pybroker.broker.controller.events import AdvanceDeletions, RemoveLeftovers
 from pybroker.broker.controller.topics import leftover_units
 from pybroker.broker.metadata import znodes
@@ -91,7 +91,7 @@ def to_be_closed(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
 
 
 @decides(DeleteTopics, closes=to_be_closed)
-def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOTHING_CLOSED) -> Decision:
+def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics = NOTHING_CLOSED) -> Decision:
     """Delete at once: one multi removes the topic's nodes, writes its deletion record and raises the name's epoch
     floor.
 
@@ -134,9 +134,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
             leftovers[topic.name] = len(topic.partitions)
         steps.add(buried.units)
         reply.append(DeletedTopic(topic.name, topic.topic_id))
-    delta = ImageDelta(
-        removed=tuple(removed.values()), deletions=tuple(records), floors=floors, leftovers=leftovers
-    )
+    delta = ImageDelta(removed=tuple(removed.values()), deletions=tuple(records), floors=floors, leftovers=leftovers)
     return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
 
 
@@ -186,7 +184,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
     return Decision(tuple(steps.operations), ImageDelta(deletions=tuple(records)), None, seams=tuple(steps.seams))
 
 
-class Buried(msgspec.Struct, frozen=True):
+class DeletionWrites(msgspec.Struct, frozen=True):
     """A topic's deletion: its record, and the writes. The last unit makes the decision effective."""
 
     record: DeletionRecord
@@ -206,7 +204,7 @@ def bury(
     successor: Uuid | None = None,
     offsets_for: Uuid | None = None,
     beside: int = 0,
-) -> Buried:
+) -> DeletionWrites:
     """Return the deletion record of a topic and the operations that delete it. `beside` is the size in bytes of other
     operations in the same multi.
 
@@ -245,12 +243,12 @@ def bury(
     after, written = write_operations(before, record)
     whole = [*free, *gone, *written, floor]
     if record.by_order or before is not None or operations_bytes(whole) + beside <= DECISION_BYTES_MAX:
-        return Buried(after, [whole])
+        return DeletionWrites(after, [whole])
     after, pieces, decided = prepare_operations(record)
     marked = Set(znodes.topic_path(topic.name), znodes.encode_leftover(topic.topic_id), topic.node_version)
     if topic.name in image.delete_orders:
         gone.append(Delete(znodes.old_deletion_path(topic.name)))
-    return Buried(after, [*pieces, [marked, *gone, decided, floor]], leftover=True)
+    return DeletionWrites(after, [*pieces, [marked, *gone, decided, floor]], leftover=True)
 
 
 def _name_given_up(image: ClusterImage, topic: TopicImage, record: DeletionRecord) -> list[Operation]:

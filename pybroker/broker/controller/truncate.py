@@ -14,9 +14,9 @@ import msgspec
 
 from pybroker.broker.cluster.events import TruncatedTopic, TruncateTopics, Truncation
 from pybroker.broker.cluster.lookup import living_topic
-from pybroker.broker.controller.decision import NOTHING_CLOSED, Closed, Decision, Steps, Units, decides
+from pybroker.broker.controller.decision import NOTHING_CLOSED, Decision, FencedTopics, Steps, Units, decides
 from pybroker.broker.controller.protocol import topic_node
-from pybroker.broker.controller.topic_deletion import Buried, bury, is_protected, refuse_protected
+from pybroker.broker.controller.topic_deletion import DeletionWrites, bury, is_protected, refuse_protected
 from pybroker.broker.controller.topics import belongings, create_operations, encode_state, new_topic, unused_id
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DeletionRecord
@@ -38,7 +38,7 @@ def to_be_closed(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]
 def decide_truncate(
     image: ClusterImage,
     event: TruncateTopics,
-    closed: Closed = NOTHING_CLOSED,
+    closed: FencedTopics = NOTHING_CLOSED,
     new_id: Callable[[], Uuid] = Uuid.random,
 ) -> Decision:
     """Truncate topics; each succeeds or fails independently."""
@@ -101,7 +101,9 @@ def decide_truncate(
     return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
 
 
-def _in_its_nodes(image: ClusterImage, old: TopicImage, new: TopicImage, buried: Buried) -> tuple[TopicImage, Units]:
+def _in_its_nodes(
+    image: ClusterImage, old: TopicImage, new: TopicImage, buried: DeletionWrites
+) -> tuple[TopicImage, Units]:
     """Put the successor of a topic that is too large for one multi into the old topic's nodes. After a crash, a state
     that was not rewritten has a leader epoch below the name's floor; the load recognizes it by that."""
     *before, (_, *deciding) = buried.units
@@ -119,7 +121,7 @@ def _in_its_nodes(image: ClusterImage, old: TopicImage, new: TopicImage, buried:
     return new, [*before, [node, *deciding, *belongings(new)], *units]
 
 
-def _ends(closed: Closed, one: Truncation, old: TopicImage) -> tuple[int, ...]:
+def _ends(closed: FencedTopics, one: Truncation, old: TopicImage) -> tuple[int, ...]:
     """Return the log ends at which the new logs begin; empty if offsets are not kept."""
     if not one.keep_offsets:
         return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pybroker.broker.controller.activation import Office
+from pybroker.broker.controller.activation import ControllerTerm
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.store import (
     MULTI_BYTES_MAX,
@@ -40,7 +40,7 @@ class ResignedError(KafkaError):
 class Writer:
     """The writer of one term."""
 
-    def __init__(self, store: MetadataStore, office: Office) -> None:
+    def __init__(self, store: MetadataStore, office: ControllerTerm) -> None:
         self._store = store
         self._office = office
         self._number = office.decisions

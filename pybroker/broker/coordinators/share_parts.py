@@ -11,7 +11,7 @@ from pybroker.broker.coordinators.share_partition.dead_letter_appends import Dea
 from pybroker.broker.coordinators.share_state.coordinator import ShareStateCoordinator
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.share_partition.manager import RemovedTopic, SharePartitions
+    from pybroker.broker.coordinators.share_partition.manager import RemovedShareTopic, SharePartitions
 
 
 class Shares:
@@ -49,7 +49,7 @@ class Shares:
         if self._partitions is not None:
             self._partitions.connection_gone(connection_id)
 
-    def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+    def topics_removed(self, removed: Sequence[RemovedShareTopic]) -> None:
         """Drop the acquired records of deleted incarnations."""
         if self._partitions is not None:
             self._partitions.topics_removed(removed)

@@ -60,7 +60,7 @@ class CommitOutcome(msgspec.Struct, frozen=True):
     """The commit is decided but not yet linked everywhere."""
 
 
-class Commits:
+class IngestCommits:
     """Commits of this broker's ingests.
 
     `lock`: the lock of an ingest. `spawn`: runs work in the background. `end`: drops an open ingest.
@@ -230,11 +230,7 @@ class Commits:
             return [index for index in record.partitions if index not in record.lost]
         topic = self._view.image.topic_by_id(record.topic_id)
         states = () if topic is None else topic.partitions
-        return [
-            index
-            for index in record.pending
-            if index < len(states) and states[index].leader == self._broker_id
-        ]
+        return [index for index in record.pending if index < len(states) and states[index].leader == self._broker_id]
 
     def _epochs(self, topic_id: Uuid) -> dict[int, int]:
         """Return the leader epochs of a topic's partitions."""

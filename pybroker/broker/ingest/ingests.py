@@ -20,11 +20,11 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.events import BeginIngest, DropIngests, Event
-from pybroker.broker.cluster.ingest_orders import Colleagues, PrepareIngest
+from pybroker.broker.cluster.ingest_orders import IngestPeers, PrepareIngest
 from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.ingest.changes import changes_of
-from pybroker.broker.ingest.commits import CommitOutcome, Commits
+from pybroker.broker.ingest.commits import CommitOutcome, IngestCommits
 from pybroker.broker.ingest.expiry import Expiry
 from pybroker.broker.ingest.joining import Joining
 from pybroker.broker.ingest.leader import IngestLeader, StagedIngest
@@ -68,7 +68,7 @@ class Ingests:
         *,
         broker_id: int,
         leader: IngestLeader,
-        colleagues: Colleagues | None,
+        colleagues: IngestPeers | None,
         view: ClusterView,
         port: ControllerPort,
         config: BrokerConfig,
@@ -91,7 +91,7 @@ class Ingests:
         self._locks: WeakValueDictionary[IngestKey, asyncio.Lock] = WeakValueDictionary()
         self._work: set[asyncio.Task[Any]] = set()
         self._removal = Removal(leader.drop, self._topic, clock)
-        self._commits = Commits(
+        self._commits = IngestCommits(
             broker_id=broker_id,
             alone=self._alone,
             leader=leader,
@@ -322,7 +322,5 @@ class Ingests:
         if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, KafkaError):
             log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
 
-    async def _decide(
-        self, event: Event[R], timeout_ms: int | None = None, caller: Caller | None = None
-    ) -> R:
+    async def _decide(self, event: Event[R], timeout_ms: int | None = None, caller: Caller | None = None) -> R:
         return (await self._port.submit(event, timeout_ms, caller=caller)).reply

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pybroker.broker.cluster.ingest_orders import Colleagues, PrepareIngest
+from pybroker.broker.cluster.ingest_orders import IngestPeers, PrepareIngest
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.ingest.leader import IngestLeader
 from pybroker.broker.metadata.ingest_records import IngestRecord
@@ -28,7 +28,7 @@ Rows = Mapping[int, tuple[int, int]]
 """Rows and bytes by partition."""
 
 
-class Prepared(NamedTuple):
+class PreparedIngest(NamedTuple):
     """A commit that can be decided."""
 
     partitions: Rows
@@ -45,7 +45,7 @@ class Preparing:
         broker_id: int,
         leader: IngestLeader,
         view: ClusterView,
-        colleagues: Colleagues | None,
+        colleagues: IngestPeers | None,
         min_in_sync: Callable[[Uuid], int],
     ) -> None:
         self._broker_id = broker_id
@@ -54,10 +54,10 @@ class Preparing:
         self._colleagues = colleagues
         self._min_in_sync = min_in_sync
 
-    async def prepare(self, record: IngestRecord, listed: Sequence[ListedAttempt]) -> Prepared:
+    async def prepare(self, record: IngestRecord, listed: Sequence[ListedAttempt]) -> PreparedIngest:
         """Prepare a commit. Raise KafkaError; some brokers may have prepared it nevertheless."""
         if self._colleagues is None:
-            return Prepared(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
+            return PreparedIngest(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
         leaders, holders, versions = self._states(record.topic_id, {one.partition for one in listed})
         plan = random.randint(1, PLAN_MAX)
 
@@ -89,7 +89,7 @@ class Preparing:
                 # The leader has the listed attempts: the replica has to get them again.
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from None
             raise
-        return Prepared(partitions, plan, {index: versions[index] for index in partitions})
+        return PreparedIngest(partitions, plan, {index: versions[index] for index in partitions})
 
     async def here(self, order: PrepareIngest) -> Rows:
         """Prepare partitions here for a commit of another broker. Raise KafkaError."""

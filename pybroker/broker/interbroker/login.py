@@ -21,11 +21,11 @@ async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
     if not login.token:
         return settings
     # Import the HTTP code only where it is needed.
-    from pybroker.client.connection.kept_token import KeptToken
+    from pybroker.client.connection.kept_token import CachedToken
 
     given = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism, **login.token}
     try:
-        kept = await asyncio.to_thread(KeptToken, ClientConfig(ADMIN, given))
+        kept = await asyncio.to_thread(CachedToken, ClientConfig(ADMIN, given))
     except (ConfigError, InvalidValue, AuthenticationError, BrokerConnectionError) as problem:
         raise StartError(f"no token to log in to other brokers with: {problem}") from None
     return {**{name: text for name, text in settings.items() if name not in login.token}, **kept.settings}

@@ -36,7 +36,7 @@ WITNESS_S = REFUSED_S + 1.0
 Report = Callable[[BrokerImage], Awaitable[None]]
 
 
-class Follows(ClusterView, Protocol):
+class ObservedView(ClusterView, Protocol):
     """The view, with notification of its changes."""
 
     def on_change(self, tell: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class PeerWatch:
     """The peer watch of one broker of a cluster; on the loop's thread."""
 
     def __init__(
-        self, *, broker_id: int, view: Follows, seat: Seat, dial: Dialer, fence: Report, unseat: Report
+        self, *, broker_id: int, view: ObservedView, seat: Seat, dial: Dialer, fence: Report, unseat: Report
     ) -> None:
         """The controller calls `fence` for a dead broker, other brokers call `unseat` for the controller; neither
         raises."""

@@ -19,7 +19,7 @@ import msgspec
 
 from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
 from pybroker.broker.cluster.packed import UnreadableError, pack_event, unpack_reply
-from pybroker.broker.cluster.port import Answer, Asked, OwnPort
+from pybroker.broker.cluster.port import EventAnswer, OwnPort, RequestIdentity
 from pybroker.broker.cluster.seat import Seat
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
@@ -61,17 +61,17 @@ class LostAnswerError(KafkaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted(Generic[R]):
+class ForwardedEvent(Generic[R]):
     """An event on its way to the controller, with its context."""
 
     event: Event[R]
     caller: Caller | None
-    asked: Asked | None
+    asked: RequestIdentity | None
     deadline: float
     """Until when the client waits for the decision to be applied."""
 
 
-class Follows(ClusterView, Protocol):
+class FollowedView(ClusterView, Protocol):
     """The view, with a wait for a change."""
 
     async def reached(self, controller_epoch: int, number: int) -> None:
@@ -89,7 +89,7 @@ class ClusterPort:
         local: OwnPort,
         changes: Callable[[], tuple[int, int]],
         seat: Seat,
-        view: Follows,
+        view: FollowedView,
         dial: Dial,
     ) -> None:
         """`changes` returns the controller epoch and the last change of this broker's controller, while it is one."""
@@ -103,7 +103,7 @@ class ClusterPort:
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
-    ) -> Answer[R]:
+    ) -> EventAnswer[R]:
         """Submit an event to the controller; see `ControllerPort`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -119,9 +119,7 @@ class ClusterPort:
                 "It may come later; look what became of it.",
             ) from None
 
-    async def _submit(
-        self, event: Event[R], began: float, deadline: float, caller: Caller | None
-    ) -> Answer[R]:
+    async def _submit(self, event: Event[R], began: float, deadline: float, caller: Caller | None) -> EventAnswer[R]:
         """Submit until an answer or a final error comes. `deadline` limits the wait for a decision to be applied; the
         wait for the decision itself ends when the caller cancels it."""
         loop = asyncio.get_running_loop()
@@ -129,14 +127,18 @@ class ClusterPort:
         lost_sight: float | None = None
         while True:
             left_ms = max(0, int((deadline - loop.time()) * 1000))
-            asked = None if isinstance(event, WITHOUT_ID) else Asked(request_id, int((loop.time() - began) * 1000))
+            asked = (
+                None
+                if isinstance(event, WITHOUT_ID)
+                else RequestIdentity(request_id, int((loop.time() - began) * 1000))
+            )
             try:
                 if self._local.is_open:
                     answer = await self._local.submit(event, left_ms, caller=caller, asked=asked)
                     if isinstance(event, CatchUp):
                         answer = await self._shown(answer, self._changes(), deadline)
                     return answer
-                return await self._forward(Wanted(event, caller, asked, deadline))
+                return await self._forward(ForwardedEvent(event, caller, asked, deadline))
             except KafkaError as error:
                 again = error.code == ErrorCode.NOT_CONTROLLER or (
                     isinstance(error, LostAnswerError) and asked is not None
@@ -163,7 +165,7 @@ class ClusterPort:
         await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
         changes.cancel()
 
-    async def _forward(self, wanted: Wanted[R]) -> Answer[R]:
+    async def _forward(self, wanted: ForwardedEvent[R]) -> EventAnswer[R]:
         controller = self._controller()
         reached = False
         try:
@@ -180,7 +182,9 @@ class ClusterPort:
                 f"The controller was asked and did not answer; look what became of it ({problem}).",
             ) from problem
 
-    async def _ask(self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]) -> Answer[R]:
+    async def _ask(
+        self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
+    ) -> EventAnswer[R]:
         # A paused controller answers too late; if it is replaced meanwhile, its successor gets the request.
         replaced = asyncio.ensure_future(self._replaced(controller))
 
@@ -209,8 +213,8 @@ class ClusterPort:
                 await self._whereabouts.search()
 
     async def _envelope(
-        self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]
-    ) -> Answer[R]:
+        self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
+    ) -> EventAnswer[R]:
         event, asked = wanted.event, wanted.asked
         assert asked is not None, event
         left_ms = max(0, int((wanted.deadline - asyncio.get_running_loop().time()) * 1000))
@@ -244,10 +248,10 @@ class ClusterPort:
         except (UnreadableError, CodecError) as problem:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
         change = answer.controller_epoch, answer.change_number
-        answered = Answer(found, reply.in_force, reply.throttle_time_ms)
+        answered = EventAnswer(found, reply.in_force, reply.throttle_time_ms)
         return await self._shown(answered, change, wanted.deadline)
 
-    async def _shown(self, answer: Answer[R], change: tuple[int, int], deadline: float) -> Answer[R]:
+    async def _shown(self, answer: EventAnswer[R], change: tuple[int, int], deadline: float) -> EventAnswer[R]:
         """Return the answer after this broker's view has that change; not in force if it does not in time."""
         try:
             async with asyncio.timeout_at(deadline):
@@ -269,18 +273,18 @@ class ClusterPort:
         self._connections.close()
 
 
-async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> Answer[Any]:
+async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> EventAnswer[Any]:
     """Propose ISR changes. The leader waits only for the controller's answer: its own view is not involved."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not change ISRs.")
-    return Answer(outcomes_of(answer), True)
+    return EventAnswer(outcomes_of(answer), True)
 
 
-async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -> Answer[Any]:
+async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -> EventAnswer[Any]:
     request = wire.ControlledShutdownRequest(broker_id=event.broker_id, broker_epoch=event.broker_epoch)
     answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not let others take over.")
     remaining = tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions)
-    return Answer(ShutDownOutcome(remaining), True)
+    return EventAnswer(ShutDownOutcome(remaining), True)

@@ -12,7 +12,7 @@ from pybroker.broker.api.client_routes import client_routes
 from pybroker.broker.clock import Clock, SystemClock
 from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.broker.dispatch import STOPPING, Dispatcher, Tables
-from pybroker.broker.lifecycle.composition import Ground, Parts, build
+from pybroker.broker.lifecycle.composition import BrokerDependencies, BrokerParts, build
 from pybroker.broker.lifecycle.startup.last_stop import unclean
 from pybroker.broker.lifecycle.startup.ownership import (
     directory_id_of,
@@ -71,7 +71,7 @@ class Broker:
         self._keystores: Keystores | None = None
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
-        self.parts: Parts | None = None
+        self.parts: BrokerParts | None = None
         self.endpoints: tuple[Listener, ...] = ()
         self._store: MetadataStore | None = None
         self._native: NativeBroker | None = None
@@ -122,7 +122,8 @@ class Broker:
             settings=config.native_settings(),
         )
         parts = self.parts = build(
-            Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard, login), self._fail
+            BrokerDependencies(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard, login),
+            self._fail,
         )
         scan = self._loop.run_in_executor(None, native.log_dirs.start)
         if config.in_cluster:
@@ -189,7 +190,7 @@ class Broker:
         guard.start()
         return guard
 
-    async def _take_office(self, parts: Parts, scan: asyncio.Future[list[LocalPartition]]) -> None:
+    async def _take_office(self, parts: BrokerParts, scan: asyncio.Future[list[LocalPartition]]) -> None:
         """Make a single broker the controller while the disks are read; in a cluster, join the election. Raises
         StartError."""
         config, broker_id = self._config, self._config.broker_id
@@ -197,8 +198,9 @@ class Broker:
             await parts.office.start(
                 lambda: _local_ids(scan),
                 # Brokers of both levels may be controllers in a cluster: topic ids that one of them has shown stay.
-                lambda stored, shown: with_stored(config, broker_id, stored).topic_ids
-                or (config.in_cluster and shown()),
+                lambda stored, shown: (
+                    with_stored(config, broker_id, stored).topic_ids or (config.in_cluster and shown())
+                ),
             )
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
@@ -224,7 +226,7 @@ class Broker:
             raise StartError(str(problem)) from None
         self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
 
-    async def _join(self, parts: Parts, store: MetadataStore) -> None:
+    async def _join(self, parts: BrokerParts, store: MetadataStore) -> None:
         """Register this broker; the controller answers with all partitions that it hosts."""
         await parts.staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
@@ -253,7 +255,7 @@ class Broker:
             await self.failed
         await task
 
-    async def _hand_over(self, parts: Parts) -> None:
+    async def _hand_over(self, parts: BrokerParts) -> None:
         """Move leadership to other brokers as far as possible (`controlled.shutdown.*`)."""
         config = self._config
         if not (config.in_cluster and config["controlled.shutdown.enable"]):
@@ -374,8 +376,7 @@ class Broker:
                 await self._leave(parts)
             await store.close()
 
-
-    async def _leave(self, parts: Parts) -> None:
+    async def _leave(self, parts: BrokerParts) -> None:
         try:
             async with asyncio.timeout(LEAVE_S_MAX):
                 await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
@@ -383,7 +384,7 @@ class Broker:
             log.warning("the metadata store does not note this stop; the next start takes it for a crash")
 
 
-def _waited_for(parts: Parts, broker_id: int) -> bool:
+def _waited_for(parts: BrokerParts, broker_id: int) -> bool:
     """Return whether partitions have no leader because only this broker was in sync."""
     topics = parts.services.view.image.topics.values()
     return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
@@ -398,7 +399,7 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
     return await client_settings(config)
 
 
-def _broker_routes(parts: Parts) -> dict[int, Handler]:
+def _broker_routes(parts: BrokerParts) -> dict[int, Handler]:
     # Import modules of clusters only in a cluster.
     from pybroker.broker.api.broker_routes import broker_routes
 

@@ -31,12 +31,12 @@ from pybroker.broker.cluster.events import CloseDeletions
 from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.cluster.seat import Seat
 from pybroker.broker.controller.controller import Controller
-from pybroker.broker.controller.election import Alone, Election
+from pybroker.broker.controller.election import ControllerElection, SoleController
 from pybroker.broker.controller.events import FenceBroker
 from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.broker.controller.local_port import LocalPort
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.coordinators.producer_ids import ProducerIds
@@ -53,8 +53,7 @@ from pybroker.broker.coordinators.transaction.coordinator import TransactionCoor
 from pybroker.broker.coordinators.transaction.dead_topics import KeptOutcomes, OwedMarkers
 from pybroker.broker.coordinators.transaction.finishing import Finishing
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers, OnlyHere
-from pybroker.broker.coordinators.transaction.membership import Colleagues
-from pybroker.broker.coordinators.transaction.membership import Membership as TransactionMembership
+from pybroker.broker.coordinators.transaction.membership import TransactionMembership, TransactionPeers
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.coordinators.transaction.ports import MarkerWriter
 from pybroker.broker.coordinators.transaction.transactions import Transactions
@@ -81,7 +80,7 @@ from pybroker.broker.replicas.isr import IsrKeeper
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.log_ends import LogEnds
 from pybroker.broker.replicas.manager import ReplicaManager
-from pybroker.broker.replicas.membership import Membership
+from pybroker.broker.replicas.membership import BrokerRegistration
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
 from pybroker.broker.replicas.purges import Purges
 from pybroker.broker.replicas.roles import RoleReconciler
@@ -115,7 +114,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Ground(msgspec.Struct, frozen=True):
+class BrokerDependencies(msgspec.Struct, frozen=True):
     """The objects that all others depend on."""
 
     broker_id: int
@@ -143,7 +142,7 @@ class Local(msgspec.Struct, frozen=True):
     credentials: Credentials
 
 
-class Between(msgspec.Struct, frozen=True):
+class InterBrokerParts(msgspec.Struct, frozen=True):
     """The connections to other brokers."""
 
     view: KnownCluster
@@ -154,7 +153,7 @@ class Between(msgspec.Struct, frozen=True):
     """Connections for administrators' requests that other brokers must answer."""
 
 
-class Followers(msgspec.Struct, frozen=True):
+class TopicListeners(msgspec.Struct, frozen=True):
     """Background work that follows the creation and deletion of topics."""
 
     appends: NativeAppends
@@ -170,12 +169,12 @@ class Followers(msgspec.Struct, frozen=True):
     returned_offsets: ReturnedOffsets
 
 
-class Parts(msgspec.Struct):
+class BrokerParts(msgspec.Struct):
     """The parts of a broker that has not started."""
 
     services: Services
     """The objects that handlers use."""
-    membership: Membership
+    membership: BrokerRegistration
     fence: Fence
     receiver: ControlReceiver
     security: Security
@@ -193,7 +192,7 @@ class Parts(msgspec.Struct):
     port: ControllerPort
     own_port: LocalPort
     """The queue from which this broker's controller takes events while it leads."""
-    office: Alone | Election
+    office: SoleController | ControllerElection
     """How this broker becomes the controller."""
     peers: PeerWatch | None
     """Detects killed brokers; None on a single broker."""
@@ -207,7 +206,7 @@ class Parts(msgspec.Struct):
             self.following.registered(broker_epoch)
 
 
-def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
+def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
     """Build and connect all objects. `on_fatal` is called when the broker cannot go on."""
     own_port, seat = LocalPort(ground.broker_id), Seat()
     changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
@@ -246,6 +245,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
     receiver = _receiver(ground, local, followers, fence, closing)
     flush_mode = ground.config["log.flush.mode"]
+
     def make_controller() -> Controller:
         return Controller(
             port=own_port,
@@ -261,11 +261,11 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             rights=DecidedRights(ground.config) if authorizer.enabled else None,
         )
 
-    office: Alone | Election
+    office: SoleController | ControllerElection
     if dial is None:
-        office = Alone(seat, ground.broker_id, make_controller())
+        office = SoleController(seat, ground.broker_id, make_controller())
     else:
-        office = Election(
+        office = ControllerElection(
             store=ground.store,
             broker_id=ground.broker_id,
             seat=seat,
@@ -300,17 +300,17 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         on_led=followers.transactions.owed.led,
         port=port,
     )
-    return Parts(
+    return BrokerParts(
         services=_services(
             ground,
             local,
             followers,
             topics,
-            Between(local.view, port, dial, lines),
+            InterBrokerParts(local.view, port, dial, lines),
             figures=figures,
             roles=roles,
         ),
-        membership=Membership(
+        membership=BrokerRegistration(
             ground.store,
             ground.clock,
             ground.broker_id,
@@ -346,7 +346,13 @@ def _close_all(*connections: ClusterPort | Lines) -> None:
 
 
 def _peer_watch(
-    ground: Ground, view: KnownCluster, seat: Seat, own_port: LocalPort, *, dial: Dialer, office: Election
+    ground: BrokerDependencies,
+    view: KnownCluster,
+    seat: Seat,
+    own_port: LocalPort,
+    *,
+    dial: Dialer,
+    office: ControllerElection,
 ) -> PeerWatch:
     from pybroker.broker.interbroker.peer_watch import PeerWatch
 
@@ -359,12 +365,10 @@ def _peer_watch(
     async def unseat(broker: BrokerImage) -> None:
         await office.unseat(broker.broker_id)
 
-    return PeerWatch(
-        broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat
-    )
+    return PeerWatch(broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat)
 
 
-def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Channels:
+def _channels(ground: BrokerDependencies, local: LocalChannel, dial: Dialer | None) -> Channels:
     if dial is None:
         return LocalOnly(ground.broker_id, local)
     from pybroker.broker.interbroker.channels import BrokerChannels
@@ -379,7 +383,7 @@ def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Chann
     return BrokerChannels(ground.broker_id, local, open_channel)
 
 
-def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
+def _view(ground: BrokerDependencies, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
     native, config = ground.native, ground.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), ground.clock)
     # ACLs come before topic settings: they must not wait for them.
@@ -399,7 +403,7 @@ def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authori
     return view, authorizer, credentials
 
 
-def _is_doubtful(ground: Ground) -> bool:
+def _is_doubtful(ground: BrokerDependencies) -> bool:
     """Return whether the store was restored and accepted, so that the broker must verify it before use."""
     if ground.guard is None or ground.guard.accepted_ms < 0:
         return False
@@ -408,7 +412,7 @@ def _is_doubtful(ground: Ground) -> bool:
 
 
 def _replicas(
-    ground: Ground, view: KnownCluster, port: ControllerPort
+    ground: BrokerDependencies, view: KnownCluster, port: ControllerPort
 ) -> tuple[Staging, ReplicaManager, Following | None]:
     native, config = ground.native, ground.config
     known = KnownTopics(
@@ -439,8 +443,8 @@ def _replicas(
 
 
 def _followers(
-    ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort, dial: Dialer | None
-) -> Followers:
+    ground: BrokerDependencies, local: Local, topics: TopicAdmin, port: ControllerPort, dial: Dialer | None
+) -> TopicListeners:
     native, view = ground.native, local.view
 
     def lineage(topic_id: Uuid) -> TopicLineage | None:
@@ -459,13 +463,16 @@ def _followers(
     ports = Ports(
         ground.broker_id, ground.clock, ground.loop, end_of_turn, appends, native.partitions, group_topics, topics
     )
-    settings = Settings(ground.config, own_settings)
-    states, persister, ends, dead_letters, disconnect = _share_states(ground, ports, Between(view, port, dial), appends)
+    settings = GroupCoordinatorSettings(ground.config, own_settings)
+    states, persister, ends, dead_letters, disconnect = _share_states(
+        ground, ports, InterBrokerParts(view, port, dial), appends
+    )
     groups = GroupCoordinator(ports, settings, persister)
+
     def share_partitions() -> SharePartitions:
         from pybroker.broker.admin.dead_letter_topics import DeadLetterTopics
+        from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterDependencies as DeadLetterGround
         from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues
-        from pybroker.broker.coordinators.share_partition.dead_letters import Ground as DeadLetterGround
         from pybroker.broker.coordinators.share_partition.figures import ShareFigures
         from pybroker.broker.coordinators.share_partition.manager import SharePartitions
         from pybroker.broker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
@@ -515,7 +522,7 @@ def _followers(
         groups,
         ids=producer_ids,
         markers=LocalMarkers(appends, groups, ground.clock),
-        between=Between(view, port, dial),
+        between=InterBrokerParts(view, port, dial),
     )
     colleagues = None
     if dial is not None:
@@ -535,7 +542,7 @@ def _followers(
     view.also(ingests)
     if (between := ground.config.between_brokers) is not None:
         view.also(Addresses(native, ground.broker_id, between))
-    return Followers(
+    return TopicListeners(
         appends,
         end_of_turn,
         group_topics,
@@ -551,7 +558,7 @@ def _followers(
 
 
 def _share_states(
-    ground: Ground, ports: Ports, between: Between, appends: NativeAppends
+    ground: BrokerDependencies, ports: Ports, between: InterBrokerParts, appends: NativeAppends
 ) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, DeadLetterAppends, Callable[[], None] | None]:
     native, here = ground.native, ground.broker_id
     states = ShareStateCoordinator(ports, ground.config, native.partitions)
@@ -575,10 +582,16 @@ def _share_states(
 
 
 def _transactions(
-    ground: Ground, ports: Ports, groups: GroupCoordinator, *, ids: ProducerIds, markers: LocalMarkers, between: Between
+    ground: BrokerDependencies,
+    ports: Ports,
+    groups: GroupCoordinator,
+    *,
+    ids: ProducerIds,
+    markers: LocalMarkers,
+    between: InterBrokerParts,
 ) -> Transactions:
     writer: MarkerWriter = OnlyHere(ground.broker_id, markers)
-    colleagues: Colleagues | None = None
+    colleagues: TransactionPeers | None = None
     close = None
     if between.dial is not None:
         from pybroker.broker.coordinators.transaction.everywhere import Everywhere
@@ -590,7 +603,7 @@ def _transactions(
         writer = colleagues = everywhere
         close = everywhere.close
     finishing = Finishing(ports.topics, writer, between.port, KeptOutcomes(between.port), ground.clock)
-    coordinator = TransactionCoordinator(ports, transaction_ports.Settings(ground.config), ids, finishing)
+    coordinator = TransactionCoordinator(ports, transaction_ports.TransactionSettings(ground.config), ids, finishing)
     owed = OwedMarkers(ground.broker_id, between.view, between.port, ground.native.partitions, markers)
     membership = TransactionMembership(ground.broker_id, coordinator, ports.topics, colleagues)
     commits = TransactionalCommits(groups, membership, ports.topics, ports.creator)
@@ -598,7 +611,7 @@ def _transactions(
 
 
 def _receiver(
-    ground: Ground, local: Local, followers: Followers, fence: Fence, closing: TopicClosing
+    ground: BrokerDependencies, local: Local, followers: TopicListeners, fence: Fence, closing: TopicClosing
 ) -> ControlReceiver:
     return ControlReceiver(
         fence=fence,
@@ -620,11 +633,11 @@ def _receiver(
 
 
 def _services(
-    ground: Ground,
+    ground: BrokerDependencies,
     local: Local,
-    followers: Followers,
+    followers: TopicListeners,
     topics: TopicAdmin,
-    between: Between,
+    between: InterBrokerParts,
     *,
     figures: Figures,
     roles: RoleReconciler,

@@ -32,16 +32,16 @@ Entity = tuple[tuple[str, str | None], ...]
 both, or an address."""
 
 
-class Kind(NamedTuple):
+class QuotaKind(NamedTuple):
     """The kind of a quota's value."""
 
     integral: bool
     highest: float
 
 
-_LONG, _INT, _DOUBLE = Kind(True, 2**63 - 1), Kind(True, 2**31 - 1), Kind(False, float("inf"))
+_LONG, _INT, _DOUBLE = QuotaKind(True, 2**63 - 1), QuotaKind(True, 2**31 - 1), QuotaKind(False, float("inf"))
 
-OF_CLIENTS: Mapping[str, Kind] = {
+OF_CLIENTS: Mapping[str, QuotaKind] = {
     "producer_byte_rate": _LONG,
     "consumer_byte_rate": _LONG,
     "request_percentage": _DOUBLE,
@@ -49,7 +49,7 @@ OF_CLIENTS: Mapping[str, Kind] = {
 }
 """Quotas of users and client ids."""
 
-OF_ADDRESSES: Mapping[str, Kind] = {"connection_creation_rate": _INT}
+OF_ADDRESSES: Mapping[str, QuotaKind] = {"connection_creation_rate": _INT}
 
 
 def path_of(entity: Entity) -> str:

@@ -20,7 +20,7 @@ OFFICES_MAX = 1_000
 """Number of remembered terms, the latest."""
 
 
-class Seen(NamedTuple):
+class ControllerHistory(NamedTuple):
     """The newest decision that a broker has received from controllers."""
 
     epoch: int
@@ -28,14 +28,14 @@ class Seen(NamedTuple):
     decision: int
 
 
-class Office(NamedTuple):
+class StoredTerm(NamedTuple):
     """One term of the controller leadership, as stored."""
 
     word: str
     first_decision: int
 
 
-def set_back(seen: Seen | None, offices: Mapping[int, Office], last_decision: int) -> str | None:
+def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], last_decision: int) -> str | None:
     """Return why a store with these terms by epoch, and this number of decisions, is older than the seen state, or
     another store; None if it is neither. Terms before the oldest in `offices` are forgotten and prove nothing."""
     if seen is None:
@@ -56,17 +56,17 @@ def set_back(seen: Seen | None, offices: Mapping[int, Office], last_decision: in
     return None
 
 
-def encode_offices(offices: Mapping[int, Office]) -> bytes:
+def encode_offices(offices: Mapping[int, StoredTerm]) -> bytes:
     """Return the content of /controller_offices: the latest terms."""
     latest = sorted(offices)[-OFFICES_MAX:]
     return msgspec.json.encode({"version": 1, "offices": {str(epoch): tuple(offices[epoch]) for epoch in latest}})
 
 
 class _Offices(msgspec.Struct):
-    offices: dict[int, Office]
+    offices: dict[int, StoredTerm]
 
 
-def decode_offices(data: bytes) -> dict[int, Office]:
+def decode_offices(data: bytes) -> dict[int, StoredTerm]:
     """Return the terms in /controller_offices, which is empty at first. Raises DamagedNodeError."""
     if not data:
         return {}
@@ -74,7 +74,7 @@ def decode_offices(data: bytes) -> dict[int, Office]:
     return node.offices
 
 
-def office_of(offices: Mapping[int, Office], decision: int) -> tuple[int, Office] | None:
+def office_of(offices: Mapping[int, StoredTerm], decision: int) -> tuple[int, StoredTerm] | None:
     """Return the epoch and the term of a decision; None if it is forgotten."""
     begun = [epoch for epoch, office in offices.items() if office.first_decision <= decision]
     return (max(begun), offices[max(begun)]) if begun else None

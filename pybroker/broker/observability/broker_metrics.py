@@ -8,7 +8,7 @@ from pybroker.broker.metadata.deletion_records import REMOVED
 from pybroker.broker.observability.cluster_metrics import cluster_metrics
 from pybroker.broker.observability.disk_metrics import disk_metrics
 from pybroker.broker.observability.group_metrics import group_metrics
-from pybroker.broker.observability.lag_metrics import Position, committed_positions, lag_metrics
+from pybroker.broker.observability.lag_metrics import CommittedPosition, committed_positions, lag_metrics
 from pybroker.broker.observability.metrics import Metric, identity_metrics, render_metrics
 from pybroker.broker.observability.process_metrics import process_metrics
 from pybroker.broker.observability.share_metrics import share_metrics
@@ -43,7 +43,7 @@ def _on_loop(services: Services) -> str:
     return render_metrics([*identity, *of_machine, *_sizes(services), *cluster_metrics(services)])
 
 
-def _elsewhere(services: Services, positions: list[Position]) -> str:
+def _elsewhere(services: Services, positions: list[CommittedPosition]) -> str:
     config = services.config
     lags = lag_metrics(
         services.native.partitions,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pybroker.broker.coordinators.consumer.model import GroupState as ConsumerGroupState
+from pybroker.broker.coordinators.consumer.model import ConsumerGroupState
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupState
+from pybroker.broker.coordinators.group.group import ClassicGroupState
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.coordinators.share.group import ShareGroupState
-from pybroker.broker.coordinators.streams.model import GroupState as StreamsGroupState
+from pybroker.broker.coordinators.streams.model import StreamsGroupState
 from pybroker.broker.observability.metrics import Metric
 
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager"
@@ -42,7 +42,7 @@ def group_metrics(
         *(_by_state("consumer", state, consumers[state]) for state in ConsumerGroupState),
         *(_by_state("share", state, shares[state]) for state in ShareGroupState),
         *(_by_state("streams", state, streams[state]) for state in StreamsGroupState),
-        *(_in_state(state, states[state]) for state in GroupState),
+        *(_in_state(state, states[state]) for state in ClassicGroupState),
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         Metric(
             "pybroker_group_member_metadata_bytes",
@@ -82,7 +82,7 @@ def _by_state(kind: str, state: ConsumerGroupState | ShareGroupState | StreamsGr
     )
 
 
-def _in_state(state: GroupState, number: int) -> Metric:
+def _in_state(state: ClassicGroupState, number: int) -> Metric:
     kafkas = f"NumGroups{state.value}"
     return Metric(f"{_MANAGER}_{kafkas.lower()}", f"Groups in state {state.value} (Kafka: {kafkas}).", lambda: number)
 

@@ -19,7 +19,7 @@ from pybroker.native import NativePartitions, Uuid
 _PREFIX = "kafka_consumergroup"
 
 
-class Position(NamedTuple):
+class CommittedPosition(NamedTuple):
     """The offset that a group has committed for a partition."""
 
     group: str
@@ -30,16 +30,16 @@ class Position(NamedTuple):
 
 
 class _Behind(NamedTuple):
-    position: Position
+    position: CommittedPosition
     records: int
     seconds: float
 
 
-def committed_positions(groups: GroupCoordinator) -> list[Position]:
+def committed_positions(groups: GroupCoordinator) -> list[CommittedPosition]:
     """Return the positions of all groups of this broker in loaded shards. Runs on the loop's thread."""
     names = [one.group_id for one in groups.list_groups()[0]]
     names += [one.group_id for one in groups.list_consumer_groups()]
-    found: list[Position] = []
+    found: list[CommittedPosition] = []
     for name in dict.fromkeys(names):
         try:
             topics = groups.fetch_all(name)
@@ -48,12 +48,17 @@ def committed_positions(groups: GroupCoordinator) -> list[Position]:
             continue
         for topic_id, offsets in topics:
             for partition, committed in offsets.partitions.items():
-                found.append(Position(name, offsets.name, topic_id, partition, committed.offset))
+                found.append(CommittedPosition(name, offsets.name, topic_id, partition, committed.offset))
     return found
 
 
 def lag_metrics(
-    partitions: NativePartitions, positions: Sequence[Position], *, now_ms: int, groups_max: int, partitions_max: int
+    partitions: NativePartitions,
+    positions: Sequence[CommittedPosition],
+    *,
+    now_ms: int,
+    groups_max: int,
+    partitions_max: int,
 ) -> list[Metric]:
     """Return lag metrics. Reads logs, so it must not run on the loop's thread."""
     groups: dict[str, list[_Behind]] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.transaction import State
+from pybroker.broker.coordinators.transaction.transaction import TransactionState
 from pybroker.broker.observability.metrics import Metric
 
 _MARKERS = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
@@ -45,7 +45,7 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
                 lambda state=state: states[state],  # type: ignore[misc]  # bound now
                 {"state": state.shown},
             )
-            for state in State
+            for state in TransactionState
         ),
         _count(f"{_OWN}_committed_total", "Transactions that were committed", figures.commits),
         _count(f"{_OWN}_aborted_total", "Transactions that were aborted", figures.aborts),

@@ -21,7 +21,7 @@ from pybroker.config import BrokerConfig
 from pybroker.errors import StartError
 
 
-class Adopted(NamedTuple):
+class ClusterIdChange(NamedTuple):
     """The result of the command."""
 
     before: str | None
@@ -30,7 +30,7 @@ class Adopted(NamedTuple):
     """Directories whose `meta.properties` had another id."""
 
 
-async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> Adopted:
+async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdChange:
     """Make `cluster_id` the id of the broker with these settings.
 
     Raises StartError: an invalid id, a directory in use, a lost store, damaged files, or in a cluster an id other than
@@ -60,7 +60,7 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> Adopted:
             if content is not None and content.get("cluster.id") != cluster_id:
                 write_properties_of(directory, {**content, "cluster.id": cluster_id})
                 changed.append(directory)
-    return Adopted(before, tuple(changed))
+    return ClusterIdChange(before, tuple(changed))
 
 
 async def _check_id_of_cluster(config: BrokerConfig, cluster_id: str) -> None:

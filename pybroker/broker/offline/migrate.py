@@ -60,7 +60,7 @@ NOT_COPIED = frozenset({znodes.BROKER_EPOCHS})
 Told = Callable[[str], None]
 
 
-class Migrated(NamedTuple):
+class MigrationResult(NamedTuple):
     """The result of the command."""
 
     cluster_id: str
@@ -69,7 +69,7 @@ class Migrated(NamedTuple):
     topics: int
 
 
-async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migrated:
+async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> MigrationResult:
     """Move the metadata to ZooKeeper. `config` has the settings with which the broker will start in the cluster. `told`
     is called at the end of each step, with its name.
 
@@ -132,7 +132,7 @@ class _Run:
         self._cluster_id = cluster_id
         self._first = first
 
-    async def all(self, seal: Seal | None, told: Told) -> Migrated:
+    async def all(self, seal: Seal | None, told: Told) -> MigrationResult:
         """Run all steps up to the opened copy."""
         mark = await self._mark(seal)
         told("marked")
@@ -140,7 +140,7 @@ class _Run:
         _refuse_without_ids(wanted)
         topics = sum(path.startswith(f"{znodes.TOPICS}/") and path.count("/") == 3 for path in wanted)
         if mark.state == DONE:
-            return Migrated(self._cluster_id, 0, topics)
+            return MigrationResult(self._cluster_id, 0, topics)
         await self._copy(wanted)
         told("copied")
         await self._compare(wanted)
@@ -149,7 +149,7 @@ class _Run:
         told("sealed")
         await self._open(mark)
         told("opened")
-        return Migrated(self._cluster_id, len(wanted), topics)
+        return MigrationResult(self._cluster_id, len(wanted), topics)
 
     async def _mark(self, seal: Seal | None) -> Mark:
         """Return the migration mark in the target; create it unless an earlier run did."""
@@ -222,9 +222,7 @@ class _Run:
 
 
 def _to_copy(nodes: Mapping[str, Node]) -> dict[str, bytes]:
-    return {
-        path: b"" if path in NOT_COPIED else node.data for path, node in nodes.items() if not node.ephemeral_owner
-    }
+    return {path: b"" if path in NOT_COPIED else node.data for path, node in nodes.items() if not node.ephemeral_owner}
 
 
 def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:

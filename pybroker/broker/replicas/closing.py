@@ -31,7 +31,7 @@ OVERTAKEN_MAX = 1_000
 """Limit of remembered fences whose ReopenTopics came before their CloseTopics."""
 
 
-class Partitions(Protocol):
+class FencedPartitions(Protocol):
     """Local partitions (`NativePartitions`)."""
 
     def set_fenced(self, topic_id: Uuid, fenced: bool) -> Sequence[PartitionEnds]:
@@ -76,7 +76,7 @@ class TopicClosing:
     ReopenTopics never comes: `expire` ends such fences.
     """
 
-    def __init__(self, partitions: Partitions, groups: Groups, view: ClusterView) -> None:
+    def __init__(self, partitions: FencedPartitions, groups: Groups, view: ClusterView) -> None:
         self._partitions = partitions
         self._groups = groups
         self._view = view

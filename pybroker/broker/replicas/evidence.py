@@ -31,7 +31,7 @@ class Replica(NamedTuple):
     """None if the directory is named by id."""
 
 
-class Stored(NamedTuple):
+class StoredTopic(NamedTuple):
     """The store's state of a topic."""
 
     evidence: Evidence
@@ -102,7 +102,7 @@ class KnownTopics:
             return None
         return record.delay_max_ms
 
-    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> Stored:
+    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
         """Read the store before data is removed, because the view may be behind. ELSEWHERE applies to all these
         partitions. With several brokers only."""
         await self._store.sync()
@@ -112,23 +112,23 @@ class KnownTopics:
             try:
                 head = decode_deletion_head(path, node.data)
             except znodes.DamagedNodeError:
-                return Stored(Evidence.NOTHING)
+                return StoredTopic(Evidence.NOTHING)
             if head.state not in DEAD_STATES:
-                return Stored(Evidence.RETURNING)
-            return Stored(Evidence.DEAD, head.closed or head.state == REMOVED)
+                return StoredTopic(Evidence.RETURNING)
+            return StoredTopic(Evidence.DEAD, head.closed or head.state == REMOVED)
         name = self._view.image.names.get(topic_id)
         if name is None:
-            return Stored(Evidence.NOTHING)
+            return StoredTopic(Evidence.NOTHING)
         path = znodes.topic_path(name)
         node = await get_or_none(self._store, path)
         try:
             topic = None if node is None else znodes.decode_topic(path, node.data)
         except znodes.DamagedNodeError:
-            return Stored(Evidence.HERE)
+            return StoredTopic(Evidence.HERE)
         if topic is None or topic.topic_id != topic_id:
-            return Stored(Evidence.NOTHING)
+            return StoredTopic(Evidence.NOTHING)
         here = any(self._broker_id in topic.partitions.get(partition, (self._broker_id,)) for partition in partitions)
-        return Stored(Evidence.HERE) if here else Stored(Evidence.ELSEWHERE, True)
+        return StoredTopic(Evidence.HERE) if here else StoredTopic(Evidence.ELSEWHERE, True)
 
     async def _recorded(self, topic_id: Uuid) -> Evidence:
         path = znodes.deletion_path(topic_id)

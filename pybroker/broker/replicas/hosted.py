@@ -15,7 +15,7 @@ class _Topic(msgspec.Struct):
     """Leader epoch by partition."""
 
 
-class Hosted:
+class HostedReplicas:
     """Partitions in service by id and by place (name and partition): two incarnations cannot share a place."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from pybroker.broker.metadata.control_messages import (
 )
 from pybroker.broker.metadata.image import NO_LEADER, may_lack_logs
 from pybroker.broker.replicas.following import Following
-from pybroker.broker.replicas.hosted import Hosted
+from pybroker.broker.replicas.hosted import HostedReplicas
 from pybroker.broker.replicas.log_ends import LogEnds
 from pybroker.broker.replicas.reconcile import succeeds
 from pybroker.broker.replicas.staging import Staging
@@ -54,7 +54,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     order: PartitionOrder
 
 
-class Served(msgspec.Struct, frozen=True):
+class ServedReplica(msgspec.Struct, frozen=True):
     """The replica in service at a place."""
 
     topic_id: Uuid
@@ -97,7 +97,7 @@ class ReplicaManager:
         self._strays = strays
         self._following = following
         self._log_ends = log_ends
-        self._hosted = Hosted()
+        self._hosted = HostedReplicas()
         self._turn = asyncio.Lock()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
@@ -114,11 +114,11 @@ class ReplicaManager:
         topic = self._view.image.topic_by_id(topic_id)
         return resolve_topic_configs({} if topic is None else topic.config, self._config)
 
-    def served_at(self, name: str, partition: int) -> Served | None:
+    def served_at(self, name: str, partition: int) -> ServedReplica | None:
         """Return the incarnation in service under a name, and its leader epoch."""
         topic_id = self._hosted.id_at(name, partition)
         epoch = None if topic_id is None else self._hosted.epoch(topic_id, partition)
-        return None if topic_id is None or epoch is None else Served(topic_id, epoch)
+        return None if topic_id is None or epoch is None else ServedReplica(topic_id, epoch)
 
     def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
         """Return the incarnations on disk under a name that no request has named."""

@@ -63,7 +63,7 @@ def boot_id() -> str:
         return ""
 
 
-class Membership:
+class BrokerRegistration:
     """Registration of this broker."""
 
     def __init__(
@@ -131,9 +131,7 @@ class Membership:
     def _node(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> BrokerNode:
         emptied, intact = bool(self._running.gone), not self._running.suspect
         now_ms = self._clock.wall_ms()
-        return BrokerNode(
-            endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned
-        )
+        return BrokerNode(endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned)
 
     async def judged(self) -> None:
         """Record that a controller has processed the loss that this registration reports: the next one need not repeat

@@ -49,7 +49,7 @@ class Evidence(Enum):
     """It is live under another name than the directory's."""
 
 
-class Outcome(Enum):
+class ReconcileOutcome(Enum):
     """The outcomes of the module's table."""
 
     SERVED = "served"
@@ -61,7 +61,7 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
-class Found(NamedTuple, Generic[_Id]):
+class FoundDirectory(NamedTuple, Generic[_Id]):
     """A directory."""
 
     topic_id: _Id | None
@@ -90,28 +90,28 @@ def succeeds(leader_epoch: int, last_epoch: int) -> bool:
     return leader_epoch > last_epoch
 
 
-def decide(found: Found[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> Outcome:
+def decide(found: FoundDirectory[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> ReconcileOutcome:
     """Return the outcome for one directory. Without a claim, only a FULL request (`full`) changes anything."""
     if claim is None and not full:
-        return Outcome.KEPT
+        return ReconcileOutcome.KEPT
     if claim is not None and found.topic_id == claim.topic_id:
-        return Outcome.SERVED if found.first else Outcome.ASIDE
+        return ReconcileOutcome.SERVED if found.first else ReconcileOutcome.ASIDE
     if found.topic_id is None:
         if claim is None or claim.present:
-            return Outcome.ASIDE
-        return Outcome.ADOPTED if claim.alone else Outcome.REFUSED
+            return ReconcileOutcome.ASIDE
+        return ReconcileOutcome.ADOPTED if claim.alone else ReconcileOutcome.REFUSED
     match evidence:
         case Evidence.OTHER_NAME:
-            return Outcome.ASIDE
+            return ReconcileOutcome.ASIDE
         case Evidence.DEAD | Evidence.ELSEWHERE | Evidence.DEPARTED:
-            return Outcome.STAGED
+            return ReconcileOutcome.STAGED
         case Evidence.RETURNING:
-            return Outcome.KEPT
+            return ReconcileOutcome.KEPT
         case Evidence.HERE | Evidence.NOTHING:
             if claim is not None and succeeds(claim.leader_epoch, found.last_epoch):
-                return Outcome.STAGED
+                return ReconcileOutcome.STAGED
             if evidence is Evidence.HERE:
-                return Outcome.KEPT
+                return ReconcileOutcome.KEPT
             if claim is None:
-                return Outcome.UNKNOWN
-            return Outcome.ASIDE if claim.present else Outcome.REFUSED
+                return ReconcileOutcome.UNKNOWN
+            return ReconcileOutcome.ASIDE if claim.present else ReconcileOutcome.REFUSED

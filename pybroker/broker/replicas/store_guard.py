@@ -20,7 +20,7 @@ from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_none
 from pybroker.broker.metadata.store_history import (
     Acceptance,
-    Seen,
+    ControllerHistory,
     decode_acceptance,
     decode_offices,
     office_of,
@@ -79,7 +79,7 @@ class StoreGuard:
         counted = await get_or_none(self._store, znodes.DECISIONS)
         offices = await get_or_none(self._store, znodes.OFFICES)
         return set_back(
-            None if noted is None or not noted.word else Seen(noted.epoch, noted.word, noted.decision),
+            None if noted is None or not noted.word else ControllerHistory(noted.epoch, noted.word, noted.decision),
             {} if offices is None else decode_offices(offices.data),
             0 if counted is None else znodes.decode_decisions(counted.data),
         )

@@ -32,9 +32,9 @@ from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_non
 from pybroker.broker.replicas import partition_metadata
 from pybroker.broker.replicas.epochs_on_disk import last_epoch
 from pybroker.broker.replicas.evidence import KnownTopics, Replica
-from pybroker.broker.replicas.hosted import Hosted
+from pybroker.broker.replicas.hosted import HostedReplicas
 from pybroker.broker.replicas.partition_metadata import PartitionMetadataError
-from pybroker.broker.replicas.reconcile import Claim, Evidence, Found, Outcome, decide
+from pybroker.broker.replicas.reconcile import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from pybroker.broker.replicas.staging import Staging
 from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
@@ -167,7 +167,7 @@ class Strays:
             self._by_place.pop(place, None)
 
     async def settle(
-        self, request: LeaderAndIsrRequest, hosted: Hosted, stop: Stop, staging: Staging, delay_ms: int
+        self, request: LeaderAndIsrRequest, hosted: HostedReplicas, stop: Stop, staging: Staging, delay_ms: int
     ) -> list[tuple[Uuid, int]]:
         """Settle stray replicas before a request is applied: claim, adopt or stage them. A FULL request settles all of
         them. Returns the partitions that are no longer in service; `stop` stops them."""
@@ -198,7 +198,7 @@ class Strays:
         ]
 
     def _claimed(
-        self, request: LeaderAndIsrRequest, hosted: Hosted, claims: dict[Place, Claim[Uuid]], *, full: bool
+        self, request: LeaderAndIsrRequest, hosted: HostedReplicas, claims: dict[Place, Claim[Uuid]], *, full: bool
     ) -> Iterable[_Candidate]:
         """Yield the replicas whose place the request wants for another id, and those without an id."""
         for topic in request.topic_states:
@@ -222,7 +222,7 @@ class Strays:
                 if served is not None:
                     yield _Candidate(place, index, served, None, hosted.epoch(served, index))
 
-    def _unclaimed(self, request: LeaderAndIsrRequest, hosted: Hosted) -> Iterable[_Candidate]:
+    def _unclaimed(self, request: LeaderAndIsrRequest, hosted: HostedReplicas) -> Iterable[_Candidate]:
         """Yield the replicas that a FULL request does not name."""
         rest, self._by_place = self._by_place, {}
         for place, directories in rest.items():
@@ -248,21 +248,21 @@ class Strays:
             if claim is not None and undecided and one.topic_id is not None and one.directory:
                 path = Path(one.directory.directory)
                 epoch = await asyncio.get_running_loop().run_in_executor(None, last_epoch, path)
-            match decide(Found(one.topic_id, epoch), claim, what, full=full):
-                case Outcome.STAGED:
+            match decide(FoundDirectory(one.topic_id, epoch), claim, what, full=full):
+                case ReconcileOutcome.STAGED:
                     proven = what in (Evidence.DEAD, Evidence.DEPARTED)
                     (plan.proven if proven else plan.staged).append(one)
-                case Outcome.UNKNOWN:
+                case ReconcileOutcome.UNKNOWN:
                     self._unknown(one, plan)
-                case Outcome.ADOPTED:
+                case ReconcileOutcome.ADOPTED:
                     assert one.directory is not None
                     assert claim is not None
                     plan.nameless.append((one.directory, claim.topic_id))
-                case Outcome.ASIDE:
+                case ReconcileOutcome.ASIDE:
                     self._aside(one, claim, what, plan)
-                case Outcome.KEPT:
+                case ReconcileOutcome.KEPT:
                     self._kept(one, claim, what)
-                case Outcome.REFUSED:
+                case ReconcileOutcome.REFUSED:
                     assert claim is not None
                     self._problems[one.place] = _refused(one, claim)
         return plan

@@ -45,7 +45,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.caller, slowed_only=self.api_version < version)
 
 
-class Authenticated(msgspec.Struct, frozen=True):
+class LoginResponse(msgspec.Struct, frozen=True):
     """A response after which the connection belongs to this principal."""
 
     response: object

@@ -18,7 +18,7 @@ from pybroker.broker.security.credentials import Credentials
 from pybroker.protocol.scram import ScramError, ScramMechanism, ServerConversation
 
 
-class AuthenticationError(Exception):
+class SaslFailedError(Exception):
     """A failed authentication. The client may see `message`; `reason` is for the broker's log."""
 
     def __init__(self, message: str, reason: str, *, told: bool = False) -> None:
@@ -63,25 +63,25 @@ class PlainConversation:
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
-            raise AuthenticationError("Invalid SASL/PLAIN response: it is not UTF-8", "it is not UTF-8") from None
+            raise SaslFailedError("Invalid SASL/PLAIN response: it is not UTF-8", "it is not UTF-8") from None
         if len(parts) != 3:
             text = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
-            raise AuthenticationError(text, text)
+            raise SaslFailedError(text, text)
         authorization_id, user, password = parts
         for name, value in (("username", user), ("password", password)):
             if not value:
                 text = f"Authentication failed: {name} not specified"
-                raise AuthenticationError(text, text)
+                raise SaslFailedError(text, text)
         expected = self._users.get(user)
         # Hashes hide lengths and make the comparison take constant time; unknown users cost the same.
         given, wanted = (hashlib.sha256(text.encode()).digest() for text in (password, expected or ""))
         if not hmac.compare_digest(given, wanted) or expected is None:
-            raise AuthenticationError(
+            raise SaslFailedError(
                 "Authentication failed: Invalid username or password", f"user {user!r} or its password is wrong"
             )
         if authorization_id not in ("", user):
             text = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationError(text, text)
+            raise SaslFailedError(text, text)
         return Step(b"", user)
 
 
@@ -104,7 +104,7 @@ class ScramConversation:
                 raise ScramError(f"delegation token {user!r} has expired")
             return Step(answer, found.owner.removeprefix("User:"), found)
         except ScramError as problem:
-            raise AuthenticationError(
+            raise SaslFailedError(
                 f"Authentication failed during authentication due to invalid credentials with SASL mechanism "
                 f"{self._mechanism.mechanism_name}",
                 str(problem),

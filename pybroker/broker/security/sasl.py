@@ -15,7 +15,7 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.broker_gate import BrokerGate
 from pybroker.broker.security.credentials import Credentials
-from pybroker.broker.security.mechanisms import AuthenticationError, Conversation, PlainConversation, ScramConversation
+from pybroker.broker.security.mechanisms import Conversation, PlainConversation, SaslFailedError, ScramConversation
 from pybroker.broker.security.oauth.listeners import OAuthListeners
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_oauth import OAUTHBEARER
@@ -35,7 +35,7 @@ REASON_CHARACTERS_MAX = 200
 PRINCIPAL_TYPE = "User"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SaslOutcome(msgspec.Struct, frozen=True):
     """The result of a client's token."""
 
     token: bytes
@@ -111,7 +111,7 @@ class SaslServer:
             mechanism, self._conversation(listener, context.listener, mechanism), self._clock.monotonic_ms()
         )
 
-    def answer(self, context: RequestContext, token: bytes) -> Outcome:
+    def answer(self, context: RequestContext, token: bytes) -> SaslOutcome:
         """Handle the next token of a client.
 
         Raise AuthenticationError, which ends the conversation, or KafkaError ILLEGAL_SASL_STATE without a handshake.
@@ -126,18 +126,18 @@ class SaslServer:
             if step.refused is not None:
                 self._fail(context, current.mechanism, step.refused)
             if step.user is None:
-                return Outcome(step.token, None, None, wait=step.wait)
+                return SaslOutcome(step.token, None, None, wait=step.wait)
             principal = f"{PRINCIPAL_TYPE}:{step.user}"
             if context.sasl_authenticated and principal != context.principal:
                 text = f"Cannot change principals during re-authentication from {context.principal}: {principal}"
-                raise AuthenticationError(text, text)
+                raise SaslFailedError(text, text)
             gate = self._gate
             if gate is not None and context.listener == gate.listener and not gate.admits(context, principal):
-                raise AuthenticationError(
+                raise SaslFailedError(
                     f"{principal} is no broker: this listener is for brokers only",
                     f"{principal} has the right password and is no broker (super.users, or CLUSTER_ACTION)",
                 )
-        except AuthenticationError as problem:
+        except SaslFailedError as problem:
             del self._open[context.connection_id]
             if not problem.told:
                 self._fail(context, current.mechanism, problem.reason)
@@ -151,7 +151,7 @@ class SaslServer:
             left_ms = max(1, by.expires_ms - self._clock.wall_ms())
         if left_ms is not None:
             lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
-        return Outcome(step.token, principal, lifetime_ms, by is not None, left_ms is not None)
+        return SaslOutcome(step.token, principal, lifetime_ms, by is not None, left_ms is not None)
 
     def _fail(self, context: RequestContext, mechanism: str, reason: str) -> None:
         """Count and log a failure, with a limit of lines per second: clients must not fill the log."""

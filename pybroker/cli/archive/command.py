@@ -10,8 +10,8 @@ import click
 
 from pybroker.cli.archive.bounds import bound, check_order, named_as_here
 from pybroker.cli.archive.folder import Folder
-from pybroker.cli.archive.parts import Parts
-from pybroker.cli.archive.plan import Asked, Plan, Written
+from pybroker.cli.archive.parts import PartWriter
+from pybroker.cli.archive.plan import ArchivePlan, ArchiveRequest, WrittenPartition
 from pybroker.cli.completion import topic_names
 from pybroker.cli.options import broker_options
 from pybroker.cli.output import say, table, write_json
@@ -22,7 +22,7 @@ from pybroker.cli.spark.stopping import StoppedError, stoppable
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import Cluster, Topic
+    from pybroker.spark.cluster import SparkCluster, SparkTopic
 
 PART_ROWS = 10_000_000
 
@@ -71,25 +71,25 @@ def archive(
     with refusals_as_lines():
         cluster = cluster_of(target)
         found = topic_of(cluster, topic)
-    asked = Asked(found.id, _text(start), _text(end))
+    asked = ArchiveRequest(found.id, _text(start), _text(end))
 
-    def plan() -> Plan:
+    def plan() -> ArchivePlan:
         from pybroker.spark.options import read_options
         from pybroker.spark.starting import bounds_of
 
         given = {**client_options(target), "topicIds": found.id, **start, **end}
         with named_as_here(), refusals_as_lines():
             _, first, last = bounds_of(cluster, read_options(given, streaming=False))
-        return Plan.of(asked, found.name, first, last, part_rows=part_rows, now_ms=time.time_ns() // 1_000_000)
+        return ArchivePlan.of(asked, found.name, first, last, part_rows=part_rows, now_ms=time.time_ns() // 1_000_000)
 
-    def job(moving: Progress) -> dict[int, Written]:
+    def job(moving: Progress) -> dict[int, WrittenPartition]:
         with session(master, verbose=verbose) as spark:
             moving.step(spark.sparkContext)
             with errors_as_lines(dest):
                 folder = Folder(spark, dest)
                 made = _unfinished(folder, dest, asked, mode) or _begun(folder, dest, mode, plan)
-                parts = Parts(spark, target, folder, made, found.partitions)
-                written: dict[int, Written] = {}
+                parts = PartWriter(spark, target, folder, made, found.partitions)
+                written: dict[int, WrittenPartition] = {}
                 for number in range(made.parts):
                     moving.step(spark.sparkContext, f"part {number + 1} of {made.parts}" if made.parts > 1 else "")
                     part = folder.part(number) or parts.write(number)
@@ -112,7 +112,7 @@ def _text(options: dict[str, str]) -> str | None:
     return next((text for name, text in options.items() if name.endswith(("Offsets", "Timestamp"))), None)
 
 
-def _unfinished(folder: Folder, dest: str, asked: Asked, mode: str) -> Plan | None:
+def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> ArchivePlan | None:
     """Return the unfinished plan of an earlier run. Raises click.ClickException if its arguments were different."""
     try:
         plan = folder.plan()
@@ -135,7 +135,7 @@ def _unfinished(folder: Folder, dest: str, asked: Asked, mode: str) -> Plan | No
     )
 
 
-def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], Plan]) -> Plan:
+def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]) -> ArchivePlan:
     """Write a plan into the folder. If the read is refused, leave nothing behind."""
     if mode == "error" and folder.exists():
         raise click.ClickException(f"{dest} exists already: --mode append adds to it, overwrite replaces it")
@@ -146,7 +146,7 @@ def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], Plan]) -> Pl
     return made
 
 
-def _summary(topic: Topic, dest: str, written: dict[int, Written], target: Target) -> None:
+def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition], target: Target) -> None:
     """Print all partitions of the topic, also those without records."""
     rows = [
         {"partition": number, "first": one and one.first, "last": one and one.last, "rows": one.rows if one else 0}
@@ -161,17 +161,17 @@ def _summary(topic: Topic, dest: str, written: dict[int, Written], target: Targe
     table(rows, ("partition", "first", "last", "rows"))
 
 
-def topic_of(cluster: Cluster, text: str) -> Topic:
+def topic_of(cluster: SparkCluster, text: str) -> SparkTopic:
     """Return the topic with an id, else with a name, which may look like an id.
 
     Raises UnknownTopicError.
     """
     from pybroker.native import Uuid
-    from pybroker.spark.selection import Subscription
+    from pybroker.spark.selection import TopicSelection
 
     try:
         is_id = bool(Uuid.parse(text))
     except ValueError:
         is_id = False
-    by_id = cluster.existing(Subscription(ids=(text,))) if is_id else []
-    return (by_id or cluster.subscribed(Subscription(names=(text,))))[0]
+    by_id = cluster.existing(TopicSelection(ids=(text,))) if is_id else []
+    return (by_id or cluster.subscribed(TopicSelection(names=(text,))))[0]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pybroker.cli.archive.plan import Part, Plan
+from pybroker.cli.archive.plan import ArchivePart, ArchivePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,16 +45,16 @@ class Folder:
 
     # ---- the plan
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> ArchivePlan | None:
         """Return the unfinished plan; None if there is none. Raises click.ClickException for a damaged plan."""
         text = self._read(PLAN)
         if text is None:
             # The command was interrupted while it cleaned up.
             self._files.delete(self._work, True)
             return None
-        return self._parsed(Plan.from_json, PLAN, text)
+        return self._parsed(ArchivePlan.from_json, PLAN, text)
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: ArchivePlan) -> None:
         """Create the folder with a plan."""
         self._write(PLAN, plan.to_json())
 
@@ -76,7 +76,7 @@ class Folder:
         names = (str(each.getPath().getName()) for each in listed)
         return tuple(sorted(name for name in names if not name.startswith(("_", "."))))
 
-    def part(self, number: int) -> Part | None:
+    def part(self, number: int) -> ArchivePart | None:
         """Return a complete part after moving its files to DEST; None if it must be written.
 
         Raises click.ClickException for a damaged part.
@@ -84,16 +84,16 @@ class Folder:
         text = self._read(f"{number}.json")
         if text is None:
             return None
-        part = self._parsed(Part.from_json, f"{number}.json", text)
+        part = self._parsed(ArchivePart.from_json, f"{number}.json", text)
         self._move(number, part)
         return part
 
-    def add(self, number: int, part: Part) -> None:
+    def add(self, number: int, part: ArchivePart) -> None:
         """Record that a part is complete."""
         self._write(f"{number}.json", part.to_json())
         self._move(number, part)
 
-    def _move(self, number: int, part: Part) -> None:
+    def _move(self, number: int, part: ArchivePart) -> None:
         for name in part.files:
             written, wanted = self._path(self._work, f"{number}/{name}"), self._path(self._root, name)
             if self._files.exists(written) and not self._files.rename(written, wanted):

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from pybroker.cli.archive.folder import Folder
-from pybroker.cli.archive.plan import Part, Plan, Written
+from pybroker.cli.archive.plan import ArchivePart, ArchivePlan, WrittenPartition
 from pybroker.cli.spark.session import ARCHIVED, reader
 from pybroker.cli.target import Target
 
@@ -23,14 +23,14 @@ LINEAGE = {
 COUNTED = "_partition int, _offset bigint"
 
 
-class Parts:
+class PartWriter:
     """Writes the parts of a plan. `partitions` is the topic's current number of partitions."""
 
-    def __init__(self, spark: SparkSession, target: Target, folder: Folder, plan: Plan, partitions: int) -> None:
+    def __init__(self, spark: SparkSession, target: Target, folder: Folder, plan: ArchivePlan, partitions: int) -> None:
         self._spark, self._target, self._folder, self._plan = spark, target, folder, plan
         self._partitions = partitions
 
-    def write(self, number: int) -> Part:
+    def write(self, number: int) -> ArchivePart:
         """Write a part completely or not at all; replace the output of an earlier attempt."""
         from pyspark.sql import functions
 
@@ -52,9 +52,9 @@ class Parts:
             )
             .collect()
         )
-        part = Part(
+        part = ArchivePart(
             self._folder.staged(number),
-            {row["_partition"]: Written(row["first"], row["last"], row["rows"]) for row in rows},
+            {row["_partition"]: WrittenPartition(row["first"], row["last"], row["rows"]) for row in rows},
         )
         self._folder.add(number, part)
         return part

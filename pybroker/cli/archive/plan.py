@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pybroker.spark.errors import TopicChangedError
-from pybroker.spark.positions import Position, TopicPosition
+from pybroker.spark.positions import StreamPosition, TopicPosition
 
 EMPTY = -2
 """Start and end of a partition without records: both are the log's start."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ArchiveRequest:
     """The user's arguments, which identify a command that is run again."""
 
     topic_id: str
@@ -28,21 +28,23 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ArchivePlan:
     """Offsets `start` to `end` (exclusive) of one topic, in `parts` parts of about the same size."""
 
-    asked: Asked
+    asked: ArchiveRequest
     topic: str
-    start: Position
-    end: Position
+    start: StreamPosition
+    end: StreamPosition
     parts: int
     begun_ms: int
 
     @staticmethod
-    def of(asked: Asked, topic: str, start: Position, end: Position, *, part_rows: int, now_ms: int) -> Plan:
+    def of(
+        asked: ArchiveRequest, topic: str, start: StreamPosition, end: StreamPosition, *, part_rows: int, now_ms: int
+    ) -> ArchivePlan:
         """Return a plan with enough parts that none has many more than `part_rows` offsets."""
         size = sum(until - (start.get(topic_id, number) or 0) for topic_id, _, number, until in end)
-        return Plan(asked, topic, start, end, max(1, -(-size // part_rows)), now_ms)
+        return ArchivePlan(asked, topic, start, end, max(1, -(-size // part_rows)), now_ms)
 
     def part(self, number: int, partitions: int) -> tuple[dict[int, int], dict[int, int]]:
         """Return first offsets and ends of a part by partition, for all current partitions of the topic."""
@@ -72,15 +74,15 @@ class Plan:
         )
 
     @staticmethod
-    def from_json(text: str) -> Plan:
+    def from_json(text: str) -> ArchivePlan:
         """Parse a plan. Raises ValueError."""
         try:
             found: dict[str, Any] = json.loads(text)
-            return Plan(
-                Asked(found["topic_id"], found["from"], found["to"]),
+            return ArchivePlan(
+                ArchiveRequest(found["topic_id"], found["from"], found["to"]),
                 found["topic"],
-                Position.from_json(found["start"]),
-                Position.from_json(found["end"]),
+                StreamPosition.from_json(found["start"]),
+                StreamPosition.from_json(found["end"]),
                 int(found["parts"]),
                 int(found["begun_ms"]),
             )
@@ -89,34 +91,34 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPartition:
     """Records of one partition: first and last offset, and their number."""
 
     first: int
     last: int
     rows: int
 
-    def __add__(self, other: Written) -> Written:
-        return Written(min(self.first, other.first), max(self.last, other.last), self.rows + other.rows)
+    def __add__(self, other: WrittenPartition) -> WrittenPartition:
+        return WrittenPartition(min(self.first, other.first), max(self.last, other.last), self.rows + other.rows)
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """A written part: its files, and their records by partition."""
 
     files: tuple[str, ...]
-    written: Mapping[int, Written]
+    written: Mapping[int, WrittenPartition]
 
     def to_json(self) -> str:
         places = {str(number): [one.first, one.last, one.rows] for number, one in self.written.items()}
         return json.dumps({"files": self.files, "partitions": places})
 
     @staticmethod
-    def from_json(text: str) -> Part:
+    def from_json(text: str) -> ArchivePart:
         """Parse a part. Raises ValueError."""
         try:
             found: dict[str, Any] = json.loads(text)
-            written = {int(number): Written(*map(int, one)) for number, one in found["partitions"].items()}
-            return Part(tuple(found["files"]), written)
+            written = {int(number): WrittenPartition(*map(int, one)) for number, one in found["partitions"].items()}
+            return ArchivePart(tuple(found["files"]), written)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"this is no part of an archive: {error!r}") from None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.bench.latencies import Latencies, Measured
-from pybroker.cli.bench.options import Plan, plan_options, producer_config, producer_options
+from pybroker.cli.bench.latencies import Latencies, RunFigures
+from pybroker.cli.bench.options import BenchPlan, plan_options, producer_config, producer_options
 from pybroker.cli.options import run
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ OF = "due → in the consumer's hand"
 )
 @producer_options
 @plan_options(size=100)
-def e2e(plan: Plan, *, acks: str, compression: str, rate: float) -> None:
+def e2e(plan: BenchPlan, *, acks: str, compression: str, rate: float) -> None:
     """Write records at a fixed rate, read them, and tell how long each took from when it was due.
 
     Producer and consumer are in one process, whose timers add up to a millisecond.
@@ -51,7 +51,7 @@ def e2e(plan: Plan, *, acks: str, compression: str, rate: float) -> None:
     run(_e2e(plan, acks, compression, rate))
 
 
-async def _e2e(plan: Plan, acks: str, compression: str, rate: float) -> None:
+async def _e2e(plan: BenchPlan, acks: str, compression: str, rate: float) -> None:
     from pybroker.cli.bench.report import bar, report
     from pybroker.cli.bench.topic import topic_of
     from pybroker.client import Consumer, Producer
@@ -81,7 +81,7 @@ async def _e2e(plan: Plan, acks: str, compression: str, rate: float) -> None:
                 for each in (reading, writing):
                     each.cancel()
                 await asyncio.gather(reading, writing, return_exceptions=True)
-    report(plan, "e2e", Measured(written, written * plan.size, seconds, latencies), OF)
+    report(plan, "e2e", RunFigures(written, written * plan.size, seconds, latencies), OF)
 
 
 async def _at_the_end(consumer: Consumer, topic: str) -> None:
@@ -94,7 +94,7 @@ async def _at_the_end(consumer: Consumer, topic: str) -> None:
         consumer.seek(each, end)
 
 
-async def _write(plan: Plan, producer: Producer, topic: str, mark: bytes, rate: float) -> int:
+async def _write(plan: BenchPlan, producer: Producer, topic: str, mark: bytes, rate: float) -> int:
     """Write each record at its scheduled time, or at once if that has passed. Return their number."""
     rest = mark + os.urandom(plan.size - DUE.size - len(mark))
     written, started_s = 0, time.monotonic()

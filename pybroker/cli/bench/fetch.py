@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.bench.latencies import Latencies, Measured
-from pybroker.cli.bench.options import Plan, plan_options, producer_config, producer_options
+from pybroker.cli.bench.latencies import Latencies, RunFigures
+from pybroker.cli.bench.options import BenchPlan, plan_options, producer_config, producer_options
 from pybroker.cli.options import run
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ OF = "one poll: what it waited for up to 10,000 records"
 @click.command()
 @producer_options
 @plan_options(size=100)
-def fetch(plan: Plan, *, acks: str, compression: str) -> None:
+def fetch(plan: BenchPlan, *, acks: str, compression: str) -> None:
     """Read records from the start again and again, and tell how many a second.
 
     The topic made holds --records of them, or 256 MiB (a million records at most). With --topic its own are read.
@@ -33,7 +33,7 @@ def fetch(plan: Plan, *, acks: str, compression: str) -> None:
     run(_fetch(plan, acks, compression))
 
 
-async def _fetch(plan: Plan, acks: str, compression: str) -> None:
+async def _fetch(plan: BenchPlan, acks: str, compression: str) -> None:
     from pybroker.cli.bench.produce import write
     from pybroker.cli.bench.report import bar, report
     from pybroker.cli.bench.topic import topic_of
@@ -51,7 +51,7 @@ async def _fetch(plan: Plan, acks: str, compression: str) -> None:
     report(plan, "fetch", measured, OF)
 
 
-async def _read(plan: Plan, topic: str, shown: Bar) -> Measured:
+async def _read(plan: BenchPlan, topic: str, shown: Bar) -> RunFigures:
     """Read the records and time each poll."""
     from pybroker.client import Consumer, TopicPartition
 
@@ -79,4 +79,4 @@ async def _read(plan: Plan, topic: str, shown: Bar) -> Measured:
                 if await consumer.position(each) >= ends[each]:
                     consumer.seek_to_beginning(each)
         seconds = time.monotonic() - started_s
-    return Measured(records, size, seconds, latencies)
+    return RunFigures(records, size, seconds, latencies)

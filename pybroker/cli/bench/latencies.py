@@ -52,7 +52,7 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
 
 
-class Measured(NamedTuple):
+class RunFigures(NamedTuple):
     """The result of a run. `size` is the bytes of all values."""
 
     records: int

@@ -21,7 +21,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     """One run. `records` and `seconds` end it; None means no limit."""
 
     target: Target
@@ -93,7 +93,7 @@ def plan_options(*, size: int) -> Callable[[Callable[..., None]], Callable[..., 
             if records is None and seconds is None:
                 seconds = SECONDS
             factor = -1 if replication_factor is None else replication_factor
-            command(*args, plan=Plan(target, records, seconds, size, partitions, factor, topic, settings), **rest)
+            command(*args, plan=BenchPlan(target, records, seconds, size, partitions, factor, topic, settings), **rest)
 
         return with_plan
 
@@ -110,6 +110,6 @@ def producer_options(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-def producer_config(plan: Plan, acks: str, compression: str, **own: object) -> dict[str, Any]:
+def producer_config(plan: BenchPlan, acks: str, compression: str, **own: object) -> dict[str, Any]:
     """Return settings of the producer. Idempotence requires acks=all."""
     return plan.client(acks=acks, compression_type=compression, enable_idempotence=acks == "all", **own)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.bench.latencies import Latencies, Measured
-from pybroker.cli.bench.options import Plan, plan_options, producer_config, producer_options
+from pybroker.cli.bench.latencies import Latencies, RunFigures
+from pybroker.cli.bench.options import BenchPlan, plan_options, producer_config, producer_options
 from pybroker.cli.options import run
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OF = "handed over → acknowledged"
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second; all it can.")
 @producer_options
 @plan_options(size=100)
-def produce(plan: Plan, *, acks: str, compression: str, rate: float | None) -> None:
+def produce(plan: BenchPlan, *, acks: str, compression: str, rate: float | None) -> None:
     """Write records and tell how many a second, and how long acknowledgements took.
 
     The values are random: what compression saves is not what it saves of yours.
@@ -35,7 +35,7 @@ def produce(plan: Plan, *, acks: str, compression: str, rate: float | None) -> N
     run(_produce(plan, acks, compression, rate))
 
 
-async def _produce(plan: Plan, acks: str, compression: str, rate: float | None) -> None:
+async def _produce(plan: BenchPlan, acks: str, compression: str, rate: float | None) -> None:
     from pybroker.cli.bench.report import bar, report
     from pybroker.cli.bench.topic import topic_of
     from pybroker.client import Producer
@@ -47,11 +47,11 @@ async def _produce(plan: Plan, acks: str, compression: str, rate: float | None) 
             started_s = time.monotonic()
             records = await write(plan, producer, topic, latencies, shown, rate=rate)
             seconds = time.monotonic() - started_s
-    report(plan, "produce", Measured(records, records * plan.size, seconds, latencies), OF)
+    report(plan, "produce", RunFigures(records, records * plan.size, seconds, latencies), OF)
 
 
 async def write(
-    plan: Plan, producer: Producer, topic: str, latencies: Latencies, shown: Bar, *, rate: float | None = None
+    plan: BenchPlan, producer: Producer, topic: str, latencies: Latencies, shown: Bar, *, rate: float | None = None
 ) -> int:
     """Write until the plan is over, and wait for the last acknowledgement; return how many. Raise the first failure."""
     value = os.urandom(plan.size)
@@ -75,9 +75,7 @@ async def write(
     return done
 
 
-async def _timed(
-    producer: Producer, topic: str, value: bytes, latencies: Latencies, failures: list[Exception]
-) -> None:
+async def _timed(producer: Producer, topic: str, value: bytes, latencies: Latencies, failures: list[Exception]) -> None:
     given_s = time.monotonic()
 
     def delivered(_metadata: object, error: Exception | None) -> None:

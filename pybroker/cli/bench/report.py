@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.bench.latencies import Measured
+from pybroker.cli.bench.latencies import RunFigures
 from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:
-    from pybroker.cli.bench.options import Plan
+    from pybroker.cli.bench.options import BenchPlan
 
 SHOW_EVERY_S = 0.1
 
@@ -21,7 +21,7 @@ SHOW_EVERY_S = 0.1
 class Bar:
     """The progress of a run. Updates are cheap."""
 
-    def __init__(self, plan: Plan, started_s: float) -> None:
+    def __init__(self, plan: BenchPlan, started_s: float) -> None:
         self._plan, self._started_s, self._shown_s = plan, started_s, 0.0
         self.update: Callable[[int, float], None] | None = None
         """Shows so many records after so many seconds."""
@@ -35,7 +35,7 @@ class Bar:
 
 
 @contextlib.contextmanager
-def bar(plan: Plan, what: str) -> Iterator[Bar]:
+def bar(plan: BenchPlan, what: str) -> Iterator[Bar]:
     """Show a bar on stderr if it is a terminal; show nothing otherwise, or with --json."""
     from rich.console import Console
 
@@ -63,7 +63,7 @@ def bar(plan: Plan, what: str) -> Iterator[Bar]:
         yield made
 
 
-def report(plan: Plan, what: str, measured: Measured, of: str) -> None:
+def report(plan: BenchPlan, what: str, measured: RunFigures, of: str) -> None:
     """Print the result. `of` names the measured latencies."""
     records, size, seconds, latencies = measured
     if not records:

@@ -12,14 +12,14 @@ import click
 from pybroker.cli.topics.gone import no_topic
 
 if TYPE_CHECKING:
-    from pybroker.cli.bench.options import Plan
+    from pybroker.cli.bench.options import BenchPlan
 
 PREFIX = "pybroker-bench-"
 DELETE_RECORDS_TO_THE_END = -1
 
 
 @contextlib.asynccontextmanager
-async def topic_of(plan: Plan) -> AsyncIterator[str]:
+async def topic_of(plan: BenchPlan) -> AsyncIterator[str]:
     """Yield the topic's name. A created topic is removed however the block ends, its records at once instead of after
     `delete.topic.delay.ms`."""
     from pybroker.client import AdminClient, NewTopic, TopicPartition

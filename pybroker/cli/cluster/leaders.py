@@ -18,7 +18,7 @@ PARTITIONS_MAX = 2_000
 ANSWER_SECONDS_MAX = 10.0
 
 
-class Led(NamedTuple):
+class LeaderView(NamedTuple):
     """A partition as Metadata shows it."""
 
     topic: str
@@ -28,17 +28,17 @@ class Led(NamedTuple):
     epoch: int
 
 
-class NotLed(NamedTuple):
+class LeaderProblem(NamedTuple):
     """A partition whose leader answers with an error."""
 
-    led: Led
+    led: LeaderView
     code: int
 
 
-async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[NotLed]:
+async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[LeaderProblem]:
     """Ask all leaders that Metadata of broker `at` names. Return the partitions whose leader answers with an error each
     time. Skip brokers that do not answer."""
-    found: list[NotLed] = []
+    found: list[LeaderProblem] = []
     names: list[str] | None = None
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -52,21 +52,21 @@ async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[Not
     return found
 
 
-async def _metadata(admin: AdminClient, at: int | Literal["any"], names: list[str] | None) -> list[Led]:
+async def _metadata(admin: AdminClient, at: int | Literal["any"], names: list[str] | None) -> list[LeaderView]:
     from pybroker.protocol import messages as m
 
     topics = None if names is None else [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
     answer = await admin.send(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), node=at)
     return [
-        Led(topic.name or "", topic.topic_id, one.partition_index, one.leader_id, one.leader_epoch)
+        LeaderView(topic.name or "", topic.topic_id, one.partition_index, one.leader_id, one.leader_epoch)
         for topic in answer.topics
         for one in topic.partitions
         if one.leader_id >= 0
     ]
 
 
-def _batches(led: list[Led]) -> Iterator[tuple[int, list[Led]]]:
-    by_leader: dict[int, list[Led]] = {}
+def _batches(led: list[LeaderView]) -> Iterator[tuple[int, list[LeaderView]]]:
+    by_leader: dict[int, list[LeaderView]] = {}
     for one in led:
         by_leader.setdefault(one.leader, []).append(one)
     for leader, all_of in by_leader.items():
@@ -74,7 +74,7 @@ def _batches(led: list[Led]) -> Iterator[tuple[int, list[Led]]]:
             yield leader, all_of[at : at + PARTITIONS_MAX]
 
 
-async def _ask(admin: AdminClient, leader: int, batch: list[Led]) -> list[NotLed]:
+async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list[LeaderProblem]:
     from pybroker.client.errors import KafkaError
     from pybroker.client.offsets import OffsetSpec
     from pybroker.protocol import messages as m
@@ -88,8 +88,8 @@ async def _ask(admin: AdminClient, leader: int, batch: list[Led]) -> list[NotLed
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
-    asked: dict[tuple[str, int], Led] = {(one.topic, one.partition): one for one in batch}
-    topics: dict[str, list[Led]] = {}
+    asked: dict[tuple[str, int], LeaderView] = {(one.topic, one.partition): one for one in batch}
+    topics: dict[str, list[LeaderView]] = {}
     for one in batch:
         topics.setdefault(one.topic, []).append(one)
     request = m.ListOffsetsRequest(
@@ -117,4 +117,4 @@ async def _ask(admin: AdminClient, leader: int, batch: list[Led]) -> list[NotLed
     codes: Mapping[tuple[str, int], int] = {
         (topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions
     }
-    return [NotLed(led, codes[key]) for key, led in asked.items() if codes.get(key, 0) not in passing]
+    return [LeaderProblem(led, codes[key]) for key, led in asked.items() if codes.get(key, 0) not in passing]

@@ -42,7 +42,7 @@ class BrokerReport(msgspec.Struct):
     """Path, usable bytes and total bytes of each log directory whose disk is full."""
 
 
-class DeletedReplica(msgspec.Struct):
+class DeletedReplicaRow(msgspec.Struct):
     """A broker's replica of a deleted topic. `size_bytes` is None if the broker did not report it."""
 
     broker: int
@@ -59,7 +59,7 @@ class DeletionReport(msgspec.Struct):
     state: str
     deleted_ms: int
     deleted_by: str
-    partitions: list[DeletedReplica]
+    partitions: list[DeletedReplicaRow]
 
 
 class WrongRole(msgspec.Struct):
@@ -205,7 +205,7 @@ async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
             row.deleted_ms,
             row.deleted_by,
             [
-                DeletedReplica(
+                DeletedReplicaRow(
                     part.broker_id,
                     part.partition_index,
                     part.state,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.doctor.finding import Finding, State, bad, warn, worst
+from pybroker.cli.doctor.finding import Finding, FindingState, bad, warn, worst
 from pybroker.cli.options import refusals_told
 from pybroker.cli.output import write_json
 from pybroker.cli.target import address_option, target_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pybroker.config import BrokerConfig
 
 SETTINGS = "settings"
-STYLES = {State.OK: "green", State.WARN: "yellow", State.BAD: "bold red"}
+STYLES = {FindingState.OK: "green", FindingState.WARN: "yellow", FindingState.BAD: "bold red"}
 
 
 @click.command()
@@ -62,10 +62,10 @@ def doctor(
             found += asyncio.run(running(bootstrap_server, target.client_config()))
     state = worst(found)
     if as_json:
-        write_json({"healthy": state is not State.BAD, "checks": [each.document() for each in found]})
+        write_json({"healthy": state is not FindingState.BAD, "checks": [each.document() for each in found]})
     else:
         _show(found)
-    if state is State.BAD or (strict and state is State.WARN):
+    if state is FindingState.BAD or (strict and state is FindingState.WARN):
         raise SystemExit(1)
 
 
@@ -127,5 +127,5 @@ def _show(found: list[Finding]) -> None:
         console.print(Text(each.state.value.ljust(6), STYLES[each.state]) + said)
         if each.advice is not None:
             console.print(Text(f"{'':{width + 8}}{printable(each.advice)}", "dim"))
-    bads, warns = (sum(each.state is state for each in found) for state in (State.BAD, State.WARN))
+    bads, warns = (sum(each.state is state for each in found) for state in (FindingState.BAD, FindingState.WARN))
     console.print(f"{len(found)} looked at: {bads} bad, {warns} to be warned of")

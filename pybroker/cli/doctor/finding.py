@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """Severity of a finding."""
 
     OK = "ok"
@@ -21,7 +21,7 @@ class Finding(NamedTuple):
     """`what` is the subject, the same word in every state; `says` is one line; `advice` is the remedy."""
 
     what: str
-    state: State
+    state: FindingState
     says: str
     advice: str | None = None
     topics: tuple[str, ...] = ()
@@ -39,20 +39,20 @@ class Finding(NamedTuple):
 
 def ok(what: str, says: str) -> Finding:
     """Return a finding without a problem."""
-    return Finding(what, State.OK, says)
+    return Finding(what, FindingState.OK, says)
 
 
 def warn(what: str, says: str, advice: str, topics: Iterable[str] = ()) -> Finding:
     """Return a finding that works, but will cause trouble some day."""
-    return Finding(what, State.WARN, says, advice, tuple(topics))
+    return Finding(what, FindingState.WARN, says, advice, tuple(topics))
 
 
 def bad(what: str, says: str, advice: str, topics: Iterable[str] = ()) -> Finding:
     """Return a finding that puts data or service at risk."""
-    return Finding(what, State.BAD, says, advice, tuple(topics))
+    return Finding(what, FindingState.BAD, says, advice, tuple(topics))
 
 
-def worst(findings: Iterable[Finding]) -> State:
+def worst(findings: Iterable[Finding]) -> FindingState:
     """Return the worst state; OK without findings."""
     states = {each.state for each in findings}
-    return next((state for state in (State.BAD, State.WARN) if state in states), State.OK)
+    return next((state for state in (FindingState.BAD, FindingState.WARN) if state in states), FindingState.OK)

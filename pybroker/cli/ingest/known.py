@@ -17,7 +17,7 @@ from pybroker.cli.target import Target
 from pybroker.cli.topics.gone import absent_topic
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import Cluster
+    from pybroker.spark.cluster import SparkCluster
 
 
 @click.command("list")
@@ -75,7 +75,7 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
             raise click.ClickException(f"several topics have an ingest {ingest_id}: say which by --topic")
         for each in found:
             state = steps.abort(cluster, str(each.topic_id), ingest_id, each.batch_id)
-            if state is not steps.State.ABSENT:
+            if state is not steps.LoadState.ABSENT:
                 raise click.ClickException(f"ingest {ingest_id} is {state.name.lower()}: its records are in the topic")
     if target.json:
         topic_id = str(found[0].topic_id)
@@ -84,7 +84,7 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
         say(f"aborted {ingest_id}")
 
 
-def topic_id_of(target: Target, cluster: Cluster, name: str) -> str:
+def topic_id_of(target: Target, cluster: SparkCluster, name: str) -> str:
     """Return the id of a topic. Raises click.ClickException if the topic does not exist."""
     found = cluster.topics_named([name]).get(name)
     if found is None:
@@ -92,7 +92,7 @@ def topic_id_of(target: Target, cluster: Cluster, name: str) -> str:
     return found.id
 
 
-def _find(cluster: Cluster, ingest_id: str) -> list[Any]:
+def _find(cluster: SparkCluster, ingest_id: str) -> list[Any]:
     from pybroker.spark import ingest as steps
 
     return steps.listed(cluster, ingest_id=ingest_id)

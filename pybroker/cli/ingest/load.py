@@ -12,7 +12,7 @@ from pybroker.cli.ingest.files import FORMATS, Files, reader_options
 from pybroker.cli.ingest.preview import Preview
 from pybroker.cli.ingest.rows import records
 from pybroker.cli.ingest.shown import summary
-from pybroker.cli.ingest.staged import Staged
+from pybroker.cli.ingest.staged import StagedProgress
 from pybroker.cli.options import broker_options
 from pybroker.cli.output import say
 from pybroker.cli.spark.progress import Progress, progress
@@ -23,7 +23,7 @@ from pybroker.cli.target import Target
 from pybroker.cli.topics.gone import absent_topic
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import Cluster
+    from pybroker.spark.cluster import SparkCluster
     from pybroker.spark.options import WriteOptions
 
 VALUES = ("json", "raw", "avro")
@@ -90,7 +90,7 @@ def load(
     A line of CSV or JSON that cannot be read ends the load, unless --option mode=PERMISSIVE (or DROPMALFORMED) says
     otherwise; values of CSV are text, unless --option inferSchema=true.
     """
-    from pybroker.spark.ingest import State
+    from pybroker.spark.ingest import LoadState
     from pybroker.spark.target import pinned_topic
 
     if partitions is not None and not create_topic:
@@ -107,9 +107,9 @@ def load(
     with refusals_as_lines():
         cluster = cluster_of(target)
         wanted = _topic_options(target, topic, create_topic, partitions)
-        staged = Staged(cluster, _existing(target, cluster, topic, wanted), name)
+        staged = StagedProgress(cluster, _existing(target, cluster, topic, wanted), name)
         before = staged.found()
-    if before is not None and before.state == State.COMMITTED:
+    if before is not None and before.state == LoadState.COMMITTED:
         say(f"ingest {name} was committed before: nothing was written", err=True)
         summary(before, target, {"loaded": False})
         return
@@ -150,7 +150,7 @@ def _topic_options(target: Target, topic: str, create: bool, partitions: int | N
     return write_options({**client_options(target), "topic": topic, **wanted})
 
 
-def _existing(target: Target, cluster: Cluster, topic: str, wanted: WriteOptions) -> str | None:
+def _existing(target: Target, cluster: SparkCluster, topic: str, wanted: WriteOptions) -> str | None:
     """Return the topic's id; None if the load may create it. Raises click.ClickException if it does not exist and may
     not be created."""
     from pybroker.spark.target import check_new_topic

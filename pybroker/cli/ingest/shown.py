@@ -12,14 +12,14 @@ OFFSETS = ("partition", "first", "last", "rows", "bytes")
 
 
 def row(each: Any) -> dict[str, object]:
-    from pybroker.spark.ingest import State
+    from pybroker.spark.ingest import LoadState
 
     return {
         "topic": each.topic_name,
         "topic_id": str(each.topic_id),
         "ingest_id": each.ingest_id,
         "batch": None if each.batch_id < 0 else each.batch_id,
-        "state": State(each.state).name.lower(),
+        "state": LoadState(each.state).name.lower(),
         "rows": each.rows,
         "bytes": each.bytes,
         "writers": each.writers,

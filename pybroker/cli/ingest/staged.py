@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import Cluster
+    from pybroker.spark.cluster import SparkCluster
 
 
-class Staged:
+class StagedProgress:
     """Rows and bytes that the broker has staged for a load; polled while the job runs."""
 
-    def __init__(self, cluster: Cluster, topic_id: str | None, ingest_id: str) -> None:
+    def __init__(self, cluster: SparkCluster, topic_id: str | None, ingest_id: str) -> None:
         """`topic_id` is None while the topic does not exist."""
         self._cluster, self.topic_id, self._ingest_id = cluster, topic_id, ingest_id
         self._last = (0, 0)
@@ -30,7 +30,7 @@ class Staged:
             state = steps.abort(self._cluster, self.topic_id, self._ingest_id)
         except (NativeError, SparkSourceError) as error:
             return f"ingest {self._ingest_id} could not be aborted, `pybroker ingest abort` does so later: {error}"
-        if state is steps.State.ABSENT:
+        if state is steps.LoadState.ABSENT:
             return f"ingest {self._ingest_id} was aborted, nothing is in the topic"
         return f"ingest {self._ingest_id} is {state.name.lower()}: its records are in the topic"
 

@@ -14,7 +14,7 @@ from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, refusals_told
 from pybroker.cli.records import places
 from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option, parsed
-from pybroker.cli.records.places import Place
+from pybroker.cli.records.places import ReadPlace
 from pybroker.cli.records.template import compiled
 from pybroker.cli.target import Target
 from pybroker.cli.topics.gone import absent_topic
@@ -54,8 +54,8 @@ def consume(
     topic: str,
     *,
     partitions: tuple[int, ...],
-    begin: Place | None,
-    stop: Place | None,
+    begin: ReadPlace | None,
+    stop: ReadPlace | None,
     follow: bool,
     limit: int | None,
     group: str | None,
@@ -82,7 +82,7 @@ def consume(
     with refusals_told():
         try:
             if group is None:
-                between = begin or Place("start"), None if follow else stop or Place("end")
+                between = begin or ReadPlace("start"), None if follow else stop or ReadPlace("end")
                 if not _read(config, topic, partitions, between, output):
                     raise click.ClickException(absent_topic(target, topic))
             else:
@@ -143,7 +143,11 @@ def _shown(
 
 
 def _read(
-    config: dict[str, Any], topic: str, only: tuple[int, ...], between: tuple[Place, Place | None], output: Output
+    config: dict[str, Any],
+    topic: str,
+    only: tuple[int, ...],
+    between: tuple[ReadPlace, ReadPlace | None],
+    output: Output,
 ) -> bool:
     """Return whether the topic exists. `between` has the start and, unless None, the end."""
     from pybroker.client import TopicPartition

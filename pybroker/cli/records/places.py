@@ -17,25 +17,25 @@ GRAMMAR = "start, end, an offset, +N (after the start), -N (before the end), @TI
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPlace:
     """A position in each partition. All kinds but "start" and "end" have a `number`; that of "time" is milliseconds."""
 
     kind: Literal["start", "end", "offset", "after", "before", "time"]
     number: int = 0
 
 
-def parse(text: str) -> Place:
+def parse(text: str) -> ReadPlace:
     """Parse a place of the command line. Raises ValueError with the allowed forms."""
     if text in ("start", "beginning", "earliest"):
-        return Place("start")
+        return ReadPlace("start")
     if text in ("end", "latest"):
-        return Place("end")
+        return ReadPlace("end")
     if text.startswith("@"):
-        return Place("time", _time(text[1:]))
+        return ReadPlace("time", _time(text[1:]))
     if re.fullmatch(r"[+-]?\d+", text):
         number = int(text)
         kinds: dict[str, Literal["after", "before"]] = {"+": "after", "-": "before"}
-        return Place(kinds.get(text[0], "offset"), abs(number))
+        return ReadPlace(kinds.get(text[0], "offset"), abs(number))
     raise ValueError(f"{text!r} is no place; a place is {GRAMMAR}")
 
 
@@ -49,7 +49,7 @@ def _time(text: str) -> int:
     )
 
 
-def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: Place) -> dict[TopicPartition, int]:
+def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: ReadPlace) -> dict[TopicPartition, int]:
     """Return the offset of the place in each partition, limited to the existing log."""
     starts = consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
@@ -64,7 +64,7 @@ def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: Pla
     return {each: min(max(at[each], starts[each]), ends[each]) for each in partitions}
 
 
-def _base(place: Place, start: int, end: int) -> int:
+def _base(place: ReadPlace, start: int, end: int) -> int:
     if place.kind == "after":
         return start + place.number
     return end - place.number if place.kind == "before" else place.number

@@ -21,7 +21,7 @@ Row = tuple[str, Fields]
 """A record and its place in the input, for messages."""
 
 
-class Written:
+class SendOutcome:
     """The outcomes of one run. Callbacks come on the clients' thread, one at a time.
 
     rows: acknowledged. refused: failed. first_refused: number, place and error of the earliest of these. problem: why
@@ -71,11 +71,11 @@ class Written:
         return f"{'. '.join(reasons)}. Wrote {count_of(self.rows)} to {topic}{rest}{unread}."
 
 
-def send(topic: str, rows: Iterable[Row], config: Mapping[str, Any]) -> Written:
+def send(topic: str, rows: Iterable[Row], config: Mapping[str, Any]) -> SendOutcome:
     """Send records until one fails, and wait for all outcomes. Raises KafkaError and OSError before the first one."""
     from pybroker.client.blocking import Producer
 
-    written = Written()
+    written = SendOutcome()
     try:
         with Producer(config) as producer:
             producer.start()
@@ -86,7 +86,7 @@ def send(topic: str, rows: Iterable[Row], config: Mapping[str, Any]) -> Written:
     return written
 
 
-def _enqueue(producer: Producer, topic: str, rows: Iterable[Row], written: Written) -> None:
+def _enqueue(producer: Producer, topic: str, rows: Iterable[Row], written: SendOutcome) -> None:
     try:
         for number, (place, row) in enumerate(rows):
             written.read = place
@@ -102,7 +102,7 @@ def _enqueue(producer: Producer, topic: str, rows: Iterable[Row], written: Writt
         written.read = None
 
 
-def report(topic: str, written: Written, *, as_json: bool) -> None:
+def report(topic: str, written: SendOutcome, *, as_json: bool) -> None:
     """Print the number of written records. Raises click.ClickException if some were not written."""
     failure = written.failure(topic)
     if as_json:

@@ -24,14 +24,14 @@ LINE_EVERY_S = 10.0
 """Interval of lines without a terminal. Shorter work prints none."""
 
 
-class Counts(Protocol):
+class ProgressCounts(Protocol):
     """Rows and bytes that have arrived so far."""
 
     def __call__(self) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class SparkTasks:
     """Tasks of the jobs that a step has started so far."""
 
     done: int = 0
@@ -41,7 +41,9 @@ class Tasks:
 class Progress:
     """The current step of a command, and the tasks of its jobs."""
 
-    def __init__(self, what: str, counts: Counts | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, what: str, counts: ProgressCounts | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.what = what
         self._step = "starting Spark"
         self._counts = counts
@@ -56,11 +58,11 @@ class Progress:
         context.setJobGroup(self._group, self.what)
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> SparkTasks:
         """Count tasks, including those of finished stages, which Spark's list of active stages omits."""
         tracker, done, total = self._tracker, 0, 0
         if tracker is None:
-            return Tasks()
+            return SparkTasks()
         for job in tracker.getJobIdsForGroup(self._group):
             about = tracker.getJobInfo(job)
             for stage in about.stageIds if about is not None else ():
@@ -69,9 +71,9 @@ class Progress:
                     # Spark skips a stage whose result exists already: its tasks never end.
                     done += info.numTasks if about.status == "SUCCEEDED" else info.numCompletedTasks
                     total += info.numTasks
-        return Tasks(done, total)
+        return SparkTasks(done, total)
 
-    def told(self, tasks: Tasks) -> str:
+    def told(self, tasks: SparkTasks) -> str:
         """Return the progress as text, with the rows and bytes that the broker reports."""
         at = f"{tasks.done}/{tasks.total} tasks" if tasks.total else "" if self._step else "planning"
         parts = [each for each in (self._step, at) if each]
@@ -88,7 +90,7 @@ class Progress:
 
 
 @contextmanager
-def progress(what: str, counts: Counts | None = None, console: Console | None = None) -> Iterator[Progress]:
+def progress(what: str, counts: ProgressCounts | None = None, console: Console | None = None) -> Iterator[Progress]:
     """Show on stderr the progress of the block, which does `what` and updates the yielded Progress."""
     from rich.console import Console
 
@@ -118,7 +120,7 @@ def _bar(made: Progress, console: Console) -> Iterator[None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
     with Bar(*columns, console=console) as bar:
-        line = bar.add_task(made.what, total=None, told=made.told(Tasks()))
+        line = bar.add_task(made.what, total=None, told=made.told(SparkTasks()))
 
         def look() -> None:
             tasks = made.tasks

@@ -22,7 +22,7 @@ from pybroker.cli.target import WAIT, Target
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 
-    from pybroker.spark.cluster import Cluster
+    from pybroker.spark.cluster import SparkCluster
 
 ARCHIVED = (
     *("key", "value", "headers", "timestampType", "topic"),
@@ -122,17 +122,17 @@ def _stderr_into(log: IO[bytes]) -> Iterator[None]:
         os.close(kept)
 
 
-def cluster_of(target: Target) -> Cluster:
+def cluster_of(target: Target) -> SparkCluster:
     """Return the cluster of the options. Raises click.ClickException if a broker that the command waits for does not
     start."""
     from pybroker.client import blocking
-    from pybroker.spark.cluster import Cluster
+    from pybroker.spark.cluster import SparkCluster
 
     if int(target.settings.get(WAIT, 0)) > 0:
         # The data source's own client has no such setting.
         with refusals_told(), blocking.AdminClient(target.client_config()) as admin:
             admin.describe_cluster()
-    return Cluster(_settings(target))
+    return SparkCluster(_settings(target))
 
 
 def client_options(target: Target) -> dict[str, str]:

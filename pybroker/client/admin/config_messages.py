@@ -9,7 +9,7 @@ from pybroker.client.admin.config_types import ConfigEntry, ConfigResource, Conf
 from pybroker.protocol import messages as m
 
 
-class Described(NamedTuple):
+class DescribedConfig(NamedTuple):
     """The settings of one resource by name, or an error code other than 0 and no settings."""
 
     resource: ConfigResource
@@ -42,10 +42,10 @@ def describe_request(
     )
 
 
-def described(answer: Any) -> list[Described]:
+def described(answer: Any) -> list[DescribedConfig]:
     """Return the rows of a response, in its order."""
     return [
-        Described(
+        DescribedConfig(
             answered_resource(row),
             row.error_code,
             row.error_message,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.message_facts import MessageFacts, message_facts
-from pybroker.client.connection.sasl import Credentials
+from pybroker.client.connection.sasl import SaslCredentials
 from pybroker.client.connection.tls import tls_context
 from pybroker.client.errors import (
     AuthenticationError,
@@ -158,7 +158,7 @@ class BrokerConnection(asyncio.Protocol):
         connection = cls(host, port, config)
         protocol = config["security.protocol"]
         secure = tls_context(config) if protocol.endswith("SSL") else None
-        credentials = Credentials.of(config)
+        credentials = SaslCredentials.of(config)
         limit = config.seconds("socket.connection.setup.timeout.ms")
         loop = asyncio.get_running_loop()
         try:
@@ -197,7 +197,8 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection accepts new requests: False if it is closed or its SASL session ends soon (KIP-368).
+        """Whether the connection accepts new requests: False if it is closed or its SASL session ends soon
+        (KIP-368).
         """
         return self._transport is not None and self.failure is None and self._loop.time() < self._renew_at
 
@@ -401,9 +402,7 @@ class BrokerConnection(asyncio.Protocol):
         if pending.key == _API_VERSIONS and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
             version = 0
         try:
-            correlation_id, message = decode_response(
-                pending.key, version, frame, interbroker=self.between_brokers
-            )
+            correlation_id, message = decode_response(pending.key, version, frame, interbroker=self.between_brokers)
         except CodecError as error:
             failure = BrokerConnectionError(f"{self.address} sent an answer that cannot be read: {error}")
             pending.answer.set_exception(failure)
@@ -472,7 +471,7 @@ class BrokerConnection(asyncio.Protocol):
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         self.features = {row.name: row.max_version_level for row in answer.finalized_features}
 
-    async def _authenticate(self, credentials: Credentials) -> None:
+    async def _authenticate(self, credentials: SaslCredentials) -> None:
         handshake = await self.request(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)
         if handshake.error_code:
             raise AuthenticationError(

@@ -24,7 +24,7 @@ AGAIN_S = 10.0
 log = logging.getLogger(__name__)
 
 
-class KeptToken:
+class CachedToken:
     """An OAUTHBEARER token in a memory file that a background thread renews."""
 
     def __init__(self, config: ClientConfig) -> None:

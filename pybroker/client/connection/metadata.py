@@ -14,7 +14,7 @@ from pybroker.protocol.messages import MetadataRequest, MetadataRequest_Metadata
 log = logging.getLogger(__name__)
 
 
-class Recreated(NamedTuple):
+class TopicRecreation(NamedTuple):
     """A topic name whose topic id changed: the topic was deleted and created again."""
 
     topic: str
@@ -22,7 +22,7 @@ class Recreated(NamedTuple):
     new: Uuid
 
 
-class Metadata:
+class ClientMetadata:
     """Holds the current `Cluster`. `update` merges a response, then calls the listeners (KIP-78)."""
 
     def __init__(self, client_id: str) -> None:
@@ -30,37 +30,39 @@ class Metadata:
         self.updated_at = float("-inf")
         self._client_id = client_id
         self._listeners: list[ClusterResourceListener] = []
-        self._recreated: list[Callable[[Recreated], None]] = []
+        self._recreated: list[Callable[[TopicRecreation], None]] = []
 
     def add_listeners(self, plugins: Iterable[object]) -> None:
         """Register the plug-ins that implement ClusterResourceListener; they get every response (KIP-78)."""
         self._listeners += [each for each in plugins if isinstance(each, ClusterResourceListener)]
 
-    def on_recreated(self, callback: Callable[[Recreated], None]) -> None:
+    def on_recreated(self, callback: Callable[[TopicRecreation], None]) -> None:
         """Register a callback for names that got a new topic id; it runs before the new cluster becomes visible."""
         self._recreated.append(callback)
 
     def request(self, topics: Iterable[str] | None, *, create: bool = False) -> Any:
-        """Return a Metadata request for some topics, or for all (None). create: let the broker create missing topics.
+        """Return a Metadata request for some topics, or for all (None). create: let the broker create
+        missing topics.
         """
         wanted = None if topics is None else [MetadataRequest_MetadataRequestTopic(name=name) for name in topics]
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
 
     def update(self, response: Any, now: float, *, whole: bool = False) -> Cluster:
-        """Merge a Metadata response. whole: the request was for all topics; topics missing in the response are removed.
+        """Merge a Metadata response. whole: the request was for all topics; topics missing in the response
+        are removed.
         """
         nodes = tuple(Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         by_id = {node.id: node for node in nodes}
         before = self.cluster.by_name
         topics = {} if whole else dict(before)
-        changed: list[Recreated] = []
+        changed: list[TopicRecreation] = []
         for answered in response.topics:
             if answered.name is None:
                 continue
             old = before.get(answered.name)
             new = _topic(answered, old)
             if old is not None and old.topic_id and new.topic_id and old.topic_id != new.topic_id:
-                changed.append(Recreated(new.name, old.topic_id, new.topic_id))
+                changed.append(TopicRecreation(new.name, old.topic_id, new.topic_id))
             if new.error_code and old is not None and old.topic_id and not new.topic_id:
                 # A missing topic keeps its last known id, which detects that it comes back as another incarnation.
                 new = TopicInfo(new.name, old.topic_id, old.internal, old.partitions, new.error_code)

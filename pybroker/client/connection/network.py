@@ -15,7 +15,7 @@ from pybroker.client.config import ClientConfig, addresses
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.broker_connection import BrokerConnection, address, needs_login
 from pybroker.client.connection.message_facts import message_facts
-from pybroker.client.connection.metadata import Metadata
+from pybroker.client.connection.metadata import ClientMetadata
 from pybroker.client.connection.trouble import Trouble
 from pybroker.client.errors import (
     AuthenticationError,
@@ -92,7 +92,7 @@ class Network:
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
-        self.metadata = Metadata(config["client.id"])
+        self.metadata = ClientMetadata(config["client.id"])
         self._bootstrap = addresses(config)
         self._places: dict[tuple[str, int, str], _Place] = {}
         self._retired: list[BrokerConnection] = []

@@ -18,7 +18,7 @@ Exchange = Generator[bytes, bytes, None]
 """Yields the client's messages and receives the broker's; returns when the broker is authenticated."""
 
 
-class Credentials:
+class SaslCredentials:
     """The identity that a client logs in with: mechanism, user and password, or tokens. Its repr shows no secret."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Credentials:
         return f"user {self.username}" if self._tokens is None else "by a token"
 
     @classmethod
-    def of(cls, config: ClientConfig) -> Credentials | None:
+    def of(cls, config: ClientConfig) -> SaslCredentials | None:
         """Read `sasl.*`; return None if `security.protocol` has no SASL. Raises ClientConfigError if a setting is
         missing.
         """

@@ -12,14 +12,14 @@ from typing import Any, Self
 from pybroker.client.cluster import PartitionInfo, TopicPartition
 from pybroker.client.config import CONSUMER, ClientConfig, check_protocol
 from pybroker.client.connection.life import LivingClient
-from pybroker.client.connection.metadata import Recreated
+from pybroker.client.connection.metadata import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.patience import Patience
 from pybroker.client.consumer.beginnings import Beginnings
 from pybroker.client.consumer.fetcher import Fetcher
-from pybroker.client.consumer.group.membership import GroupMetadata, Membership
+from pybroker.client.consumer.group.membership import GroupMembership, GroupMetadata
 from pybroker.client.consumer.group.rebalances import RebalanceListener, Rebalances
-from pybroker.client.consumer.handed_out import HandedOut
+from pybroker.client.consumer.handed_out import DeliveredRecords
 from pybroker.client.consumer.missing import Missing
 from pybroker.client.consumer.positions import PartitionState, Positions
 from pybroker.client.consumer.subscription import Subscription
@@ -76,10 +76,10 @@ class Consumer(LivingClient):
             arrived=self._arrived.set,
             wake=self._wake,
         )
-        self._recreated: list[Recreated] = []
+        self._recreated: list[TopicRecreation] = []
         # The partition whose records the iteration yields now, until its chunk ends.
         self._current: PartitionState | None = None
-        self._handed = HandedOut()
+        self._handed = DeliveredRecords()
         for reporter in self._reporters:
             reporter.init(self._metrics)
 
@@ -367,7 +367,7 @@ class Consumer(LivingClient):
         return (await self._network.refresh((topic,))).partitions(topic)
 
     @property
-    def _member(self) -> Membership | None:
+    def _member(self) -> GroupMembership | None:
         return self._rebalances.member
 
     def group_metadata(self) -> GroupMetadata | None:
@@ -430,7 +430,7 @@ class Consumer(LivingClient):
         )
         self._beginnings = Beginnings(self._config, network, self._fetcher, self._rebalances, self._missing)
 
-    def _note_recreated(self, change: Recreated) -> None:
+    def _note_recreated(self, change: TopicRecreation) -> None:
         self._recreated.append(change)
         if self._member is not None and self._subscription.topics is not None:
             self._member.request_rejoin(f"topic {change.topic} was created again")

@@ -11,7 +11,7 @@ from pybroker.protocol import messages as m
 BY_ID = 13
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """The fetch parameters of one partition."""
 
     topic_id: Uuid
@@ -25,7 +25,7 @@ class FetchSession:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = 0
-        self._known: dict[TopicPartition, Wanted] = {}
+        self._known: dict[TopicPartition, FetchPartition] = {}
         self._by_id = False
 
     def reset(self) -> None:
@@ -33,7 +33,7 @@ class FetchSession:
         self._id = self._epoch = 0
         self._known = {}
 
-    def ask(self, wanted: dict[TopicPartition, Wanted], version: int) -> tuple[int, int, list[Any], list[Any]]:
+    def ask(self, wanted: dict[TopicPartition, FetchPartition], version: int) -> tuple[int, int, list[Any], list[Any]]:
         """Return (session id, epoch, topics, forgotten topics) of a request for these partitions."""
         by_id = version >= BY_ID
         if self._id and by_id != self._by_id:

@@ -10,11 +10,11 @@ from typing import Any
 from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.metadata import Recreated
+from pybroker.client.connection.metadata import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.offset_requests import heeds_ids
 from pybroker.client.connection.wake_loop import WakeLoop
-from pybroker.client.consumer.fetch_session import BY_ID, FetchSession, Wanted
+from pybroker.client.consumer.fetch_session import BY_ID, FetchPartition, FetchSession
 from pybroker.client.consumer.offset_lookup import OffsetLookup
 from pybroker.client.consumer.positions import Chunk, PartitionState, Positions
 from pybroker.client.errors import KafkaError, NoOffsetError, TopicRecreatedError, broker_error, is_retriable
@@ -52,7 +52,7 @@ class Fetcher:
         deserializers: tuple[Deserialize | None, Deserialize | None],
         *,
         arrived: Callable[[], None],
-        recreated: Callable[[Recreated], None],
+        recreated: Callable[[TopicRecreation], None],
     ) -> None:
         self._config = config
         self._network = network
@@ -70,7 +70,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._asking: set[int] = set()
         # Topics that were recreated while this consumer read them: all their records are new to it.
-        self._renewed: dict[str, Recreated] = {}
+        self._renewed: dict[str, TopicRecreation] = {}
         self._told: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
         self._finding: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ class Fetcher:
         if now - self._network.metadata.updated_at > self._config.seconds("metadata.max.age.ms"):
             self._refresh()
         cluster = self._network.cluster
-        wanted: dict[int, dict[TopicPartition, Wanted]] = {}
+        wanted: dict[int, dict[TopicPartition, FetchPartition]] = {}
         for state in self._positions:
             if state.not_before > now:
                 next_time = min(next_time, state.not_before)
@@ -123,7 +123,7 @@ class Fetcher:
             elif state.may_fetch(now):
                 node = self._read_from(state, info.leader, now)
                 if node not in self._asking:
-                    wanted.setdefault(node, {})[state.where] = Wanted(
+                    wanted.setdefault(node, {})[state.where] = FetchPartition(
                         state.topic_id, info.leader_epoch, state.fetch_offset
                     )
         for node, partitions in wanted.items():
@@ -132,7 +132,8 @@ class Fetcher:
         return max(0.0, next_time - self._loop.time())
 
     def _read_from(self, state: PartitionState, leader: int, now: float) -> int:
-        """Return the broker to fetch from: the leader, or the nearby replica it named (KIP-392). Expires periodically.
+        """Return the broker to fetch from: the leader, or the nearby replica it named (KIP-392). Expires
+        periodically.
         """
         if state.near >= 0 and (now >= state.near_until or self._network.cluster.node(state.near) is None):
             state.near = -1
@@ -150,7 +151,7 @@ class Fetcher:
 
     # Fetching -----------------------------------------------------------------------------------------------
 
-    async def _fetch(self, node: int, wanted: dict[TopicPartition, Wanted]) -> None:
+    async def _fetch(self, node: int, wanted: dict[TopicPartition, FetchPartition]) -> None:
         session = self._sessions.setdefault(node, FetchSession())
         asked = {where: (state, state.turn) for where in wanted if (state := self._positions.get(where)) is not None}
         try:
@@ -184,7 +185,7 @@ class Fetcher:
             self._asking.discard(node)
             self._background.wake()
 
-    def _request(self, session: FetchSession, wanted: dict[TopicPartition, Wanted], version: int) -> Any:
+    def _request(self, session: FetchSession, wanted: dict[TopicPartition, FetchPartition], version: int) -> Any:
         session_id, epoch, topics, forgotten = session.ask(wanted, version)
         for topic in topics:
             for row in topic.partitions:
@@ -206,7 +207,7 @@ class Fetcher:
         session: FetchSession,
         answer: Any,
         names: dict[Uuid, str],
-        wanted: dict[TopicPartition, Wanted],
+        wanted: dict[TopicPartition, FetchPartition],
         asked: dict[TopicPartition, tuple[PartitionState, int]],
         *,
         node: int,
@@ -288,7 +289,7 @@ class Fetcher:
     def _reset_spec(self) -> OffsetSpec:
         return OffsetSpec.earliest() if self._policy == "earliest" else OffsetSpec.latest()
 
-    def _recreated(self, change: Recreated) -> None:
+    def _recreated(self, change: TopicRecreation) -> None:
         """Drop the positions of a topic that was recreated: offsets of the old incarnation do not apply.
 
         Reads the new incarnation from its start, also with `auto.offset.reset=latest`, because all of its records were
@@ -311,7 +312,7 @@ class Fetcher:
             self._arrived()
             self._background.wake()
 
-    def _tell(self, change: Recreated) -> None:
+    def _tell(self, change: TopicRecreation) -> None:
         if self._told.get(change.topic) != change.new:
             self._told[change.topic] = change.new
             log.info("Topic %s was deleted and created again: id %s, was %s", change.topic, change.new, change.old)

@@ -8,7 +8,7 @@ from pybroker.client.cluster import TopicPartition
 from pybroker.native import ConsumerRecord
 
 
-class HandedOut:
+class DeliveredRecords:
     """The records of the last poll, or the last record of an iteration (`last`, which then replaces the others)."""
 
     def __init__(self) -> None:

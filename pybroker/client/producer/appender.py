@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pybroker.client.config import ClientConfig
 from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues
 from pybroker.client.producer.delivery import Delivery
-from pybroker.client.producer.sender import Sender
+from pybroker.client.producer.sender import BatchSender
 from pybroker.client.records import HeaderList
 from pybroker.client.times import Moment, milliseconds
 from pybroker.native import ClientBatch, append_partitioned
@@ -18,7 +18,7 @@ from pybroker.native import ClientBatch, append_partitioned
 _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
-class Placed(NamedTuple):
+class AppendedValues(NamedTuple):
     """Values appended to a batch, from index `first` of it; `end` is the first input index not appended. moment: their
     timestamp, milliseconds since 1970.
     """
@@ -36,7 +36,7 @@ def _moment(timestamp_ms: Moment | None) -> int:
 class Appender:
     """Fills batches for a sender."""
 
-    def __init__(self, config: ClientConfig, sender: Sender) -> None:
+    def __init__(self, config: ClientConfig, sender: BatchSender) -> None:
         self._sender = sender
         self.outcomes = sender.outcomes
         self._compression: str = config["compression.type"]
@@ -90,7 +90,7 @@ class Appender:
 
     def append_values(
         self, where: PartitionQueue, values: list[Any], done: int, timestamp_ms: Moment | None = None
-    ) -> Placed:
+    ) -> AppendedValues:
         """Append values from the index `done` on, until the batch is full. Raises TypeError; earlier values are
         appended.
         """
@@ -103,7 +103,7 @@ class Appender:
             self._account(where, batch, size)
         if end < len(values):
             self._close(where.topic, batch)
-        return Placed(batch, first, end, moment)
+        return AppendedValues(batch, first, end, moment)
 
     def append_keyed(self, queues: TopicQueues, rows: list[Any], done: int, timestamp_ms: Moment | None) -> int:
         """Append rows (key, value), or values, to their keys' partitions until a batch is full. Returns the index of

@@ -33,7 +33,7 @@ _LOOK_AGAIN = frozenset(
 _SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
-class Outcomes:
+class BatchCompletion:
     """Completes batches of the sender's queues. buffered: approximate bytes of records that are not completed.
 
     on_done: called for each completed batch; settled: called after it. new_epoch: called when a partition's sequence

@@ -24,9 +24,9 @@ from pybroker.client.plugins.interceptors import each
 from pybroker.client.plugins.metrics import PRODUCER_METRICS
 from pybroker.client.plugins.serialization import configured, plain_bytes, serialize_with
 from pybroker.client.producer.accumulator import RECORD_BYTES, Batch, TopicQueues
-from pybroker.client.producer.appender import Appender, Placed
+from pybroker.client.producer.appender import AppendedValues, Appender
 from pybroker.client.producer.delivery import Delivery, OnDelivery
-from pybroker.client.producer.sender import Sender
+from pybroker.client.producer.sender import BatchSender
 from pybroker.client.producer.transaction import Transaction
 from pybroker.client.producer.wait_warning import AFTER_S as WARN_AFTER_S
 from pybroker.client.records import HeaderList, Headers, ProducerRecord, RecordMetadata, header_list
@@ -70,7 +70,7 @@ class Producer(LivingClient):
         self._block_s = self._config.seconds("max.block.ms")
         self._record_bytes_max: int = self._config["max.request.size"]
         self._buffer_bytes: int = self._config["buffer.memory"]
-        self._sender: Sender | None = None
+        self._sender: BatchSender | None = None
         self._appender: Appender | None = None
         self._topics: dict[str, TopicQueues] = {}
         self._looking: dict[str, asyncio.Task[TopicQueues]] = {}
@@ -178,7 +178,7 @@ class Producer(LivingClient):
             return None
         return appender.append(partitions[partition], value, key, size, timestamp_ms)
 
-    def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[Placed]:
+    def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[AppendedValues]:
         """Append many values as `place` does; stops early if the topic is no longer known."""
         done = 0
         while done < len(values):
@@ -279,7 +279,8 @@ class Producer(LivingClient):
     # Life ---------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send all buffered records and wait for their acknowledgements. Raises the first failure no caller has read.
+        """Send all buffered records and wait for their acknowledgements. Raises the first failure no
+        caller has read.
         """
         if self._sender is not None:
             await self._sender.flush()
@@ -297,7 +298,7 @@ class Producer(LivingClient):
         return self._sender is not None
 
     def _begin(self, network: Network) -> None:
-        self._sender = Sender(
+        self._sender = BatchSender(
             self._config,
             network,
             self._topics,

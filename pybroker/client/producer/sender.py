@@ -10,7 +10,7 @@ from typing import Any
 from pybroker.client.cluster import TopicInfo
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.metadata import Recreated
+from pybroker.client.connection.metadata import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.wake_loop import WakeLoop
 from pybroker.client.errors import (
@@ -23,7 +23,7 @@ from pybroker.client.errors import (
 )
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues
-from pybroker.client.producer.outcomes import Outcomes
+from pybroker.client.producer.outcomes import BatchCompletion
 from pybroker.client.producer.produce_request import answer_rows, produce_request, version_for
 from pybroker.client.producer.producer_id import ProducerId
 from pybroker.client.producer.topic_watch import TopicWatch
@@ -49,7 +49,7 @@ class _Lane:
         self.connecting: asyncio.Task[None] | None = None
 
 
-class Sender:
+class BatchSender:
     """Runs until `close`. All methods run on its loop."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Sender:
             gone=self._gone,
         )
         self._wait_warning = WaitWarning(config, network)
-        self.outcomes = Outcomes(
+        self.outcomes = BatchCompletion(
             config,
             metrics,
             on_done,
@@ -121,7 +121,7 @@ class Sender:
             found.topic_id = found.topic_id or topic.topic_id
         if found is None or (topic.topic_id and found.topic_id != topic.topic_id):
             if found is not None:
-                self._recreated(Recreated(topic.name, found.topic_id, topic.topic_id))
+                self._recreated(TopicRecreation(topic.name, found.topic_id, topic.topic_id))
             found = self._topics[topic.name] = TopicQueues(topic.name, topic.topic_id, len(topic.partitions))
         elif len(topic.partitions) > len(found.partitions):
             found.grow(len(topic.partitions))
@@ -378,7 +378,7 @@ class Sender:
 
     # Identity -----------------------------------------------------------------------------------------------
 
-    def _recreated(self, change: Recreated) -> None:
+    def _recreated(self, change: TopicRecreation) -> None:
         """Fail the old incarnation's records instead of sending them to the new one, unless the user allows it."""
         old = self._topics.get(change.topic)
         if old is None or old.topic_id == change.new:
@@ -404,7 +404,8 @@ class Sender:
         return queues
 
     def _check_identity(self, where: PartitionQueue) -> None:
-        """Fail or move batches that returned from the broker after the topic was recreated; never resend them by name.
+        """Fail or move batches that returned from the broker after the topic was recreated; never resend
+        them by name.
         """
         if self._transaction is not None and self._transaction.failure is not None:
             # The transaction cannot commit any more.

@@ -72,7 +72,7 @@ def in_transaction(batch: bytes) -> bytes:
     return bytes(marked)
 
 
-class Phase(Enum):
+class TransactionPhase(Enum):
     """The states in the module's diagram."""
 
     NEW = auto()
@@ -100,7 +100,7 @@ class Transaction:
 
     def __init__(self, network: Network, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
-        self.phase = Phase.NEW
+        self.phase = TransactionPhase.NEW
         self.current: tuple[int, int] | None = None
         """(id, epoch) for new batches."""
         self.failure: Exception | None = None
@@ -128,7 +128,7 @@ class Transaction:
 
     def takes(self, where: TopicPartition) -> bool:
         """Return whether the partition is part of the transaction and records can be sent; if not, start adding it."""
-        if self.phase is not Phase.OPEN:
+        if self.phase is not TransactionPhase.OPEN:
             return False
         if self.version_2:
             self._coordinated = True
@@ -152,9 +152,9 @@ class Transaction:
     def failed(self, error: Exception) -> None:
         """Fail the transaction after a record or request failed permanently."""
         if isinstance(error, KafkaError) and error.code in _FENCED:
-            self.phase, self.failure = Phase.FENCED, _fenced(self.transactional_id, error)
-        elif self.phase is Phase.OPEN:
-            self.phase, self.failure = Phase.FAILED, error
+            self.phase, self.failure = TransactionPhase.FENCED, _fenced(self.transactional_id, error)
+        elif self.phase is TransactionPhase.OPEN:
+            self.phase, self.failure = TransactionPhase.FAILED, error
         if self._background is not None:
             self._background.wake()
 
@@ -164,7 +164,7 @@ class Transaction:
 
     async def _add(self) -> None:
         """Add partitions to the transaction at the coordinator, before records go to them."""
-        while self._wanted and self.phase is Phase.OPEN:
+        while self._wanted and self.phase is TransactionPhase.OPEN:
             wanted = frozenset(self._wanted)
             producer_id, epoch = self._me
             request = m.AddPartitionsToTxnRequest(
@@ -189,20 +189,20 @@ class Transaction:
 
     # For the producer ----------------------------------------------------------------------------------------
 
-    def require(self, *phases: Phase) -> None:
+    def require(self, *phases: TransactionPhase) -> None:
         """Raise unless the phase is one of `phases`: the transaction's or producer's failure, else RuntimeError."""
         if self.phase in phases:
             return
         if self.failure is not None:
-            if self.phase is Phase.FENCED:
+            if self.phase is TransactionPhase.FENCED:
                 raise self.failure
             raise TransactionFailedError(f"the transaction has failed and can only be aborted: {self.failure}")
         raise RuntimeError(
             {
-                Phase.NEW: "the producer is not initialized: call init() first",
-                Phase.READY: "no transaction is open: call begin() first",
-                Phase.OPEN: "a transaction is open already",
-                Phase.COMMITTING: "the transaction is being committed, and may be already: call commit() again",
+                TransactionPhase.NEW: "the producer is not initialized: call init() first",
+                TransactionPhase.READY: "no transaction is open: call begin() first",
+                TransactionPhase.OPEN: "a transaction is open already",
+                TransactionPhase.COMMITTING: "the transaction is committing or committed: call commit() again",
             }[self.phase]
         )
 
@@ -219,24 +219,30 @@ class Transaction:
         self.current = (answer.producer_id, answer.producer_epoch)
         self.version_2 = self._level >= 2
         self.needs_epoch = False
-        if self.phase is Phase.NEW:
-            self.phase = Phase.READY
+        if self.phase is TransactionPhase.NEW:
+            self.phase = TransactionPhase.READY
 
     def begin(self) -> None:
         """Open a transaction; the coordinator learns of it with the first record."""
-        self.require(Phase.READY)
-        self.phase = Phase.OPEN
+        self.require(TransactionPhase.READY)
+        self.phase = TransactionPhase.OPEN
 
     async def end(self, *, commit: bool) -> None:
         """End the transaction, after all records are written or dropped. Returns when the result is stored. Raises
         KafkaError.
         """
-        self.require(*((Phase.OPEN, Phase.COMMITTING) if commit else (Phase.OPEN, Phase.FAILED)))
+        self.require(
+            *(
+                (TransactionPhase.OPEN, TransactionPhase.COMMITTING)
+                if commit
+                else (TransactionPhase.OPEN, TransactionPhase.FAILED)
+            )
+        )
         if self._adding is not None and not self._adding.done():
             await asyncio.wait([self._adding])
         if self._coordinated:
             if commit:
-                self.phase = Phase.COMMITTING
+                self.phase = TransactionPhase.COMMITTING
             producer_id, epoch = self._me
             request = m.EndTxnRequest(
                 transactional_id=self.transactional_id,
@@ -252,8 +258,8 @@ class Transaction:
             except KafkaError as error:
                 # On abort: the coordinator does not know the transaction, and there is nothing to end.
                 if commit or error.code != ErrorCode.INVALID_TXN_STATE:
-                    if self.phase is Phase.COMMITTING:
-                        self.phase = Phase.OPEN
+                    if self.phase is TransactionPhase.COMMITTING:
+                        self.phase = TransactionPhase.OPEN
                     self.failed(_TIMED_OUT if error.code == ErrorCode.INVALID_TXN_STATE else error)
                     self.require()
         if self.needs_epoch:
@@ -262,11 +268,11 @@ class Transaction:
         self._wanted.clear()
         self._coordinated = False
         self.failure = None
-        self.phase = Phase.READY
+        self.phase = TransactionPhase.READY
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         """Commit a group's offsets as part of the transaction. Raises KafkaError."""
-        self.require(Phase.OPEN)
+        self.require(TransactionPhase.OPEN)
         producer_id, epoch = self._me
         self._coordinated = True
         added = m.AddOffsetsToTxnRequest(
@@ -294,7 +300,7 @@ class Transaction:
             if isinstance(error, KafkaError) and error.code in _OUT_OF_THE_GROUP:
                 error = CommitFailedError(error.code, f"the group {group.group_id} has moved on: {error.message}")
             self.failed(error)
-            if self.phase is Phase.FENCED and self.failure is not None:
+            if self.phase is TransactionPhase.FENCED and self.failure is not None:
                 raise self.failure from None
             raise error from None
 
@@ -303,9 +309,7 @@ class Transaction:
         assert self.current is not None, "initialized"
         return self.current
 
-    async def _ask(
-        self, request: Any, newest: int, codes: Callable[[Any], list[int]], group: str | None = None
-    ) -> Any:
+    async def _ask(self, request: Any, newest: int, codes: Callable[[Any], list[int]], group: str | None = None) -> Any:
         """Return the response of the coordinator of `group`, or of this id; retries retriable codes."""
 
         async def ask(connection: BrokerConnection) -> Any:
@@ -352,9 +356,7 @@ def _code(answer: Any) -> list[int]:
 
 def _partition_codes(answer: m.AddPartitionsToTxnResponse) -> list[int]:
     codes = [
-        row.partition_error_code
-        for topic in answer.results_by_topic_v3_and_below
-        for row in topic.results_by_partition
+        row.partition_error_code for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition
     ]
     # OPERATION_NOT_ATTEMPTED only follows from another partition's error.
     return [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
@@ -382,5 +384,3 @@ def _topics(
         )
         for name, indexes in by_topic(offsets).items()
     ]
-
-

@@ -15,10 +15,10 @@ from pybroker.client.consumer.group.membership import GroupMetadata
 from pybroker.client.errors import ClientConfigError, TransactionFailedError
 from pybroker.client.offsets import OffsetAndMetadata, with_metadata
 from pybroker.client.producer.accumulator import Batch
-from pybroker.client.producer.appender import Appender, Placed
+from pybroker.client.producer.appender import AppendedValues, Appender
 from pybroker.client.producer.delivery import Delivery
 from pybroker.client.producer.producer import Producer
-from pybroker.client.producer.transaction import Phase, Transaction
+from pybroker.client.producer.transaction import Transaction, TransactionPhase
 from pybroker.client.times import Moment
 
 
@@ -60,7 +60,7 @@ class TransactionalProducer(Producer):
         await self._start()
         own = self._transaction
         async with self._turn:
-            if own.phase is Phase.NEW or (own.phase is Phase.READY and own.needs_epoch):
+            if own.phase is TransactionPhase.NEW or (own.phase is TransactionPhase.READY and own.needs_epoch):
                 await own.initialize()
 
     async def begin(self) -> None:
@@ -75,7 +75,7 @@ class TransactionalProducer(Producer):
         KafkaTimeoutError the result is unknown: call `commit` again.
         """
         own = self._transaction
-        own.require(Phase.OPEN, Phase.COMMITTING)
+        own.require(TransactionPhase.OPEN, TransactionPhase.COMMITTING)
         async with self._turn:
             try:
                 await self.flush()
@@ -86,7 +86,7 @@ class TransactionalProducer(Producer):
     async def abort(self) -> None:
         """Abort the transaction and drop its records. Raises ProducerFencedError."""
         own, sender = self._transaction, self._sender
-        own.require(Phase.OPEN, Phase.FAILED)
+        own.require(TransactionPhase.OPEN, TransactionPhase.FAILED)
         assert sender is not None, "a transaction is open"
         async with self._turn:
             own.failed(TransactionFailedError("the transaction was aborted"))
@@ -113,7 +113,7 @@ class TransactionalProducer(Producer):
     @property
     def can_abort(self) -> bool:
         """Whether a transaction is open and not being committed."""
-        return self._own is not None and self._own.phase in (Phase.OPEN, Phase.FAILED)
+        return self._own is not None and self._own.phase in (TransactionPhase.OPEN, TransactionPhase.FAILED)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
@@ -126,7 +126,7 @@ class TransactionalProducer(Producer):
         if isinstance(group, str):
             group = GroupMetadata(group, -1, "", None)
         own = self._transaction
-        own.require(Phase.OPEN)
+        own.require(TransactionPhase.OPEN)
         async with self._turn:
             await own.send_offsets(with_metadata(offsets), group)
 
@@ -134,12 +134,12 @@ class TransactionalProducer(Producer):
 
     async def _started(self) -> Appender:
         appender = await super()._started()
-        self._transaction.require(Phase.OPEN)
+        self._transaction.require(TransactionPhase.OPEN)
         return appender
 
     def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
         """Return what `Producer.takes` returns; False if no transaction is open."""
-        return self._own is not None and self._own.phase is Phase.OPEN and super().takes(topic, size, ahead)
+        return self._own is not None and self._own.phase is TransactionPhase.OPEN and super().takes(topic, size, ahead)
 
     def place(
         self,
@@ -153,15 +153,15 @@ class TransactionalProducer(Producer):
         room_is_sure: bool = False,
     ) -> Delivery | None:
         """Append as `Producer.place` does; return None if no transaction is open."""
-        if self._own is None or self._own.phase is not Phase.OPEN:
+        if self._own is None or self._own.phase is not TransactionPhase.OPEN:
             return None
         return super().place(
             topic, value, key, partition, timestamp_ms=timestamp_ms, size=size, room_is_sure=room_is_sure
         )
 
-    def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[Placed]:
+    def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[AppendedValues]:
         """Append as `Producer.place_values` does; append nothing if no transaction is open."""
-        if self._own is not None and self._own.phase is Phase.OPEN:
+        if self._own is not None and self._own.phase is TransactionPhase.OPEN:
             yield from super().place_values(topic, values)
 
     def _batch_done(self, batch: Batch, error: Exception | None) -> None:
@@ -178,9 +178,7 @@ class TransactionalProducer(Producer):
         return self._own
 
     def _transaction_on(self, network: Network) -> Transaction | None:
-        self._own = Transaction(
-            network, self._config["transactional.id"], self._config["transaction.timeout.ms"]
-        )
+        self._own = Transaction(network, self._config["transactional.id"], self._config["transaction.timeout.ms"])
         return self._own
 
     async def _finish(self, patience: Patience) -> None:

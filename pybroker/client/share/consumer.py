@@ -18,7 +18,7 @@ from pybroker.client.errors import ClientConfigError, ErrorCode, KafkaError, is_
 from pybroker.client.plugins.metrics import SHARE_CONSUMER_METRICS
 from pybroker.client.plugins.serialization import configured, deserialize_with
 from pybroker.client.share.acknowledgements import AcknowledgeType, Partition
-from pybroker.client.share.given import Given, given
+from pybroker.client.share.given import AcquiredRecords, given
 from pybroker.client.share.member import ShareMember
 from pybroker.client.share.session import ShareSession
 from pybroker.native import ConsumerRecord, RecordDecoder, Uuid
@@ -71,9 +71,7 @@ class ShareConsumer(LivingClient):
         self._member: ShareMember | None = None
         self._sessions: dict[int, ShareSession] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
-        self._backoff = Backoff(
-            self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms")
-        )
+        self._backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
         self._ready: deque[tuple[ConsumerRecord, _Held]] = deque()
         """Acquired, and not delivered to the caller yet."""
         self._given: dict[Place, _Held] = {}
@@ -317,7 +315,7 @@ class ShareConsumer(LivingClient):
         if not row.acquired_records:
             return
         self._metrics.add("bytes-consumed-total", len(row.records))
-        found: Given = given(self._decoder, row, topic=name or "", topic_id=topic_id)
+        found: AcquiredRecords = given(self._decoder, row, topic=name or "", topic_id=topic_id)
         for offset, kind in found.answered.items():
             session.say((topic_id, row.partition_index), offset, kind)
         if found.problem is not None:
@@ -367,9 +365,7 @@ class ShareConsumer(LivingClient):
 
     async def _take_leave(self, member: ShareMember) -> None:
         await asyncio.gather(*list(self._asking.values()), return_exceptions=True)
-        await asyncio.gather(
-            *(each.acknowledge(ends=True) for each in self._sessions.values()), return_exceptions=True
-        )
+        await asyncio.gather(*(each.acknowledge(ends=True) for each in self._sessions.values()), return_exceptions=True)
         await member.unsubscribe()
 
     async def _stop(self) -> None:

@@ -12,7 +12,7 @@ from pybroker.native import ConsumerRecord, RecordDecoder, Uuid
 
 
 @dataclass(slots=True)
-class Given:
+class AcquiredRecords:
     """The acquired records of one partition."""
 
     records: list[tuple[ConsumerRecord, int]] = field(default_factory=list)
@@ -23,14 +23,14 @@ class Given:
     """Why the first unreadable record cannot be read."""
 
 
-def given(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> Given:
+def given(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> AcquiredRecords:
     """Decode a response row: it has whole batches, of which this member acquired only some offsets."""
     counts = {
         offset: acquired.delivery_count
         for acquired in row.acquired_records
         for offset in range(acquired.first_offset, acquired.last_offset + 1)
     }
-    found = Given()
+    found = AcquiredRecords()
     at, last = min(counts), max(counts)
     while at <= last:
         decoded = decoder.decode(row.records, at, topic=topic, topic_id=topic_id, partition=row.partition_index)

@@ -7,7 +7,7 @@ import asyncio
 from pybroker.client import AdminClient, OffsetSpec
 from pybroker.console.facts.groups import GROUPS_MAX, GroupLag, lags_of
 from pybroker.console.facts.history import Measurement
-from pybroker.console.facts.metrics import Scraped, ScrapeError
+from pybroker.console.facts.metrics import ScrapedMetrics, ScrapeError
 from pybroker.console.facts.offsets import ends, with_leader
 from pybroker.console.facts.parts import part
 from pybroker.console.facts.topics import descriptions
@@ -20,7 +20,7 @@ RECORDS, IN, OUT, REQUESTS, ERRORS, CPU = "records in", "bytes in", "bytes out",
 LAG, DISK, MEMORY = "lag", "disk room", "memory"
 
 
-async def activity(admin: AdminClient, scraped: Scraped) -> Measurement:
+async def activity(admin: AdminClient, scraped: ScrapedMetrics) -> Measurement:
     """One measurement."""
     written, lags, disk, metrics = await asyncio.gather(
         part(_written(admin) if not scraped.urls else _nothing()),
@@ -73,7 +73,7 @@ async def _least_room(admin: AdminClient) -> tuple[float, str] | None:
     return min(rooms, default=None)
 
 
-async def _metrics(scraped: Scraped) -> Measurement:
+async def _metrics(scraped: ScrapedMetrics) -> Measurement:
     if not scraped.urls:
         return Measurement()
     try:

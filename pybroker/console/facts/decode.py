@@ -34,7 +34,7 @@ class DecodeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DecodedValue:
     """What is shown of a key, a value or a header. kind: null, empty, json, avro, text or hex. cut: not all of it.
     preview: what a list shows of a long text before it is unfolded.
     """
@@ -49,16 +49,16 @@ class Shown:
 
 def shown(
     data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS, around: str = ""
-) -> Shown:
+) -> DecodedValue:
     """`how`: one of FORMATS; what cannot be read so is shown as hexadecimal digits, and why. In a list JSON is as short
     as it can be, on a page of its own and unfolded it is laid out. around: a cut text begins shortly before this one.
     """
     is_listed = characters <= LIST_CHARACTERS
     indent = None if is_listed else 2
     if data is None:
-        return Shown("null", "", 0)
+        return DecodedValue("null", "", 0)
     if not data:
-        return Shown("empty", "", 0)
+        return DecodedValue("empty", "", 0)
     problem = None
     try:
         kind, text = _read(data, how, schema, indent)
@@ -70,8 +70,8 @@ def shown(
         if kind in ("json", "avro"):
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     if kind == "hex":
-        return Shown("hex", text, len(data), len(data) > HEX_BYTES, problem, preview)
-    return Shown(kind, _window(text, characters, around), len(data), len(text) > characters, None, preview)
+        return DecodedValue("hex", text, len(data), len(data) > HEX_BYTES, problem, preview)
+    return DecodedValue(kind, _window(text, characters, around), len(data), len(text) > characters, None, preview)
 
 
 def _window(text: str, characters: int, around: str) -> str:

@@ -18,7 +18,7 @@ GOALS = ("earliest", "latest", "offset", "shift", "time")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class GroupOffset:
     """A partition of the group. committed, end, lag: None where there is none or nobody knows. lag_ms: how long the
     oldest record that is not read waits.
     """
@@ -42,22 +42,18 @@ async def existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> 
     return [each for each in with_leader(found.values()) if each in wanted]
 
 
-async def positions(
-    admin: AdminClient, group: str, owners: Mapping[TopicPartition, str]
-) -> list[Position]:
+async def positions(admin: AdminClient, group: str, owners: Mapping[TopicPartition, str]) -> list[GroupOffset]:
     """Of all partitions that the group has a position of, or reads."""
     committed = await admin.list_consumer_group_offsets(group)
     everything = sorted(committed.keys() | owners.keys())
     last = await ends(admin, await existing(admin, everything), OffsetSpec.latest())
     return [
-        Position(
-            each, committed[each].offset if each in committed else None, last.get(each), owners.get(each)
-        )
+        GroupOffset(each, committed[each].offset if each in committed else None, last.get(each), owners.get(each))
         for each in everything
     ]
 
 
-async def with_time(consumer: Consumer | None, rows: list[Position]) -> list[Position]:
+async def with_time(consumer: Consumer | None, rows: list[GroupOffset]) -> list[GroupOffset]:
     """The same, with how long the oldest unread record waits, of TIMED_MAX partitions at most. consumer: None where
     nothing is unread.
     """
@@ -66,13 +62,13 @@ async def with_time(consumer: Consumer | None, rows: list[Position]) -> list[Pos
     written = await written_at(consumer, chosen, TIMED_SECONDS) if consumer is not None and chosen else {}
     now_ms = int(time.time() * 1000)
 
-    def lag_ms(row: Position) -> int | None:
+    def lag_ms(row: GroupOffset) -> int | None:
         if row.lag == 0:
             return 0
         since = written.get(row.where)
         return None if since is None else max(now_ms - since, 0)
 
-    return [Position(row.where, row.committed, row.end, row.member, lag_ms(row)) for row in rows]
+    return [GroupOffset(row.where, row.committed, row.end, row.member, lag_ms(row)) for row in rows]
 
 
 async def moved(

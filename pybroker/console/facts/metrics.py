@@ -35,7 +35,7 @@ class ScrapeError(Exception):
     """The metrics cannot be had; the text says why."""
 
 
-class Scraped:
+class ScrapedMetrics:
     """What several brokers have counted since the first look, together. A broker that is away has no part in it; when
     it is back it counts on from there, whether it was restarted or not: its own numbers never show as a leap.
     """

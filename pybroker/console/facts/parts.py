@@ -30,7 +30,7 @@ PART_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[Value]):
+class FactPart(Generic[Value]):
     """value, or why there is none. absent: the cluster does not offer it or is not configured for it; no error."""
 
     value: Value | None
@@ -41,22 +41,22 @@ class Part(Generic[Value]):
         return self.problem is None
 
 
-async def part(work: Awaitable[Value], seconds: float | None = None) -> Part[Value]:
+async def part(work: Awaitable[Value], seconds: float | None = None) -> FactPart[Value]:
     """What `work` gives, or its failure in words. seconds: one broker that hangs must not hold up the others' parts."""
     try:
-        return Part(await asyncio.wait_for(work, seconds))
+        return FactPart(await asyncio.wait_for(work, seconds))
     except UnsupportedVersionError:
-        return Part(None, ABSENT, absent=True)
+        return FactPart(None, ABSENT, absent=True)
     except AuthenticationError:
         raise
     except TROUBLE as error:
         is_off = isinstance(error, KafkaError) and error.code == ErrorCode.SECURITY_DISABLED
-        return Part(None, in_words(error), absent=is_off)
+        return FactPart(None, in_words(error), absent=is_off)
     except TimeoutError:
-        return Part(None, f"No answer within {seconds:g} s.")
+        return FactPart(None, f"No answer within {seconds:g} s.")
 
 
-async def parts(*works: Awaitable[Any]) -> list[Part[Any]]:
+async def parts(*works: Awaitable[Any]) -> list[FactPart[Any]]:
     """All at once, each within PART_S."""
     return list(await asyncio.gather(*(part(work, PART_S) for work in works)))
 

@@ -24,7 +24,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordQuery:
     """seek: newest, oldest, offset or time; number: that offset, or milliseconds since 1970. contains: in the key or
     the value, as UTF-8. before, after: a page that goes on from these offsets instead, towards older or newer records.
     """
@@ -44,7 +44,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecordPage:
     """records: in the order of time, of newest the last ones first. scanned: how many were looked at. stopped: why not
     all of them, if so. older, newer: where the pages beside this one begin; None where there is nothing further.
     """
@@ -56,7 +56,7 @@ class Found:
     newer: Offsets | None = None
 
 
-async def find(admin: AdminClient, consumer: Consumer, wanted: Wanted) -> Found:
+async def find(admin: AdminClient, consumer: Consumer, wanted: RecordQuery) -> RecordPage:
     """Reads up to where the partitions end now."""
     known = await both_ends(admin, wanted.partitions)
     between = {where: (first, last) for where, (first, last) in known.items() if first is not None and last is not None}
@@ -77,7 +77,7 @@ async def find(admin: AdminClient, consumer: Consumer, wanted: Wanted) -> Found:
         newer = search.without_rest(tops, chosen, newest_first=False)
     if wanted.is_backwards is not (wanted.seek == "newest"):
         chosen.reverse()
-    return Found(
+    return RecordPage(
         tuple(chosen),
         search.scanned,
         search.stopped,
@@ -87,7 +87,7 @@ async def find(admin: AdminClient, consumer: Consumer, wanted: Wanted) -> Found:
 
 
 async def _begins(
-    admin: AdminClient, wanted: Wanted, between: Mapping[TopicPartition, tuple[int, int]]
+    admin: AdminClient, wanted: RecordQuery, between: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
     after = wanted.after
     if after is not None:
@@ -105,7 +105,7 @@ class _Search:
     """One page: what was read and kept for it."""
 
     consumer: Consumer
-    wanted: Wanted
+    wanted: RecordQuery
     give_up: float
     kept: dict[TopicPartition, list[ConsumerRecord]] = field(default_factory=dict)
     left_out: dict[TopicPartition, int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import asyncio
 from starlette.responses import Response
 
 from pybroker.client import ConfigResource, LogDirDescription
-from pybroker.console.facts.parts import PART_S, Part, part, parts
+from pybroker.console.facts.parts import PART_S, FactPart, part, parts
 from pybroker.console.screens.overview import BrokerRow, broker_disks
 from pybroker.console.screens.topic import SOURCES
 from pybroker.console.web.visits import InputError, NotFoundError, Visit
@@ -36,9 +36,7 @@ async def one(visit: Visit) -> Response:
     if node is None:
         raise NotFoundError(f"Broker {broker} is not there.")
     resource = ConfigResource.broker(broker)
-    dirs, configs = await parts(
-        visit.admin.describe_log_dirs([broker]), visit.admin.describe_configs([resource]).all()
-    )
+    dirs, configs = await parts(visit.admin.describe_log_dirs([broker]), visit.admin.describe_configs([resource]).all())
     query, changed = visit.query.text("q").lower(), bool(visit.query.text("changed"))
     entries = [
         entry
@@ -59,7 +57,7 @@ async def one(visit: Visit) -> Response:
     )
 
 
-def _largest(dirs: Part[dict[int, dict[str, LogDirDescription]]], broker: int) -> list[dict[str, object]]:
+def _largest(dirs: FactPart[dict[int, dict[str, LogDirDescription]]], broker: int) -> list[dict[str, object]]:
     """Each directory with the replicas that take most of it."""
     return [
         {

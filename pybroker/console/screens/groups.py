@@ -8,7 +8,7 @@ from pybroker.client import (
     GroupDescription,
     TopicPartition,
 )
-from pybroker.console.facts.group import GOALS, Position, moved, positions, with_time
+from pybroker.console.facts.group import GOALS, GroupOffset, moved, positions, with_time
 from pybroker.console.facts.groups import GroupLag, lags_of
 from pybroker.console.facts.parts import TROUBLE, in_words, part
 from pybroker.console.screens.messages import moment_of
@@ -71,12 +71,12 @@ async def _page(visit: Visit, group: str, status: int = 200, problem: str | None
     )
 
 
-def _total(group: str, rows: list[Position]) -> GroupLag:
+def _total(group: str, rows: list[GroupOffset]) -> GroupLag:
     known = [each.lag for each in rows if each.lag is not None]
     return GroupLag(group, len(rows), sum(known) if known or not rows else None, len(rows) - len(known))
 
 
-async def _positions(visit: Visit, described: GroupDescription) -> list[Position]:
+async def _positions(visit: Visit, described: GroupDescription) -> list[GroupOffset]:
     owners = {partition: member.member_id for member in described.members for partition in member.assignment}
     rows = await positions(visit.admin, described.group_id, owners)
     if not any(each.lag for each in rows):
@@ -96,9 +96,7 @@ async def preview(visit: Visit) -> Response:
     else:
         number = query.number("number", 0, least=-(2**62) if goal == "shift" else 0) or 0
     topic = query.text("topic")
-    committed = {
-        where: each.offset for where, each in (await visit.admin.list_consumer_group_offsets(group)).items()
-    }
+    committed = {where: each.offset for where, each in (await visit.admin.list_consumer_group_offsets(group)).items()}
     chosen = [each for each in sorted(committed) if not topic or each.topic == topic]
     if len(chosen) > PLAN_MAX:
         raise InputError(f"{len(chosen):,} partitions are more than a form can hold: choose a topic.")

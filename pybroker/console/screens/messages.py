@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from pybroker.client import ConsumerRecord, TopicDescription, TopicPartition
 from pybroker.console.facts import decode, export
-from pybroker.console.facts.parts import Part, part
-from pybroker.console.facts.records import Found, Offsets, Wanted, all_partitions, find, one
+from pybroker.console.facts.parts import FactPart, part
+from pybroker.console.facts.records import Offsets, RecordPage, RecordQuery, all_partitions, find, one
 from pybroker.console.screens.topic import described
 from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
 
@@ -36,7 +36,7 @@ def shown_record(visit: Visit, record: ConsumerRecord, *, characters: int = deco
     }
 
 
-def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> Wanted:
+def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQuery:
     """What the address asks for. Raises InputError."""
     query = visit.query
     seek = query.text("seek", "newest")
@@ -56,7 +56,7 @@ def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> Wanted:
         raise InputError("No such partition, or it has no leader.")
     limit = query.number("limit", 50, least=1, most=limit_max) or 50
     before, after = (offsets_of(topic.name, query.text(name)) for name in ("before", "after"))
-    return Wanted(partitions, seek, number, limit, query.text("contains"), before, after)
+    return RecordQuery(partitions, seek, number, limit, query.text("contains"), before, after)
 
 
 def offsets_of(topic: str, text: str) -> Offsets | None:
@@ -90,7 +90,7 @@ def moment_of(text: str) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=datetime.UTC)).timestamp() * 1000)
 
 
-async def _found(visit: Visit, wanted: Wanted) -> Found:
+async def _found(visit: Visit, wanted: RecordQuery) -> RecordPage:
     async with visit.clients.consumer() as consumer:
         return await find(visit.admin, consumer, wanted)
 
@@ -105,7 +105,7 @@ async def messages_page(
     visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
     """With what went wrong, if something did."""
-    found: Part[Found] = Part(None)
+    found: FactPart[RecordPage] = FactPart(None)
     try:
         found = await part(_found(visit, wanted_of(visit, topic, max(LIMITS))))
     except InputError as error:
@@ -132,7 +132,7 @@ async def messages_page(
     )
 
 
-def _beside(topic: TopicDescription, given: dict[str, str], found: Found | None) -> list[tuple[str, str, str]]:
+def _beside(topic: TopicDescription, given: dict[str, str], found: RecordPage | None) -> list[tuple[str, str, str]]:
     """The pages of older and newer records: words, rel and address, in the order in which this page reads."""
     if found is None:
         return []

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from pybroker.client import AdminClient, Node
 from pybroker.console.facts.activity import LAG
-from pybroker.console.facts.parts import PART_S, Part, part, parts
+from pybroker.console.facts.parts import PART_S, FactPart, part, parts
 from pybroker.console.screens.live import tiles
 from pybroker.console.web.visits import Visit
 
@@ -40,7 +40,7 @@ class BrokerRow:
 
     node: Node
     is_controller: bool
-    disks: Part[list[Disk]]
+    disks: FactPart[list[Disk]]
 
 
 async def show(visit: Visit) -> Response:

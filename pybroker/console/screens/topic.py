@@ -18,7 +18,7 @@ from pybroker.client import (
 from pybroker.client.topic_events import topic_events
 from pybroker.console.facts.groups import groups_of
 from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
-from pybroker.console.facts.parts import PART_S, Part, part
+from pybroker.console.facts.parts import PART_S, FactPart, part
 from pybroker.console.facts.topics import descriptions, partition_rows
 from pybroker.console.web.visits import NotFoundError, Visit
 
@@ -77,7 +77,7 @@ async def settings_page(
 ) -> Response:
     """With what went wrong, if something did."""
     resource = ConfigResource.topic(topic.name)
-    found: Part[dict[ConfigResource, dict[str, ConfigEntry]]] = await part(
+    found: FactPart[dict[ConfigResource, dict[str, ConfigEntry]]] = await part(
         visit.admin.describe_configs([resource]).all()
     )
     entries = sorted((found.value or {}).get(resource, {}).values(), key=lambda each: each.name)

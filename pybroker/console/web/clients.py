@@ -10,7 +10,7 @@ from typing import Any
 from pybroker.client import AdminClient, Consumer, KafkaTimeoutError, Producer
 from pybroker.console.facts.activity import activity
 from pybroker.console.facts.history import History
-from pybroker.console.facts.metrics import Scraped
+from pybroker.console.facts.metrics import ScrapedMetrics
 from pybroker.console.facts.topic_names import TopicNames
 
 READERS_MAX = 8
@@ -36,7 +36,7 @@ _READING = {
 class Clients:
     """An AdminClient that stays, consumers and producers for a while."""
 
-    def __init__(self, config: Mapping[str, Any], scraped: Scraped) -> None:
+    def __init__(self, config: Mapping[str, Any], scraped: ScrapedMetrics) -> None:
         self._config = dict(config)
         self._admin: AdminClient | None = None
         self._probe: AdminClient | None = None

@@ -38,7 +38,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class RequestGuard:
     """Refuses foreign host names, foreign pages' requests and large bodies; adds the headers of security.
 
     A foreign name that leads to a loopback address is how a page of somebody else's (DNS rebinding) would reach a

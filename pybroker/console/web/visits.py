@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pybroker.client import AdminClient, AuthenticationError, BrokerConnectionError, KafkaTimeoutError
 from pybroker.console.facts.history import History
-from pybroker.console.facts.metrics import Scraped
+from pybroker.console.facts.metrics import ScrapedMetrics
 from pybroker.console.facts.parts import TROUBLE, in_words
 from pybroker.console.settings import ConsoleSettings
 from pybroker.console.web.clients import Clients
@@ -32,7 +32,7 @@ class Console:
         self._is_ending = is_ending
         self.sessions = Sessions(settings.idle_timeout_s)
         self.pages = Pages()
-        self.scraped = Scraped(settings.metrics_urls)
+        self.scraped = ScrapedMetrics(settings.metrics_urls)
         self.shared = None if settings.needs_login else Clients(settings.common_config(), self.scraped)
 
     def watch(self) -> None:

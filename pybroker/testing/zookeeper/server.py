@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pybroker.testing.java import java_command
-from pybroker.testing.lifeline import Guard
+from pybroker.testing.lifeline import ChildGuard
 from pybroker.testing.maven import pinned_jars
 from pybroker.testing.pausing import pause
 from pybroker.testing.ports import free_port
@@ -30,7 +30,8 @@ class ZooKeeperError(RuntimeError):
 
 
 def zookeeper_jars() -> Path:
-    """Return the folder with ZooKeeper's jars; the first call downloads them from Maven Central. Raises DownloadError.
+    """Return the folder with ZooKeeper's jars; the first call downloads them from Maven Central. Raises
+    DownloadError.
     """
     return pinned_jars("zookeeper", _HERE / "pom.xml", _HERE / "checksums.sha256")
 
@@ -47,7 +48,7 @@ class ZooKeeper:
         self.port = free_port()
         self.settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
+        self._guard: ChildGuard | None = None
 
     @property
     def address(self) -> str:
@@ -104,7 +105,7 @@ class ZooKeeper:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        self._guard = Guard(self._process.pid)
+        self._guard = ChildGuard(self._process.pid)
 
     def start(self) -> None:
         """Call `launch` and `wait`."""

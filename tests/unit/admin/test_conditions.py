@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from pybroker.broker.admin.conditions import TOPICS_A_TURN, Conditions, Counts
+from pybroker.broker.admin.conditions import TOPICS_A_TURN, Conditions, PartitionCounts
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig
 from pybroker.native import Uuid
@@ -46,7 +46,7 @@ def test_each_trouble_is_counted_and_named() -> None:
         changed(replicas=(3, 1, 2)),
         changed(replicas=(1,), isr=(1,)),
     )
-    assert conditions.counts() == Counts(
+    assert conditions.counts() == PartitionCounts(
         8, offline=1, under_replicated=3, under_min_isr=3, at_min_isr=1, not_preferred=2, reassigning=1
     )
     assert [(one.topic.name, one.partition) for one in conditions.troubled()] == [
@@ -65,7 +65,7 @@ def test_settings_of_a_topic_and_of_the_broker_count() -> None:
     assert (conditions.counts().under_min_isr, conditions.counts().at_min_isr) == (1, 1)
     config.set_dynamic(cluster={"min.insync.replicas": "3"}, broker={})
     assert (conditions.counts().under_min_isr, conditions.counts().at_min_isr) == (2, 0)
-    assert conditions.led_here() == Counts()
+    assert conditions.led_here() == PartitionCounts()
 
 
 def test_internal_topics_have_to_have_their_replicas_in_a_cluster() -> None:
@@ -104,5 +104,5 @@ async def test_sums_stay_right_while_topics_come_change_and_go() -> None:
     await as_new()
     view.image = view.image.apply(ImageDelta(removed=tuple(view.image.topics.values())))
     await as_new()
-    assert conditions.counts() == Counts()
+    assert conditions.counts() == PartitionCounts()
     assert conditions.loads() == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.admin.users import Deletion, UserAdmin
+from pybroker.broker.admin.users import CredentialDeletion, UserAdmin
 from pybroker.broker.cluster.events import AlterUsers
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
@@ -26,7 +26,7 @@ class NoController:
 async def test_each_user_hears_that_nobody_decides() -> None:
     port: Any = NoController()
     view: Any = None
-    deletions = [Deletion(name, ScramMechanism.SCRAM_SHA_256) for name in ("a", "", "b")]
+    deletions = [CredentialDeletion(name, ScramMechanism.SCRAM_SHA_256) for name in ("a", "", "b")]
     results = await UserAdmin(view, port).alter(deletions, [], ROOT)
     codes = {name: None if error is None else error.code for name, error in results.items()}
     assert codes == {

@@ -14,13 +14,13 @@ import pytest
 from pybroker.cli.doctor import machine, places, settings
 from pybroker.cli.doctor.addresses import ports
 from pybroker.cli.doctor.command import told
-from pybroker.cli.doctor.finding import Finding, State, bad, ok, warn, worst
+from pybroker.cli.doctor.finding import Finding, FindingState, bad, ok, warn, worst
 from pybroker.cli.doctor.running import _differences, of_topics
 from pybroker.config import load_config
 from tests.support.wire import free_port
 
 
-def said(findings: object, state: State) -> list[str]:
+def said(findings: object, state: FindingState) -> list[str]:
     return [each.says for each in findings if each.state is state]  # type: ignore[attr-defined]
 
 
@@ -30,56 +30,66 @@ def of_settings(*, brokers: int = 1, **given: str) -> list[Finding]:
 
 
 def test_a_plain_start_is_in_order() -> None:
-    assert worst(of_settings()) is State.OK
+    assert worst(of_settings()) is FindingState.OK
 
 
 @pytest.mark.parametrize(
     ("given", "brokers", "state", "part"),
     [
-        ({"log_flush_mode": "os"}, 1, State.BAD, "log.flush.mode=os with one replica"),
-        ({"log_flush_mode": "os"}, 3, State.BAD, "log.flush.mode=os with one replica"),
-        ({"default_replication_factor": "3"}, 3, State.BAD, "min.insync.replicas=1 with default.replication.factor=3"),
-        ({}, 3, State.WARN, "default.replication.factor=1"),
-        ({"default_replication_factor": "2", "min_insync_replicas": "2"}, 3, State.WARN, "while one broker is away"),
-        ({"default_replication_factor": "5", "min_insync_replicas": "2"}, 3, State.BAD, "there are 3 brokers"),
-        ({"offsets_topic_replication_factor": "1"}, 3, State.WARN, "committed offsets are lost"),
-        ({"unclean_leader_election_enable": "true"}, 1, State.BAD, "unclean.leader.election.enable=true"),
-        ({"delete_topic_delay_ms": "0"}, 1, State.WARN, "cannot come back"),
-        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, 1, State.BAD, "whoever reaches it is let in"),
-        ({"listeners": "PLAINTEXT://:9092"}, 1, State.BAD, "whoever reaches it is let in"),
-        ({"listeners": "SSL://broker:9092"}, 1, State.BAD, "ssl.client.auth=none"),
-        ({"listeners": "SASL_PLAINTEXT://broker:9092"}, 1, State.BAD, "passwords can be read on the way"),
+        ({"log_flush_mode": "os"}, 1, FindingState.BAD, "log.flush.mode=os with one replica"),
+        ({"log_flush_mode": "os"}, 3, FindingState.BAD, "log.flush.mode=os with one replica"),
+        (
+            {"default_replication_factor": "3"},
+            3,
+            FindingState.BAD,
+            "min.insync.replicas=1 with default.replication.factor=3",
+        ),
+        ({}, 3, FindingState.WARN, "default.replication.factor=1"),
+        (
+            {"default_replication_factor": "2", "min_insync_replicas": "2"},
+            3,
+            FindingState.WARN,
+            "while one broker is away",
+        ),
+        ({"default_replication_factor": "5", "min_insync_replicas": "2"}, 3, FindingState.BAD, "there are 3 brokers"),
+        ({"offsets_topic_replication_factor": "1"}, 3, FindingState.WARN, "committed offsets are lost"),
+        ({"unclean_leader_election_enable": "true"}, 1, FindingState.BAD, "unclean.leader.election.enable=true"),
+        ({"delete_topic_delay_ms": "0"}, 1, FindingState.WARN, "cannot come back"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, 1, FindingState.BAD, "whoever reaches it is let in"),
+        ({"listeners": "PLAINTEXT://:9092"}, 1, FindingState.BAD, "whoever reaches it is let in"),
+        ({"listeners": "SSL://broker:9092"}, 1, FindingState.BAD, "ssl.client.auth=none"),
+        ({"listeners": "SASL_PLAINTEXT://broker:9092"}, 1, FindingState.BAD, "passwords can be read on the way"),
         (
             {"listeners": "SASL_PLAINTEXT://broker:9092", "sasl_enabled_mechanisms": "SCRAM-SHA-512"},
             1,
-            State.WARN,
+            FindingState.WARN,
             "records can be read on the way",
         ),
-        ({"listeners": "SASL_SSL://broker:9092"}, 1, State.WARN, "there is no authorizer"),
+        ({"listeners": "SASL_SSL://broker:9092"}, 1, FindingState.WARN, "there is no authorizer"),
         (
             {"listeners": "SSL://:9092", "ssl_client_auth": "required", "advertised_listeners": "SSL://localhost:9092"},
             1,
-            State.WARN,
+            FindingState.WARN,
             "are told localhost",
         ),
-        ({"metrics_listener": "0.0.0.0:9308"}, 1, State.WARN, "plain HTTP"),
-        ({"super_users": "User:admin;User:ANONYMOUS"}, 1, State.BAD, "User:ANONYMOUS"),
+        ({"metrics_listener": "0.0.0.0:9308"}, 1, FindingState.WARN, "plain HTTP"),
+        ({"super_users": "User:admin;User:ANONYMOUS"}, 1, FindingState.BAD, "User:ANONYMOUS"),
         (
             {"authorizer_class_name": "x.StandardAuthorizer", "allow_everyone_if_no_acl_found": "true"},
             1,
-            State.WARN,
+            FindingState.WARN,
             "what has no entry is everybody's",
         ),
         (
             {"listeners": "BROKERS://10.1.1.1:9", "listener_security_protocol_map": "BROKERS:PLAINTEXT"}
             | {"inter_broker_listener_name": "BROKERS"},
             1,
-            State.BAD,
+            FindingState.BAD,
             "may act as a broker",
         ),
     ],
 )
-def test_settings_that_endanger(given: dict[str, str], brokers: int, state: State, part: str) -> None:
+def test_settings_that_endanger(given: dict[str, str], brokers: int, state: FindingState, part: str) -> None:
     assert [each for each in said(of_settings(brokers=brokers, **given), state) if part in each]
 
 
@@ -91,34 +101,34 @@ def test_settings_that_endanger(given: dict[str, str], brokers: int, state: Stat
     ],
 )
 def test_settings_that_do_not(given: dict[str, str]) -> None:
-    assert worst(of_settings(**given)) is State.OK
+    assert worst(of_settings(**given)) is FindingState.OK
 
 
 def test_a_listener_that_is_no_address_is_told() -> None:
-    assert said(of_settings(listeners="NOPE"), State.BAD) == ["expected NAME://host:port, found 'NOPE'"]
+    assert said(of_settings(listeners="NOPE"), FindingState.BAD) == ["expected NAME://host:port, found 'NOPE'"]
 
 
 def test_open_files(tmp_path: Path) -> None:
     few, enough = list(machine.open_files({}, 10, 1024)), list(machine.open_files({}, 10, 1 << 20))
-    assert said(few, State.BAD) == [
+    assert said(few, FindingState.BAD) == [
         "at most 1,024 (ulimit -Hn); 10,000 connections (max.connections) and 10 partitions may need 11,040"
     ]
-    assert worst(enough) is State.OK
-    assert worst(machine.open_files({"max.connections": "100"}, 10, 20_000)) is State.WARN
+    assert worst(enough) is FindingState.OK
+    assert worst(machine.open_files({"max.connections": "100"}, 10, 20_000)) is FindingState.WARN
     (tmp_path / "nr_open").write_text("2048\n")
-    assert worst(machine.open_files({}, 0, -1, tmp_path / "nr_open")) is State.BAD
-    assert said(machine.open_files({}, 0, -1, tmp_path / "none"), State.OK) == ["there is no limit"]
+    assert worst(machine.open_files({}, 0, -1, tmp_path / "nr_open")) is FindingState.BAD
+    assert said(machine.open_files({}, 0, -1, tmp_path / "none"), FindingState.OK) == ["there is no limit"]
 
 
 @pytest.mark.parametrize(
     ("swap", "swappiness", "huge", "states"),
     [
-        (0, 60, "always [madvise] never", [State.OK, State.OK]),
-        (4096, 60, "[always] madvise never", [State.WARN, State.WARN]),
-        (4096, 1, "always madvise [never]", [State.OK, State.OK]),
+        (0, 60, "always [madvise] never", [FindingState.OK, FindingState.OK]),
+        (4096, 60, "[always] madvise never", [FindingState.WARN, FindingState.WARN]),
+        (4096, 1, "always madvise [never]", [FindingState.OK, FindingState.OK]),
     ],
 )
-def test_memory(tmp_path: Path, swap: int, swappiness: int, huge: str, states: list[State]) -> None:
+def test_memory(tmp_path: Path, swap: int, swappiness: int, huge: str, states: list[FindingState]) -> None:
     for path, text in (
         ("proc/meminfo", f"MemTotal: 1 kB\nSwapTotal:       {swap} kB\n"),
         ("proc/sys/vm/swappiness", f"{swappiness}\n"),
@@ -134,27 +144,29 @@ def test_clock(tmp_path: Path) -> None:
     file = tmp_path / "meta.properties"
     file.touch()
     os.utime(file, (2e9, 2e9))
-    assert worst(machine.clock([file], 2e9, lambda: False)) is State.OK
-    assert worst(machine.clock([file], 2e9, lambda: None)) is State.OK
-    assert worst(machine.clock([file], 2e9, lambda: True)) is State.WARN
-    assert said(machine.clock([file], 2e9 - 1000, lambda: False), State.BAD) == [
+    assert worst(machine.clock([file], 2e9, lambda: False)) is FindingState.OK
+    assert worst(machine.clock([file], 2e9, lambda: None)) is FindingState.OK
+    assert worst(machine.clock([file], 2e9, lambda: True)) is FindingState.WARN
+    assert said(machine.clock([file], 2e9 - 1000, lambda: False), FindingState.BAD) == [
         f"{file} was written 1,000 s after now: the clock went back"
     ]
-    assert said(machine.clock([], 0.0), State.BAD) == ["it shows 1970-01-01"]
+    assert said(machine.clock([], 0.0), FindingState.BAD) == ["it shows 1970-01-01"]
 
 
 @pytest.mark.parametrize(
     ("kind", "options", "state"),
     [
-        ("ext4", "rw,relatime", State.OK),
-        ("ext4", "rw,nobarrier", State.BAD),
-        ("ext4", "rw,data=writeback", State.BAD),
-        ("tmpfs", "rw", State.BAD),
-        ("nfs4", "rw", State.BAD),
-        ("overlay", "rw", State.WARN),
+        ("ext4", "rw,relatime", FindingState.OK),
+        ("ext4", "rw,nobarrier", FindingState.BAD),
+        ("ext4", "rw,data=writeback", FindingState.BAD),
+        ("tmpfs", "rw", FindingState.BAD),
+        ("nfs4", "rw", FindingState.BAD),
+        ("overlay", "rw", FindingState.WARN),
     ],
 )
-def test_file_systems(tmp_path: Path, kind: str, options: str, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_systems(
+    tmp_path: Path, kind: str, options: str, state: FindingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(places, "TEMPORARY", ())
     data = tmp_path / "with blank"
     data.mkdir()
@@ -167,14 +179,14 @@ def test_file_systems(tmp_path: Path, kind: str, options: str, state: State, mon
 
 def test_directories_on_one_disk_and_in_temporary_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "TEMPORARY", (tmp_path,))
-    found = said(places.disks([str(tmp_path / "a"), str(tmp_path / "b")]), State.WARN)
+    found = said(places.disks([str(tmp_path / "a"), str(tmp_path / "b")]), FindingState.WARN)
     assert [each for each in found if "are on one disk" in each]
     assert [each for each in found if "clean" in each]
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "FREE_BYTES_MIN", 1 << 62)
-    assert [each.what for each in places.disks([str(tmp_path)]) if each.state is State.BAD] == [places.DISK]
+    assert [each.what for each in places.disks([str(tmp_path)]) if each.state is FindingState.BAD] == [places.DISK]
 
 
 def test_a_disk_without_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,10 +206,10 @@ def test_rights(tmp_path: Path) -> None:
     )
     file.chmod(0o600)
     config = load_config(file).config
-    assert worst(places.rights(str(file), config)) is State.OK
+    assert worst(places.rights(str(file), config)) is FindingState.OK
     file.chmod(0o644)
     data.chmod(0o777)
-    found = said(places.rights(str(file), config), State.BAD)
+    found = said(places.rights(str(file), config), FindingState.BAD)
     assert len(found) == 2
     assert "can be changed by every user" in found[0]
     assert "which hold passwords" in found[1]
@@ -225,8 +237,8 @@ def test_data_that_others_may_read(public_place: Path) -> None:
     def of(**given: str) -> list[str]:
         settings = {"log.dirs": str(data)} | {name.replace("_", "."): text for name, text in given.items()}
         found = list(places.rights(None, load_config(settings=settings).config))
-        assert said(found, State.BAD) == []
-        return said(found, State.WARN)
+        assert said(found, FindingState.BAD) == []
+        return said(found, FindingState.WARN)
 
     assert of() == [
         f"{data}: 3 of its files and directories can be read by every user of this machine (g-0, metadata.db, t-0)"
@@ -253,13 +265,13 @@ def test_ids(tmp_path: Path) -> None:
         made.execute("INSERT INTO node VALUES ('/cluster', 'id', ?)", (b'{"version":"1","id":"three"}',))
     made.close()
     config = load_config(settings={"log.dirs": f"{first},{second}"}).config
-    (says,) = said(places.ids(config), State.BAD)
+    (says,) = said(places.ids(config), FindingState.BAD)
     assert [each for each in ("to one", "to two", "to three") if each in says] == ["to one", "to two", "to three"]
     other = load_config(settings={"log.dirs": str(first), "node.id": "7"}).config
-    (says,) = said(places.ids(other), State.BAD)
+    (says,) = said(places.ids(other), FindingState.BAD)
     assert "belongs to broker 1, this is broker 7" in says
     store.unlink()
-    (says,) = said(places.ids(other), State.BAD)
+    (says,) = said(places.ids(other), FindingState.BAD)
     assert "is missing" in says
 
 
@@ -277,7 +289,7 @@ def test_ports() -> None:
             }
         ).config
         found = list(ports(config))
-    assert [each.state for each in found] == [State.BAD, State.OK, State.BAD]
+    assert [each.state for each in found] == [FindingState.BAD, FindingState.OK, FindingState.BAD]
     assert "address already in use" in found[0].says
     assert "cannot assign requested address" in found[2].says
 
@@ -289,10 +301,10 @@ def test_topics_against_their_replicas() -> None:
     wanted["risky"][settings.UNCLEAN] = "true"
     found = list(of_topics(factors, wanted))
     assert [(each.state, each.topics) for each in found] == [
-        (State.WARN, ("one",)),
-        (State.BAD, ("weak",)),
-        (State.WARN, ("stiff",)),
-        (State.BAD, ("risky",)),
+        (FindingState.WARN, ("one",)),
+        (FindingState.BAD, ("weak",)),
+        (FindingState.WARN, ("stiff",)),
+        (FindingState.BAD, ("risky",)),
     ]
     many = list(of_topics({f"t{index}": 1 for index in range(7)}, {}))
     assert many[0].says == "7 topics with one replica: t0, t1, t2, t3, t4, … and 2 more"
@@ -304,6 +316,6 @@ def test_brokers_that_differ() -> None:
 
 
 def test_the_worst_counts() -> None:
-    assert worst([]) is State.OK
-    assert worst([ok("a", "b"), warn("a", "b", "c")]) is State.WARN
-    assert worst([bad("a", "b", "c"), warn("a", "b", "c")]) is State.BAD
+    assert worst([]) is FindingState.OK
+    assert worst([ok("a", "b"), warn("a", "b", "c")]) is FindingState.WARN
+    assert worst([bad("a", "b", "c"), warn("a", "b", "c")]) is FindingState.BAD

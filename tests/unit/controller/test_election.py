@@ -12,7 +12,7 @@ import pytest_asyncio
 from pybroker.broker.cluster.seat import Seat
 from pybroker.broker.controller.activation import take_office
 from pybroker.broker.controller.controller import Controller
-from pybroker.broker.controller.election import Election
+from pybroker.broker.controller.election import ControllerElection
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.store import Node, ensure_path, get_or_none
@@ -49,7 +49,7 @@ class Meanwhile:
         return found
 
 
-def election(store: Any, broker_id: int) -> Election:
+def election(store: Any, broker_id: int) -> ControllerElection:
     def make() -> Controller:
         raise AssertionError("nobody stands")
 
@@ -57,7 +57,7 @@ def election(store: Any, broker_id: int) -> Election:
         raise problem
 
     fatal: Callable[[FatalError], None] = failed
-    return Election(store=store, broker_id=broker_id, seat=Seat(), make_controller=make, on_fatal=fatal)
+    return ControllerElection(store=store, broker_id=broker_id, seat=Seat(), make_controller=make, on_fatal=fatal)
 
 
 async def holder(store: EmbeddedStore) -> int | None:

@@ -18,7 +18,7 @@ from pybroker.broker.cluster.events import (
     Truncation,
     UndeleteTopic,
 )
-from pybroker.broker.controller.decision import Closed, Decision
+from pybroker.broker.controller.decision import Decision, FencedTopics
 from pybroker.broker.controller.events import AdvanceDeletions, FinishUndelete, RemoveLeftovers
 from pybroker.broker.controller.topic_deletion import decide_advance, decide_delete, decide_remove_leftovers
 from pybroker.broker.controller.topics import decide_create, decide_create_partitions
@@ -167,7 +167,7 @@ def delete(image: ClusterImage) -> tuple[Uuid, Decision]:
     groups = tuple({"group": f"g{number}", "offsets": offsets} for number in range(1_000))
     ends = tuple((0, 1 << 40) for _ in range(PARTITIONS))
     return topic_id, decide_delete(
-        image, DeleteTopics((topic_id,), "u", 5, 100), Closed({topic_id: groups}, {topic_id: ends})
+        image, DeleteTopics((topic_id,), "u", 5, 100), FencedTopics({topic_id: groups}, {topic_id: ends})
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pybroker.broker.cluster import events as e
 from pybroker.broker.controller.mutations import COSTS, ITEMS, count_mutations
-from pybroker.broker.controller.rights import RULES, Granted
+from pybroker.broker.controller.rights import RULES, AuthorizedEvent
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.caller import Caller
@@ -44,7 +44,7 @@ def create(*topics: e.NewTopic, validate_only: bool = False) -> e.CreateTopics:
     return e.CreateTopics(topics, validate_only, 0, 0)
 
 
-def counted(image: Any, granted: Granted, bucket: Bucket) -> tuple[dict[int, int], int]:
+def counted(image: Any, granted: AuthorizedEvent, bucket: Bucket) -> tuple[dict[int, int], int]:
     refused, wait_ms = count_mutations(image, granted, CALLER, bucket)
     return {place: error.code for place, error in refused.items()}, wait_ms
 
@@ -53,13 +53,13 @@ def test_what_would_be_done_is_counted_in_the_order_of_the_request() -> None:
     image = created(cluster(1), "there")
     bucket = Bucket(4)
     event = create(new("there", 9), new("a", 3), new("b", 2), new("c", 1))
-    assert counted(image, Granted(event), bucket) == ({3: ErrorCode.THROTTLING_QUOTA_EXCEEDED}, 1_000)
+    assert counted(image, AuthorizedEvent(event), bucket) == ({3: ErrorCode.THROTTLING_QUOTA_EXCEEDED}, 1_000)
     assert bucket.taken == [3, 2], "what is begun is done whole, and owed"
 
 
 def test_a_trial_costs_nothing() -> None:
     bucket = Bucket(-1)
-    assert counted(cluster(1), Granted(create(new("a", 3), validate_only=True)), bucket) == ({}, 0)
+    assert counted(cluster(1), AuthorizedEvent(create(new("a", 3), validate_only=True)), bucket) == ({}, 0)
 
 
 def test_partitions_that_are_added_and_removed_count() -> None:
@@ -68,15 +68,15 @@ def test_partitions_that_are_added_and_removed_count() -> None:
     had = len(topic.partitions)
     bucket = Bucket(100)
     grown = (e.NewPartitions("there", had + 5, None), e.NewPartitions("missing", 9, None))
-    assert counted(image, Granted(e.CreatePartitions(grown, False, 0)), bucket) == ({}, 0)
+    assert counted(image, AuthorizedEvent(e.CreatePartitions(grown, False, 0)), bucket) == ({}, 0)
     deleted = e.DeleteTopics((topic.topic_id, Uuid.random()), "User:a", 0, 0)
-    assert counted(image, Granted(deleted), bucket) == ({}, 0)
+    assert counted(image, AuthorizedEvent(deleted), bucket) == ({}, 0)
     assert bucket.taken == [5, had]
 
 
 def test_places_are_those_of_the_request() -> None:
     """Items that the client may not have are gone already."""
-    granted = Granted(create(new("b", 1), new("c", 1)), {0: DENIED})
+    granted = AuthorizedEvent(create(new("b", 1), new("c", 1)), {0: DENIED})
     refused, _ = count_mutations(cluster(1), granted, CALLER, Bucket(0))
     assert list(refused) == [2]
     left = granted.without(ITEMS, refused)

@@ -14,7 +14,7 @@ from pybroker.broker.cluster.events import CreatedTopic, CreateTopics, Event, Ne
 from pybroker.broker.controller.decision import rule_of
 from pybroker.broker.controller.families import FAMILIES
 from pybroker.broker.controller.local_port import Submission
-from pybroker.broker.controller.rights import RULES, Granted, grant
+from pybroker.broker.controller.rights import RULES, AuthorizedEvent, grant
 from pybroker.broker.metadata.acls import CLUSTER_NAME, AclBinding, AclFilter
 from pybroker.broker.metadata.delegation_tokens import DelegationToken
 from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
@@ -65,7 +65,7 @@ class Rights:
         return right in self.rights
 
 
-def granted(image: ClusterImage, event: Event[Any], *rights: tuple[AclOperation, ResourceType, str]) -> Granted:
+def granted(image: ClusterImage, event: Event[Any], *rights: tuple[AclOperation, ResourceType, str]) -> AuthorizedEvent:
     submission = Submission(event, 2, None, None, asyncio.Future(), 0.0, None, CALLER)
     return grant(image, submission, Rights(*rights))
 
@@ -121,7 +121,7 @@ async def test_each_event_needs_its_right() -> None:
     assert refusal is not None
     assert refusal.code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     right = AclOperation.CREATE_TOKENS, ResourceType.USER, "User:u"
-    assert granted(image, for_another, right) == Granted(for_another)
+    assert granted(image, for_another, right) == AuthorizedEvent(for_another)
     change = e.ConfigChange("topic", "a", {})
     of_items: list[tuple[Event[Any], tuple[AclOperation, ResourceType, str]]] = [
         (CreateTopics((topic("a"),), True, 0, 0), (AclOperation.CREATE, TOPIC, "a")),
@@ -144,7 +144,7 @@ async def test_each_event_needs_its_right() -> None:
         (e.AlterUsers((e.UserChange("u", {}),)), alter_cluster),
     ]
     for event, right in of_items:
-        assert granted(image, event, right) == Granted(event), event
+        assert granted(image, event, right) == AuthorizedEvent(event), event
         found = granted(image, event)
         code = MAY_NOT_CLUSTER if right[1] == CLUSTER and not isinstance(event, CreateTopics) else MAY_NOT_TOPIC
         assert {place: error.code for place, error in found.refused.items()} == {0: code}, event
@@ -157,7 +157,7 @@ async def test_each_event_needs_its_right() -> None:
 async def test_what_does_not_live_is_left_to_the_decision() -> None:
     unknown = Uuid.random()
     for event in (e.DeleteTopics((unknown,), "", 0, 0), e.UndeleteTopic(unknown, None, "", 0)):
-        assert granted(cluster(1), event) == Granted(event)
+        assert granted(cluster(1), event) == AuthorizedEvent(event)
 
 
 async def test_some_of_it_is_refused_and_the_rest_is_answered_in_its_place() -> None:

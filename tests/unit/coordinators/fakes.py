@@ -10,14 +10,14 @@ from typing import Any
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.group import JoinResult
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, Settings
+from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import Settings as TransactionSettings
+from pybroker.broker.coordinators.transaction.ports import TransactionSettings
 from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
@@ -296,7 +296,7 @@ class World:
         loop = asyncio.get_running_loop()
         self.turn = EndOfTurn(loop)
         ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
-        self.groups = GroupCoordinator(ports, Settings(self.config), self.states)
+        self.groups = GroupCoordinator(ports, GroupCoordinatorSettings(self.config), self.states)
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(

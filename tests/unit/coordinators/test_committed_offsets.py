@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
-from pybroker.broker.coordinators.group.deadlines import Bounded, Deadlines
-from pybroker.broker.coordinators.group.group import GroupState, JoinResult
+from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
+from pybroker.broker.coordinators.group.group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.records import (
     GroupKey,
@@ -70,7 +70,7 @@ async def test_a_consumer_outside_any_group_commits() -> None:
     assert (committed(world, 0), committed(world, 1), committed(world, 2)) == (5, 7, None)
     group = world.groups.describe(G)
     assert group is not None
-    assert (group.state, group.protocol_type) == (GroupState.EMPTY, None)
+    assert (group.state, group.protocol_type) == (ClassicGroupState.EMPTY, None)
     await world.restart()
     assert (committed(world, 0), committed(world, 1)) == (5, 7)
     assert world.groups.describe(G) is not None
@@ -129,8 +129,8 @@ async def test_one_timer_gives_up_each_commit_in_its_time() -> None:
     loop = asyncio.get_running_loop()
     deadlines, told = Deadlines(loop), []
 
-    def waits(name: str, timeout_ms: int) -> Bounded:
-        one = Bounded(lambda codes: told.append((name, codes)), 1)
+    def waits(name: str, timeout_ms: int) -> BoundedCallback:
+        one = BoundedCallback(lambda codes: told.append((name, codes)), 1)
         deadlines.add(one, timeout_ms)
         return one
 

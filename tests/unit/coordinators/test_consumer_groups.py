@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, Heartbeat, HeartbeatResult
+from pybroker.broker.coordinators.consumer.model import (
+    GOES_AWAY,
+    JOINS,
+    LEAVES,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+)
 from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
-from pybroker.broker.coordinators.group.group import GroupState, JoinResult
+from pybroker.broker.coordinators.group.group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.requests import LeavingMember, SyncRequest
 from pybroker.broker.requests.context import CommitGrant
@@ -35,19 +41,19 @@ def everything(name: str) -> bool:
     return True
 
 
-async def beat(world: World, member: str, epoch: int = JOINS, **changes: Any) -> HeartbeatResult:
+async def beat(world: World, member: str, epoch: int = JOINS, **changes: Any) -> ConsumerHeartbeatResult:
     """The answer to a heartbeat; a joining one says everything."""
     fields: dict[str, Any] = {"client_id": "client", "client_host": "/127.0.0.1"}
     if epoch == JOINS:
         fields |= {"rebalance_timeout_ms": 60_000, "topics": ("orders",), "owned": frozenset()}
-    outcome = world.groups.consumer_heartbeat(G, Heartbeat(member, epoch, **(fields | changes)), everything)
+    outcome = world.groups.consumer_heartbeat(G, ConsumerHeartbeat(member, epoch, **(fields | changes)), everything)
     await world.settle()
     result = await answered(outcome)
-    assert isinstance(result, HeartbeatResult)
+    assert isinstance(result, ConsumerHeartbeatResult)
     return result
 
 
-def indexes(result: HeartbeatResult) -> list[int]:
+def indexes(result: ConsumerHeartbeatResult) -> list[int]:
     assert result.assigned is not None
     return sorted(index for _, index in result.assigned)
 
@@ -170,7 +176,7 @@ async def test_a_member_that_leaves_right_behind_its_heartbeat_leaves_nobody_wit
     world = await new_world()
     await beat(world, "a")
     world.log.hold = True
-    last, leaving = Heartbeat("a", 2, "client", "/host"), Heartbeat("a", LEAVES, "client", "/host")
+    last, leaving = ConsumerHeartbeat("a", 2, "client", "/host"), ConsumerHeartbeat("a", LEAVES, "client", "/host")
     beats = [joining("b"), last, leaving, joining("c")]
     asked = [world.groups.consumer_heartbeat(G, one, everything) for one in beats]
     await world.settle()
@@ -186,7 +192,7 @@ async def test_a_member_that_leaves_and_comes_back_within_one_write_has_no_targe
     world.config["group.consumer.assignment.interval.ms"] = 1_000
     await beat(world, "a")
     world.log.hold = True
-    beats = [joining("b"), Heartbeat("a", LEAVES, "client", "/host"), joining("a")]
+    beats = [joining("b"), ConsumerHeartbeat("a", LEAVES, "client", "/host"), joining("a")]
     asked = [world.groups.consumer_heartbeat(G, one, everything) for one in beats]
     await world.settle()
     world.log.release()
@@ -212,8 +218,8 @@ async def test_a_member_that_comes_back_within_the_write_that_ends_its_session_h
     assert not group(world).members
 
 
-def joining(member: str) -> Heartbeat:
-    return Heartbeat(
+def joining(member: str) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
         member, JOINS, "client", "/host", rebalance_timeout_ms=60_000, topics=("orders",), owned=frozenset()
     )
 
@@ -439,7 +445,7 @@ async def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_off
     await commit(world, joined.member_id, joined.generation, 0)
     world.leave(G, joined.member_id)
     await world.settle()
-    assert world.groups.describe(G).state is GroupState.EMPTY  # type: ignore[union-attr]
+    assert world.groups.describe(G).state is ClassicGroupState.EMPTY  # type: ignore[union-attr]
     assert (await beat(world, "a")).error is ErrorCode.NONE
     assert world.groups.describe(G) is None
     topic_id = world.topics.ids["orders"]
@@ -481,7 +487,7 @@ async def test_a_classic_group_is_upgraded_and_returns() -> None:
     await world.pass_time(1_000)
     classic = world.groups.describe(G)
     assert classic is not None
-    assert classic.state is GroupState.PREPARING_REBALANCE
+    assert classic.state is ClassicGroupState.PREPARING_REBALANCE
     with pytest.raises(KafkaError):
         group(world)
     await world.restart()
@@ -574,9 +580,9 @@ async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what:
         case "it joins again":
             world.groups.consumer_heartbeat(G, joining("a"), everything)
         case "it leaves":
-            world.groups.consumer_heartbeat(G, Heartbeat("a", LEAVES, "client", "/h"), everything)
+            world.groups.consumer_heartbeat(G, ConsumerHeartbeat("a", LEAVES, "client", "/h"), everything)
         case "it tells something":
-            changed = Heartbeat("a", 2, "client", "/h", topics=("orders", "more"))
+            changed = ConsumerHeartbeat("a", 2, "client", "/h", topics=("orders", "more"))
             world.groups.consumer_heartbeat(G, changed, everything)
         case _:
             world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)

@@ -21,9 +21,9 @@ from pybroker.broker.coordinators.consumer.model import (
     GOES_AWAY,
     JOINS,
     LEAVES,
-    GroupState,
-    Heartbeat,
-    MemberState,
+    ConsumerGroupState,
+    ConsumerHeartbeat,
+    ConsumerMemberState,
     Partition,
 )
 from pybroker.broker.coordinators.consumer.topics import resolve
@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
         if obeys:
             client.reads &= client.told
         topics, regex = client.subscription
-        heartbeat = Heartbeat(
+        heartbeat = ConsumerHeartbeat(
             member_id,
             client.epoch,
             "client",
@@ -141,7 +141,7 @@ class Machine(RuleBasedStateMachine):
         meant = assignment.meant_by(after, self.view, member_id) if after.epoch > after.target_epoch else None
         member = membership.progress(after, member_id, heartbeat.owned, meant)
         self.commit(after)
-        if member.state is not MemberState.UNREVOKED:
+        if member.state is not ConsumerMemberState.UNREVOKED:
             assert {topic for topic, _ in member.assigned} <= assignment.meant_by(after, self.view, member_id)
         if not answered:
             # It does not know what was heard: it says everything again.
@@ -189,7 +189,7 @@ class Machine(RuleBasedStateMachine):
         try:
             after = self.turn(
                 lambda draft: membership.leave(
-                    draft, Heartbeat(member_id, epoch, "client", "/host", instance_id=instance)
+                    draft, ConsumerHeartbeat(member_id, epoch, "client", "/host", instance_id=instance)
                 )
             )
         except KafkaError as error:
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def load(self) -> None:
         assert self.group is not None
-        stored = records.Stored()
+        stored = records.StoredConsumerGroup()
         for key, value in self.log.items():
             _, name = records.TYPES.decode_key(int.from_bytes(key[:2], "big"), key[2:])
             stored.take(int.from_bytes(key[:2], "big"), name, value)
@@ -271,9 +271,9 @@ class Machine(RuleBasedStateMachine):
         assert group is not None
         assert group.members.keys() == self.clients.keys()
         if not group.members:
-            assert group.state is GroupState.EMPTY
+            assert group.state is ConsumerGroupState.EMPTY
             return
-        assert group.state is GroupState.STABLE
+        assert group.state is ConsumerGroupState.STABLE
         for member_id, client in self.clients.items():
             member = group.members[member_id]
             assert client.epoch == member.epoch == group.epoch == group.target_epoch
@@ -310,7 +310,7 @@ class Machine(RuleBasedStateMachine):
             if member is not None and client.epoch != JOINS:
                 assert client.reads <= member.assigned.keys() | member.revoking.keys()
         for member in self.group.members.values():
-            assert (member.state is MemberState.UNREVOKED) == bool(member.revoking)
+            assert (member.state is ConsumerMemberState.UNREVOKED) == bool(member.revoking)
             assert member.epoch <= self.group.target_epoch
 
 

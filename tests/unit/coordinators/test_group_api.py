@@ -21,7 +21,7 @@ from pybroker.broker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.requests.context import RequestContext, Standing, StandingCommits
@@ -69,8 +69,10 @@ class Client:
             if key == 42:
                 outcome = k42_delete_groups.handle(self.world.groups, shares, PERMITS_ALL, context, arrived)
             else:
-                streams = StreamsCoordination(self.world.groups, Settings(self.world.config).streams, self.world.loop)
-                sources = k16_list_groups.Sources(self.world.groups, shares, streams)
+                streams = StreamsCoordination(
+                    self.world.groups, GroupCoordinatorSettings(self.world.config).streams, self.world.loop
+                )
+                sources = k16_list_groups.ListedGroupSources(self.world.groups, shares, streams)
                 outcome = k16_list_groups.handle(sources, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)

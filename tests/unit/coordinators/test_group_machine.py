@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
+from pybroker.broker.coordinators.group.group import ClassicGroupState, Group, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.rebalance import Rounds
 from pybroker.broker.coordinators.group.requests import LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.standing import COMMITS, HEARTBEATS
@@ -157,7 +157,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def keep(self, beat: tuple[str, str | None, int], what: str) -> None:
         """Data threads go on with it while the group rests."""
-        if self.group.state is GroupState.STABLE:
+        if self.group.state is ClassicGroupState.STABLE:
             answer = Answer(self.clock, beat)
             self.group.answers.keep(beat[0], answer, what)
             self.answers.append(answer)
@@ -169,13 +169,15 @@ class GroupMachine(RuleBasedStateMachine):
         for _ in range(10):
             for client in clients:
                 knows = self.ids[client] and self.generations[client] == self.group.generation
-                if self.joining[client] is None and (not knows or self.group.state is GroupState.PREPARING_REBALANCE):
+                if self.joining[client] is None and (
+                    not knows or self.group.state is ClassicGroupState.PREPARING_REBALANCE
+                ):
                     self.join(client, (("range", b"1"),), None)
             self.pass_time(4_000)
             for client in clients:
                 self.sync(client)
             self.writes_end(fails=False)
-            if self.group.state is GroupState.STABLE and all(
+            if self.group.state is ClassicGroupState.STABLE and all(
                 self.generations[client] == self.group.generation for client in clients
             ):
                 break
@@ -204,7 +206,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([10, 1_000, 4_000, 11_000, 25_000]))
     def pass_time(self, ms: int) -> None:
-        settled = set(self.group.members) if self.group.state is GroupState.STABLE else set()
+        settled = set(self.group.members) if self.group.state is ClassicGroupState.STABLE else set()
         self.clock.advance(ms)
         self.wheel.advance()
         if ms < ROUND_MS:
@@ -233,7 +235,7 @@ class GroupMachine(RuleBasedStateMachine):
         for answer in self.answers:
             if answer.stands:
                 member_id, instance_id, generation = answer.beat
-                assert self.group.state is GroupState.STABLE
+                assert self.group.state is ClassicGroupState.STABLE
                 assert self.group.check_member(member_id, instance_id).member_id == member_id
                 assert generation == self.group.generation
                 heard_ms = max(one.heard_ms for one in self.answers if one.beat[0] == member_id)
@@ -253,12 +255,12 @@ class GroupMachine(RuleBasedStateMachine):
         assert counts == group.protocol_counts
         assert group.pending_syncs <= set(group.members)
         assert not group.pending_joins & set(group.members)
-        if group.state is GroupState.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             assert not group.members
-        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             assert group.members
             assert all(group.protocol_name in dict(m.protocols) for m in group.members.values())
-        if group.state is GroupState.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             for member in group.members.values():
                 assert member.reply_sync is None
 
@@ -283,7 +285,7 @@ class GroupMachine(RuleBasedStateMachine):
                 done(ErrorCode.NONE)
         assert not self.group.members
         assert not self.group.pending_joins
-        assert self.group.state is GroupState.EMPTY
+        assert self.group.state is ClassicGroupState.EMPTY
         assert all(len(call.answers) == 1 for call in self.calls)
         assert len(self.wheel) == 0
 

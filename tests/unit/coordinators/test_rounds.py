@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.coordinators.group.group import GroupState, JoinResult
+from pybroker.broker.coordinators.group.group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.requests import LeavingMember
 from pybroker.errors import KafkaError
@@ -17,9 +17,9 @@ from tests.unit.coordinators.fakes import World, answered, join_request, subscri
 G = "orders-readers"
 
 
-def state(world: World, group: str = G) -> GroupState:
+def state(world: World, group: str = G) -> ClassicGroupState:
     found = world.groups.describe(group)
-    return GroupState.DEAD if found is None else found.state
+    return ClassicGroupState.DEAD if found is None else found.state
 
 
 async def test_one_member_becomes_stable_and_its_generation_is_on_disk() -> None:
@@ -27,7 +27,7 @@ async def test_one_member_becomes_stable_and_its_generation_is_on_disk() -> None
     (leader,) = await world.stable(G)
     assert leader.generation == 1
     assert leader.protocol_name == "range"
-    assert state(world) is GroupState.STABLE
+    assert state(world) is ClassicGroupState.STABLE
     assert len(world.log.records) == 1
 
 
@@ -44,9 +44,9 @@ async def test_member_id_required_since_version_4() -> None:
 async def test_an_id_that_is_never_used_expires_and_takes_the_group_along() -> None:
     world = World()
     await world.ask_join(G)
-    assert state(world) is GroupState.EMPTY
+    assert state(world) is ClassicGroupState.EMPTY
     await world.pass_time(11_000)
-    assert state(world) is GroupState.DEAD
+    assert state(world) is ClassicGroupState.DEAD
     assert not world.log.records
 
 
@@ -152,7 +152,7 @@ async def test_without_a_sync_members_are_removed() -> None:
     joined = await answered(waiting)
     await world.pass_time(9_000)
     assert world.beat(G, joined) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert state(world) is GroupState.EMPTY
+    assert state(world) is ClassicGroupState.EMPTY
 
 
 async def test_the_vote_takes_what_all_support() -> None:
@@ -200,7 +200,7 @@ async def test_an_assignment_that_cannot_be_stored_is_not_given_out() -> None:
     outcome = world.ask_sync(G, joined, {joined.member_id: b"A"})
     await world.settle()
     assert (await answered(outcome)).error is ErrorCode.NOT_COORDINATOR
-    assert state(world) is GroupState.PREPARING_REBALANCE
+    assert state(world) is ClassicGroupState.PREPARING_REBALANCE
 
 
 async def test_a_join_while_the_assignment_is_being_stored_wins() -> None:
@@ -215,7 +215,7 @@ async def test_a_join_while_the_assignment_is_being_stored_wins() -> None:
     assert (await answered(outcome)).error is ErrorCode.REBALANCE_IN_PROGRESS
     world.log.release()
     await world.settle()
-    assert state(world) is GroupState.PREPARING_REBALANCE
+    assert state(world) is ClassicGroupState.PREPARING_REBALANCE
 
 
 async def test_leaving() -> None:
@@ -225,7 +225,7 @@ async def test_leaving() -> None:
     assert world.beat(G, leader) == ErrorCode.REBALANCE_IN_PROGRESS
     assert world.leave(G, leader.member_id) == [ErrorCode.NONE]
     await world.settle()
-    assert state(world) is GroupState.EMPTY
+    assert state(world) is ClassicGroupState.EMPTY
     assert world.leave("no such group", "x") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
@@ -236,7 +236,7 @@ async def test_leaving_while_a_join_is_parked_answers_it() -> None:
     assert world.leave(G, member_id) == [ErrorCode.NONE]
     assert (await answered(waiting)).error is ErrorCode.UNKNOWN_MEMBER_ID
     await world.pass_time(4_000)
-    assert state(world) is GroupState.EMPTY
+    assert state(world) is ClassicGroupState.EMPTY
 
 
 async def test_a_parked_join_survives_its_session_but_a_new_member_is_given_up_after_five_minutes() -> None:
@@ -298,7 +298,7 @@ async def static(world: World, *instances: str, **changes: Any) -> dict[str, Joi
     for i, j in joined.items():
         world.ask_sync(G, j, {k.member_id: n.encode() for n, k in joined.items()}, instance_id=i)
     await world.settle()
-    assert state(world) is GroupState.STABLE
+    assert state(world) is ClassicGroupState.STABLE
     return joined
 
 
@@ -351,7 +351,7 @@ async def test_an_instance_that_returns_before_the_assignment_starts_a_new_round
     await world.pass_time(2_000)
     joined = {i: await answered(w) for i, w in waiting.items()}
     again = await world.ask_join(G, instance_id="b")
-    assert state(world) is GroupState.PREPARING_REBALANCE
+    assert state(world) is ClassicGroupState.PREPARING_REBALANCE
     await world.ask_join(G, joined["a"].member_id, instance_id="a")
     assert (await answered(again)).generation == 2
 
@@ -388,7 +388,7 @@ async def test_administrators_remove_static_members_by_instance() -> None:
     await static(world, "a", "b")
     codes = world.groups.leave(G, [LeavingMember("", "a"), LeavingMember("", "x"), LeavingMember("", None)])
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
-    assert state(world) is GroupState.PREPARING_REBALANCE
+    assert state(world) is ClassicGroupState.PREPARING_REBALANCE
 
 
 # --- restart ----------------------------------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ async def test_members_survive_a_restart_of_the_broker() -> None:
     world = World()
     leader, follower = await world.stable(G, 2)
     await world.restart()
-    assert state(world) is GroupState.STABLE
+    assert state(world) is ClassicGroupState.STABLE
     assert world.beat(G, leader) == ErrorCode.NONE
     assert (await answered(world.ask_sync(G, follower))).assignment == follower.member_id.encode()
     await world.pass_time(9_000)
@@ -423,7 +423,7 @@ async def test_an_emptied_group_is_empty_after_a_restart() -> None:
     world.leave(G, leader.member_id)
     await world.settle()
     await world.restart()
-    assert state(world) is GroupState.EMPTY
+    assert state(world) is ClassicGroupState.EMPTY
     joined = (await world.stable(G))[0]
     assert joined.generation == 3
 

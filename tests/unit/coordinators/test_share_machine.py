@@ -27,8 +27,8 @@ from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share import records
-from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
-from pybroker.broker.coordinators.share.groups import RETRY_MS, ShareGround, ShareGroups
+from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareGroupMember
+from pybroker.broker.coordinators.share.groups import RETRY_MS, ShareGroupDependencies, ShareGroups
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.broker.coordinators.share.settings import ShareSettings
 from pybroker.broker.coordinators.share_state.state import Key, ShareState
@@ -167,8 +167,8 @@ class Disk:
                 self.log[key] = value
         self.torn = False
 
-    def read(self) -> records.Stored:
-        stored = records.Stored()
+    def read(self) -> records.StoredShareGroup:
+        stored = records.StoredShareGroup()
         for key, value in self.log.items():
             kind = int.from_bytes(key[:2], "big")
             _, name = records.TYPES.decode_key(kind, key[2:])
@@ -203,7 +203,7 @@ class Machine(RuleBasedStateMachine):
 
     def start(self) -> ShareGroups:
         self.wheel = TimerWheel(self.clock)
-        ground = ShareGround(
+        ground = ShareGroupDependencies(
             self.clock, self.loop, self.wheel, self.view, ShareSettings(self.config, lambda _: {}), self.states
         )
         return ShareGroups(ground, self.disk.write)
@@ -243,9 +243,7 @@ class Machine(RuleBasedStateMachine):
         client.waits = True
         if client.full:
             client.said = client.topics
-        beat = ShareHeartbeat(
-            member_id, client.epoch, "client", "/host", topics=client.topics if client.full else None
-        )
+        beat = ShareHeartbeat(member_id, client.epoch, "client", "/host", topics=client.topics if client.full else None)
         self.groups.heartbeat(G, beat, partial(self.hear if answered else self.miss, member_id, client, beat))
 
     def miss(self, member_id: str, client: Client, beat: ShareHeartbeat, answer: ShareHeartbeatResult) -> None:
@@ -456,9 +454,7 @@ class Machine(RuleBasedStateMachine):
         if self.states.slow or self.disk.slow:
             return
         self.run_due()
-        self.loop.run_until_complete(
-            self.groups.delete_states(G, group.initialized.keys() | group.initializing.keys())
-        )
+        self.loop.run_until_complete(self.groups.delete_states(G, group.initialized.keys() | group.initializing.keys()))
         group = self.group
         assert group is not None
         assert not self.states.epochs
@@ -573,7 +569,7 @@ TestMachine.settings = settings(max_examples=200, stateful_step_count=40, deadli
 
 
 def test_a_second_answer_within_an_epoch_may_be_lost_as_well() -> None:
-    before = ShareMember("m", "client", "/host", epoch=3, previous_epoch=2)
+    before = ShareGroupMember("m", "client", "/host", epoch=3, previous_epoch=2)
     partition = Uuid.random(), 0
     assert before.moved_to(3, frozenset([partition])).previous_epoch == 2
     assert before.moved_to(4, frozenset([partition])).previous_epoch == 3

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Failure, Found, InFlight
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Failure, InFlight, LogRead
 from pybroker.broker.coordinators.share_state.state import (
     DeliveryState,
     ShareState,
@@ -32,7 +32,7 @@ def table(start: int = 0, batches: tuple[StateBatch, ...] = (), *, queue: bool =
     return InFlight(start, batches, deliveries_max=lambda: DELIVERIES_MAX, dead_letters=lambda: queue)
 
 
-def read(offset: int, end: int, size: int = 4) -> Found:
+def read(offset: int, end: int, size: int = 4) -> LogRead:
     """What the log gives: batches of `size` offsets that end before gaps."""
     batches: list[tuple[int, int]] = []
     for at in range(offset, end):
@@ -42,7 +42,7 @@ def read(offset: int, end: int, size: int = 4) -> Found:
             batches[-1] = batches[-1][0], at
         else:
             batches.append((at, at))
-    return Found(offset, batches, end)
+    return LogRead(offset, batches, end)
 
 
 class Machine(RuleBasedStateMachine):
@@ -187,9 +187,9 @@ TestQueueMachine.settings = settings(max_examples=120, stateful_step_count=40, d
 
 
 def test_a_batch_is_given_whole_unless_the_limit_is_strict() -> None:
-    loose = table().acquire("a", Found(0, [(0, 9)], 10), records_max=3, strict=False, in_flight_max=99, deadline_ms=0)
+    loose = table().acquire("a", LogRead(0, [(0, 9)], 10), records_max=3, strict=False, in_flight_max=99, deadline_ms=0)
     assert [(span.first, span.last) for span in loose] == [(0, 9)]
-    strict = table().acquire("a", Found(0, [(0, 9)], 10), records_max=3, strict=True, in_flight_max=99, deadline_ms=0)
+    strict = table().acquire("a", LogRead(0, [(0, 9)], 10), records_max=3, strict=True, in_flight_max=99, deadline_ms=0)
     assert [(span.first, span.last) for span in strict] == [(0, 2)]
 
 
@@ -205,7 +205,7 @@ def test_a_batch_is_given_whole_unless_the_limit_is_strict() -> None:
 )
 def test_acknowledgements_are_refused_as_a_whole(batches: list[AckBatch], code: ErrorCode) -> None:
     flight = table()
-    flight.acquire("b", Found(0, [(0, 9)], 10), records_max=99, strict=False, in_flight_max=99, deadline_ms=0)
+    flight.acquire("b", LogRead(0, [(0, 9)], 10), records_max=99, strict=False, in_flight_max=99, deadline_ms=0)
     with pytest.raises(KafkaError) as refused:
         flight.acknowledge("a", batches, 0)
     assert refused.value.code == code
@@ -215,14 +215,14 @@ def test_acknowledgements_are_refused_as_a_whole(batches: list[AckBatch], code: 
 def test_what_was_delivered_too_often_is_archived() -> None:
     flight = table()
     for _ in range(DELIVERIES_MAX):
-        flight.acquire("a", Found(0, [(0, 0)], 1), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
+        flight.acquire("a", LogRead(0, [(0, 0)], 1), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
         flight.settle(flight.acknowledge("a", [AckBatch(0, 0, [AckType.RELEASE])], 0), stored=True)
     assert (flight.start, flight.end, flight.spans) == (1, 1, [])
 
 
 def test_what_failed_waits_for_the_queue_and_says_why() -> None:
     flight = table(queue=True)
-    flight.acquire("a", Found(0, [(0, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
+    flight.acquire("a", LogRead(0, [(0, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
     said = [AckBatch(0, 3, [AckType.REJECT, AckType.ACCEPT, AckType.GAP, AckType.RELEASE])]
     flight.settle(flight.acknowledge("a", said, 0), stored=True)
     assert flight.start == 0
@@ -235,7 +235,7 @@ def test_what_failed_waits_for_the_queue_and_says_why() -> None:
     flight.settle(again, stored=True)
     assert (flight.start, flight.next_offset) == (3, 3)
     for _ in range(DELIVERIES_MAX - 1):
-        flight.acquire("a", Found(3, [(3, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
+        flight.acquire("a", LogRead(3, [(3, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
         flight.settle(flight.give_back(lambda _: True), stored=True)
     assert [span.failure for span in flight.bury().spans] == [Failure.DELIVERED_TOO_OFTEN]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.broker.coordinators.streams.model import JOINS, Heartbeat, HeartbeatResult, Tasks
+from pybroker.broker.coordinators.streams.model import JOINS, StreamsHeartbeat, StreamsHeartbeatResult, Tasks
 from pybroker.broker.coordinators.streams.topology import Subtopology, Topology
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered
@@ -39,10 +39,10 @@ async def new_world() -> World:
     return world
 
 
-def join(world: World, member: str) -> asyncio.Future[HeartbeatResult]:
+def join(world: World, member: str) -> asyncio.Future[StreamsHeartbeatResult]:
     """The answer, when it is on disk."""
-    answer: asyncio.Future[HeartbeatResult] = world.loop.create_future()
-    beat = Heartbeat(
+    answer: asyncio.Future[StreamsHeartbeatResult] = world.loop.create_future()
+    beat = StreamsHeartbeat(
         member,
         JOINS,
         "client",

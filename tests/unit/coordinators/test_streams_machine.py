@@ -22,9 +22,9 @@ from pybroker.broker.coordinators.streams.model import (
     GOES_AWAY,
     JOINS,
     LEAVES,
-    GroupState,
-    Heartbeat,
-    MemberState,
+    StreamsGroupState,
+    StreamsHeartbeat,
+    StreamsMemberState,
     Task,
     Tasks,
 )
@@ -125,7 +125,7 @@ class Machine(RuleBasedStateMachine):
         client = self.clients[member_id]
         if obeys:
             client.runs = _both(client.runs, client.told)
-        heartbeat = Heartbeat(
+        heartbeat = StreamsHeartbeat(
             member_id,
             client.epoch,
             "client",
@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
             return
         instance = INSTANCES.get(member_id)
         epoch = LEAVES if for_ever or instance is None else GOES_AWAY
-        beat = Heartbeat(member_id, epoch, "client", "/host", instance_id=instance)
+        beat = StreamsHeartbeat(member_id, epoch, "client", "/host", instance_id=instance)
         try:
             after = self.turn(lambda draft: membership.leave(draft, beat))
         except KafkaError as error:
@@ -252,7 +252,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def load(self) -> None:
         assert self.group is not None
-        stored = records.Stored()
+        stored = records.StoredStreamsGroup()
         for key, value in self.log.items():
             kind = int.from_bytes(key[:2], "big")
             _, name = records.TYPES.decode_key(kind, key[2:])
@@ -295,10 +295,10 @@ class Machine(RuleBasedStateMachine):
         assert group is not None
         assert group.members.keys() == self.clients.keys()
         if not group.members:
-            assert group.state is GroupState.EMPTY
+            assert group.state is StreamsGroupState.EMPTY
             return
         ready = self.world.count("lines") > 0
-        assert group.state is (GroupState.STABLE if ready else GroupState.NOT_READY)
+        assert group.state is (StreamsGroupState.STABLE if ready else StreamsGroupState.NOT_READY)
         for member_id, client in self.clients.items():
             member = group.members[member_id]
             assert client.epoch == member.epoch == group.epoch == group.target_epoch
@@ -345,7 +345,7 @@ class Machine(RuleBasedStateMachine):
             if member is not None and client.epoch != JOINS:
                 assert client.runs.active <= member.assigned.active.keys() | member.revoking.active.keys()
         for member in self.group.members.values():
-            assert (member.state is MemberState.UNREVOKED) == bool(member.revoking)
+            assert (member.state is StreamsMemberState.UNREVOKED) == bool(member.revoking)
             assert member.epoch <= self.group.target_epoch
 
 

@@ -19,10 +19,10 @@ from pybroker.broker.coordinators.transaction.transaction import (
     NO_EPOCH,
     VERSION_1,
     VERSION_2,
-    Part,
-    Producer,
-    State,
-    Transaction,
+    CoordinatedTransaction,
+    TransactionPartition,
+    TransactionProducer,
+    TransactionState,
 )
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -42,10 +42,10 @@ class Machine:
     """One id, its present producer, and what was promised to anybody."""
 
     def __init__(self, epoch: int) -> None:
-        self.now = Transaction(1, epoch)
-        self.me = Producer(1, epoch)
-        self.former: list[Producer] = []
-        self.last_end: tuple[Producer, bool] | None = None
+        self.now = CoordinatedTransaction(1, epoch)
+        self.me = TransactionProducer(1, epoch)
+        self.former: list[TransactionProducer] = []
+        self.last_end: tuple[TransactionProducer, bool] | None = None
         self.ids = 1
         self.clock = 0
         self.outcome: bool | None = None
@@ -55,22 +55,22 @@ class Machine:
         self.ids += 1
         return self.ids
 
-    def become(self, who: Producer) -> None:
+    def become(self, who: TransactionProducer) -> None:
         if who != self.me:
             self.former.append(self.me)
             self.me = who
 
-    def take(self, change: Transaction) -> None:
+    def take(self, change: CoordinatedTransaction) -> None:
         """What is stored is a legal move, and can be read again."""
         assert change.state in LEGAL_MOVES[self.now.state]
         stored = decode_value(encode_value(change))
         assert replace(stored, last_epoch=change.last_epoch) == change
         if self.now.state in ENDING:
             assert change.state in AT_REST, "what is decided is finished, never changed"
-            assert (change.state is State.COMPLETE_COMMIT) == self.outcome
+            assert (change.state is TransactionState.COMPLETE_COMMIT) == self.outcome
         if change.state in ENDING:
             self.outcome = change.commits
-        if change.state is State.ONGOING and self.now.state is State.ONGOING:
+        if change.state is TransactionState.ONGOING and self.now.state is TransactionState.ONGOING:
             assert change.partitions >= self.now.partitions
         if change.producer_id == self.now.producer_id:
             assert change.producer_epoch >= self.now.producer_epoch
@@ -81,7 +81,7 @@ class Machine:
         now = self.now
         if event in ("init", "init again"):
             given_ = self.me if event == "init again" else None
-            if now.state is State.ONGOING:
+            if now.state is TransactionState.ONGOING:
                 decisions.check_given(now, given_)
                 self.take(decisions.fence(now, self.clock))
                 self.former.append(self.me)
@@ -89,14 +89,14 @@ class Machine:
             new_id = self.new_id() if decisions.needs_new_id(now, given_) else None
             change = decisions.initialize(now, given_, 1_000, self.clock, new_id=new_id)
             self.take(change)
-            self.become(Producer(change.producer_id, change.producer_epoch))
+            self.become(TransactionProducer(change.producer_id, change.producer_epoch))
             self.last_end = None
         elif event == "fence":
-            if now.state is State.ONGOING:
+            if now.state is TransactionState.ONGOING:
                 self.take(decisions.fence(now, self.clock))
                 self.former.append(self.me)
         elif event == "add":
-            self.take(decisions.add(now, self.me, [Part("t", TOPICS[topic], topic)], self.clock))
+            self.take(decisions.add(now, self.me, [TransactionPartition("t", TOPICS[topic], topic)], self.clock))
         elif event in ("commit", "abort"):
             self.take(decisions.end(now, self.me, event == "commit", self.clock))
         elif event in ("bump", "bump abort"):
@@ -113,7 +113,7 @@ class Machine:
         elif event == "late" and self.former:
             self.late(self.former[-1])
 
-    def bump(self, who: Producer, commit: bool) -> None:
+    def bump(self, who: TransactionProducer, commit: bool) -> None:
         new_id = self.new_id() if self.now.is_exhausted and who.epoch == self.now.producer_epoch else None
         change = decisions.end_and_bump(self.now, who, commit, self.clock, new_id=new_id)
         if change is not self.now:
@@ -121,12 +121,12 @@ class Machine:
             self.last_end = who, commit
             self.become(change.successor)
 
-    def late(self, zombie: Producer) -> None:
+    def late(self, zombie: TransactionProducer) -> None:
         """Who was replaced changes nothing."""
         if zombie == self.me:
             return
         for attempt in (
-            lambda: decisions.add(self.now, zombie, [Part("t", TOPICS[0], 0)], self.clock),
+            lambda: decisions.add(self.now, zombie, [TransactionPartition("t", TOPICS[0], 0)], self.clock),
             lambda: decisions.end(self.now, zombie, True, self.clock),
         ):
             with pytest.raises(KafkaError):
@@ -150,30 +150,32 @@ def test_no_sequence_breaks_an_invariant(epoch: int, events: list[tuple[str, int
             assert not machine.now.partitions
 
 
-def ongoing(epoch: int = 0) -> Transaction:
-    return decisions.add(Transaction(1, epoch), Producer(1, epoch), [Part("t", TOPICS[0], 0)], 1)
+def ongoing(epoch: int = 0) -> CoordinatedTransaction:
+    return decisions.add(
+        CoordinatedTransaction(1, epoch), TransactionProducer(1, epoch), [TransactionPartition("t", TOPICS[0], 0)], 1
+    )
 
 
 @pytest.mark.checklist("E4")
 def test_epochs_that_are_used_up_end_in_another_id() -> None:
-    last = Producer(1, EPOCH_LAST)
+    last = TransactionProducer(1, EPOCH_LAST)
     ending = decisions.end_and_bump(ongoing(EPOCH_LAST), last, True, 2, new_id=9)
     assert (ending.producer_id, ending.producer_epoch) == (1, EPOCH_LAST + 1), "the marker has the old id"
-    assert ending.successor == Producer(9, 0)
+    assert ending.successor == TransactionProducer(9, 0)
     done = decisions.complete(ending, 3)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (9, 0, 1)
     again = decisions.end_and_bump(done, last, True, 4)
     assert again is done
-    renewed = decisions.initialize(Transaction(1, EPOCH_LAST), last, 1_000, 5, new_id=7)
+    renewed = decisions.initialize(CoordinatedTransaction(1, EPOCH_LAST), last, 1_000, 5, new_id=7)
     assert (renewed.producer_id, renewed.producer_epoch, renewed.previous_producer_id) == (7, 0, 1)
 
 
 @pytest.mark.checklist("E6")
 def test_an_end_of_version_2_that_comes_late_ends_nothing_else() -> None:
-    me = Producer(1, 0)
+    me = TransactionProducer(1, 0)
     done = decisions.complete(decisions.end_and_bump(ongoing(), me, True, 2), 3)
-    assert (done.version, done.successor) == (VERSION_2, Producer(1, 1))
-    next_one = decisions.add(done, done.successor, [Part("t", TOPICS[1], 1)], 4, VERSION_2)
+    assert (done.version, done.successor) == (VERSION_2, TransactionProducer(1, 1))
+    next_one = decisions.add(done, done.successor, [TransactionPartition("t", TOPICS[1], 1)], 4, VERSION_2)
     for commit in (True, False):
         with pytest.raises(KafkaError) as refused:
             decisions.end_and_bump(next_one, me, commit, 5)
@@ -185,9 +187,9 @@ def test_time_out_and_commit_have_one_outcome() -> None:
     fenced = decisions.fence(ongoing(), 9)
     for end in (decisions.end, decisions.end_and_bump):
         with pytest.raises(KafkaError) as refused:
-            end(fenced, Producer(1, 0), True, 10)
+            end(fenced, TransactionProducer(1, 0), True, 10)
         assert refused.value.code == ErrorCode.PRODUCER_FENCED
-    committing = decisions.end(ongoing(), Producer(1, 0), True, 9)
+    committing = decisions.end(ongoing(), TransactionProducer(1, 0), True, 9)
     assert not decisions.is_timed_out(committing, 1 << 40)
     with pytest.raises(ValueError, match="PREPARE_COMMIT"):
         decisions.fence(committing, 10)
@@ -204,26 +206,26 @@ def refusal(attempt: Callable[[], object]) -> int:
 def test_who_has_its_next_epoch_waits_until_the_markers_are_written(epoch: int) -> None:
     """The answer to an end gives it, before they are: under the next id, if the epochs are used up."""
     new_id = 9 if epoch == EPOCH_LAST else None
-    ending = decisions.end_and_bump(ongoing(epoch), Producer(1, epoch), True, 2, new_id=new_id)
+    ending = decisions.end_and_bump(ongoing(epoch), TransactionProducer(1, epoch), True, 2, new_id=new_id)
     me = ending.successor
-    part = Part("t", TOPICS[1], 1)
+    part = TransactionPartition("t", TOPICS[1], 1)
     assert refusal(lambda: decisions.add(ending, me, [part], 3, VERSION_2)) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert refusal(lambda: decisions.end_and_bump(ending, me, False, 3)) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert refusal(lambda: decisions.initialize(ending, me, 1, 3)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    again = refusal(lambda: decisions.end_and_bump(ending, Producer(1, epoch), True, 3))
+    again = refusal(lambda: decisions.end_and_bump(ending, TransactionProducer(1, epoch), True, 3))
     assert again == ErrorCode.CONCURRENT_TRANSACTIONS
     assert decisions.add(decisions.complete(ending, 3), me, [part], 4, VERSION_2).partitions == {part}
 
 
 def test_nobody_has_the_epoch_above_the_last() -> None:
-    above = Producer(1, EPOCH_LAST + 1)
-    ending = decisions.end_and_bump(ongoing(EPOCH_LAST), Producer(1, EPOCH_LAST), True, 2, new_id=9)
+    above = TransactionProducer(1, EPOCH_LAST + 1)
+    ending = decisions.end_and_bump(ongoing(EPOCH_LAST), TransactionProducer(1, EPOCH_LAST), True, 2, new_id=9)
     fenced = decisions.fence(replace(ongoing(EPOCH_LAST), version=VERSION_2), 2)
     for now in (ending, fenced, decisions.complete(fenced, 3)):
         for commit in (True, False):
             with pytest.raises(KafkaError):
                 decisions.end_and_bump(now, above, commit, 3)
-    last = Producer(1, EPOCH_LAST)
+    last = TransactionProducer(1, EPOCH_LAST)
     assert refusal(lambda: decisions.end_and_bump(fenced, last, False, 3)) == ErrorCode.PRODUCER_FENCED
 
 
@@ -231,24 +233,26 @@ def test_nobody_has_the_epoch_above_the_last() -> None:
 def test_who_took_too_long_in_version_2_may_abort_and_go_on() -> None:
     mine = replace(ongoing(), version=VERSION_2)
     aborted = decisions.complete(decisions.fence(mine, 9), 10)
-    me = Producer(1, 0)
+    me = TransactionProducer(1, 0)
     assert refusal(lambda: decisions.end_and_bump(aborted, me, True, 11)) == ErrorCode.INVALID_TXN_STATE
-    assert decisions.end_and_bump(aborted, me, False, 11).successor == Producer(1, 1)
+    assert decisions.end_and_bump(aborted, me, False, 11).successor == TransactionProducer(1, 1)
     taken = decisions.initialize(aborted, None, 1_000, 12)
     assert refusal(lambda: decisions.end_and_bump(taken, me, False, 13)) == ErrorCode.PRODUCER_FENCED
 
 
 def test_an_end_of_version_1_has_a_marker_of_version_1() -> None:
-    mine = decisions.add(Transaction(1, 0), Producer(1, 0), [Part("t", TOPICS[0], 0)], 1, VERSION_2)
-    assert decisions.end(mine, Producer(1, 0), True, 2).version == VERSION_1
+    mine = decisions.add(
+        CoordinatedTransaction(1, 0), TransactionProducer(1, 0), [TransactionPartition("t", TOPICS[0], 0)], 1, VERSION_2
+    )
+    assert decisions.end(mine, TransactionProducer(1, 0), True, 2).version == VERSION_1
 
 
 def test_a_producer_that_names_itself_gets_the_same_answer_twice() -> None:
-    at_rest = Transaction(1, 3)
-    first = decisions.initialize(at_rest, Producer(1, 3), 1_000, 1)
-    second = decisions.initialize(first, Producer(1, 3), 1_000, 2)
+    at_rest = CoordinatedTransaction(1, 3)
+    first = decisions.initialize(at_rest, TransactionProducer(1, 3), 1_000, 1)
+    second = decisions.initialize(first, TransactionProducer(1, 3), 1_000, 2)
     assert (first.producer_epoch, second.producer_epoch) == (4, 4)
     with pytest.raises(KafkaError):
-        decisions.initialize(second, Producer(1, 2), 1_000, 3)
+        decisions.initialize(second, TransactionProducer(1, 2), 1_000, 3)
     assert decisions.initialize(second, None, 1_000, 3).producer_epoch == 5
     assert decisions.initialize(second, None, 1_000, 3).last_epoch == NO_EPOCH

@@ -14,9 +14,14 @@ from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, CodesTold, Marker, Settings
+from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, CodesTold, Marker, TransactionSettings
 from pybroker.broker.coordinators.transaction.records import decode_value
-from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part, Producer, State
+from pybroker.broker.coordinators.transaction.transaction import (
+    VERSION_2,
+    TransactionPartition,
+    TransactionProducer,
+    TransactionState,
+)
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import FakeLog, FakeTopics, Record
@@ -40,19 +45,24 @@ class HeldLog(FakeLog):
         self.held: list[Callable[[int], None]] = []
 
     def append(
-        self, topic_id: Any, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int, *,
-        told: Callable[[int, int], None], producer: tuple[int, int] | None = None,
+        self,
+        topic_id: Any,
+        partition: int,
+        leader_epoch: int,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        *,
+        told: Callable[[int, int], None],
+        producer: tuple[int, int] | None = None,
     ) -> tuple[int, int] | None:
-        ended = super().append(
-            topic_id, partition, leader_epoch, records, timestamp_ms, told=told, producer=producer
-        )
+        ended = super().append(topic_id, partition, leader_epoch, records, timestamp_ms, told=told, producer=producer)
         if ended is None:
             base = len(self.partitions[partition]) - len(records)
             self.held.append(lambda code: told(code, -1 if code else base))
         return ended
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[TransactionState]:
         return [decode_value(value).state for _, value in self.records if value is not None]
 
 
@@ -62,9 +72,11 @@ class HeldMarkers:
     def __init__(self) -> None:
         self.hold = False
         self.held: list[Callable[[], None]] = []
-        self.written: list[tuple[Marker, tuple[Part, ...]]] = []
+        self.written: list[tuple[Marker, tuple[TransactionPartition, ...]]] = []
 
-    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+    def write_then(
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+    ) -> None:
         def written() -> None:
             self.written.append((marker, tuple(parts)))
             told([ErrorCode.NONE] * len(parts))
@@ -98,13 +110,13 @@ class World:
         loop = asyncio.get_running_loop()
         self.log, self.markers, self.topics, clock = HeldLog(), HeldMarkers(), FakeTopics(), FakeClock()
         self.topics.create(TRANSACTIONS_TOPIC, 1)
-        self.part = Part("t", self.topics.create("t", 2), 0)
+        self.part = TransactionPartition("t", self.topics.create("t", 2), 0)
         self.turn = EndOfTurn(loop)
         ports = Ports(1, clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         finishing = Finishing(self.topics, self.markers, nobody, nobody, clock)
-        self.coordinator = TransactionCoordinator(ports, Settings(CONFIG), Ids(), finishing)
+        self.coordinator = TransactionCoordinator(ports, TransactionSettings(CONFIG), Ids(), finishing)
         self.coordinator.start()
-        self.me = Producer(-1, -1)
+        self.me = TransactionProducer(-1, -1)
 
     async def begin(self) -> None:
         self.me = await self.coordinator.initialize(ID, 60_000, None)
@@ -114,7 +126,7 @@ class World:
         """Its codes: of the end, as soon as it is told."""
         told: list[ErrorCode] = []
 
-        def ended(code: ErrorCode, successor: Producer) -> None:
+        def ended(code: ErrorCode, successor: TransactionProducer) -> None:
             told.append(code)
             self.me = successor
 
@@ -154,8 +166,13 @@ async def test_an_end_whose_markers_wait_for_nothing_is_one_step() -> None:
     assert world.coordinator.end_and_bump_then(ID, world.me, lambda code, _: told.append(code), commit=True)
     world.turn.come()
     assert told == [ErrorCode.NONE]
-    assert world.log.states == [State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT]
-    assert world.coordinator.describe(ID).state is State.COMPLETE_COMMIT
+    assert world.log.states == [
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.COMPLETE_COMMIT,
+    ]
+    assert world.coordinator.describe(ID).state is TransactionState.COMPLETE_COMMIT
     await world.coordinator.stop()
 
 
@@ -166,13 +183,15 @@ async def test_the_next_transaction_does_not_wait_until_the_end_of_the_last_is_s
     world.log.hold = True
     world.markers.release()
     told = await world.add()
-    assert world.log.states[-2:] == [State.COMPLETE_COMMIT, State.ONGOING], "one behind the other in the log"
+    assert world.log.states[-2:] == [TransactionState.COMPLETE_COMMIT, TransactionState.ONGOING], (
+        "one behind the other in the log"
+    )
     assert told == [], "but what is not on disk is not told"
-    assert world.coordinator.describe(ID).state is State.PREPARE_COMMIT, "nor shown"
+    assert world.coordinator.describe(ID).state is TransactionState.PREPARE_COMMIT, "nor shown"
     for ended in world.log.held:
         ended(0)
     assert told == [ErrorCode.NONE]
-    assert world.coordinator.describe(ID).state is State.ONGOING
+    assert world.coordinator.describe(ID).state is TransactionState.ONGOING
     assert world.coordinator.figures.commits == 1
     world.log.hold = False
     await world.coordinator.stop()
@@ -190,7 +209,7 @@ async def test_the_order_in_which_writes_are_heard_of_does_not_matter() -> None:
     begin(0)
     assert told == [ErrorCode.NONE]
     end(0)
-    assert world.coordinator.describe(ID).state is State.ONGOING
+    assert world.coordinator.describe(ID).state is TransactionState.ONGOING
     assert world.coordinator.figures.commits == 1
     world.log.hold = False
     await world.coordinator.stop()
@@ -213,11 +232,11 @@ async def test_an_end_that_could_not_be_stored_is_not_stored_over_what_followed(
     await until(lambda: world.coordinator.figures.commits)
     if next_fails:
         assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-        assert world.coordinator.describe(ID).state is State.COMPLETE_COMMIT, "it was tried again"
+        assert world.coordinator.describe(ID).state is TransactionState.COMPLETE_COMMIT, "it was tried again"
     else:
         assert told == [ErrorCode.NONE]
-        assert world.log.states[-1] is State.ONGOING
-        assert world.coordinator.describe(ID).state is State.ONGOING
+        assert world.log.states[-1] is TransactionState.ONGOING
+        assert world.coordinator.describe(ID).state is TransactionState.ONGOING
     await world.coordinator.stop()
 
 
@@ -227,12 +246,14 @@ async def test_who_comes_before_the_markers_are_written_is_told_then() -> None:
     await world.end()
     told = await world.add()
     others = await world.add()
-    assert world.log.states[-1] is State.PREPARE_COMMIT
+    assert world.log.states[-1] is TransactionState.PREPARE_COMMIT
     assert (told, others) == ([], [])
     world.markers.release()
     await world.step()
     assert (told, others) == ([ErrorCode.NONE], [ErrorCode.NONE])
-    assert world.log.states[-2:] == [State.COMPLETE_COMMIT, State.ONGOING], "the second one is part of it already"
+    assert world.log.states[-2:] == [TransactionState.COMPLETE_COMMIT, TransactionState.ONGOING], (
+        "the second one is part of it already"
+    )
     await world.coordinator.stop()
 
 
@@ -260,7 +281,7 @@ async def test_who_waits_hears_that_the_coordinator_is_another() -> None:
     assert told == [ErrorCode.NOT_COORDINATOR]
     world.markers.release()
     await world.step()
-    assert world.log.states[-1] is State.PREPARE_COMMIT, "what moved away is not completed here"
+    assert world.log.states[-1] is TransactionState.PREPARE_COMMIT, "what moved away is not completed here"
     with pytest.raises(KafkaError):
         world.coordinator.describe(ID)
     await world.coordinator.stop()

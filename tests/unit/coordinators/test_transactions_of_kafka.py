@@ -14,9 +14,13 @@ from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, Settings
+from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, TransactionSettings
 from pybroker.broker.coordinators.transaction.records import decode_value, encode_key, encode_value
-from pybroker.broker.coordinators.transaction.transaction import Part, State, Transaction
+from pybroker.broker.coordinators.transaction.transaction import (
+    CoordinatedTransaction,
+    TransactionPartition,
+    TransactionState,
+)
 from pybroker.broker.metadata.lineage import CREATED, TopicEvent, TopicLineage
 from pybroker.native import Uuid
 from tests.unit.coordinators.fakes import FakeLog, FakeTopics
@@ -30,7 +34,7 @@ class Kept:
     """What is handed to records of deletions."""
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[TransactionPartition] = []
 
     async def keep(self, marker: Any, parts: Any) -> frozenset[Uuid]:
         self.parts += parts
@@ -40,13 +44,13 @@ class Kept:
 class World:
     """A log in which one transaction with two partitions lies as Kafka wrote it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: TransactionState) -> None:
         self.log, self.topics, self.markers, self.kept = FakeLog(), FakeTopics(), HeldMarkers(), Kept()
         self.topics.create(TRANSACTIONS_TOPIC, 1)
         self.known = self.topics.create("known")
         self.topics.lives[self.known] = "known", 0, NOW_MS
-        parts = frozenset({Part("known", Uuid.ZERO, 0), Part("lost", Uuid.ZERO, 0)})
-        stored = Transaction(7, 0, 60_000, state, parts, NOW_MS - 5, BEGAN_MS)
+        parts = frozenset({TransactionPartition("known", Uuid.ZERO, 0), TransactionPartition("lost", Uuid.ZERO, 0)})
+        stored = CoordinatedTransaction(7, 0, 60_000, state, parts, NOW_MS - 5, BEGAN_MS)
         self.log.partitions[0] = [(0, 0, encode_key(ID), encode_value(stored))]
 
     async def load(self) -> None:
@@ -55,17 +59,17 @@ class World:
         clock = FakeClock(NOW_MS)
         ports = Ports(1, clock, loop, EndOfTurn(loop), self.log, self.log, self.topics, self.topics)
         finishing = Finishing(self.topics, self.markers, nobody, self.kept, clock)
-        self.coordinator = TransactionCoordinator(ports, Settings(CONFIG), Ids(), finishing)
+        self.coordinator = TransactionCoordinator(ports, TransactionSettings(CONFIG), Ids(), finishing)
         self.coordinator.start()
         await self.coordinator.loaded()
         async with asyncio.timeout(60):
-            while self.states[-1] in (State.PREPARE_COMMIT, State.PREPARE_ABORT):  # noqa: ASYNC110  # no event tells
+            while self.states[-1] in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.001)
         for _ in range(20):
             await asyncio.sleep(0)
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[TransactionState]:
         return [decode_value(value).state for _, value in self.log.records if value is not None]
 
     @property
@@ -75,28 +79,28 @@ class World:
 
 
 async def test_it_is_open_where_the_names_meant_what_they_mean_now() -> None:
-    world = World(State.ONGOING)
+    world = World(TransactionState.ONGOING)
     lost = world.topics.create("lost")
     world.topics.lives[lost] = "lost", BEGAN_MS, NOW_MS
     await world.load()
-    assert world.states == [State.ONGOING]
+    assert world.states == [TransactionState.ONGOING]
     described = world.coordinator.describe(ID)
     assert {part.topic_id for part in described.partitions} == {world.known, lost}
 
 
 async def test_an_open_one_whose_topic_nobody_can_name_is_aborted() -> None:
-    world = World(State.ONGOING)
+    world = World(TransactionState.ONGOING)
     # It has the name now, and was made later.
     world.topics.lives[world.topics.create("lost")] = "lost", BEGAN_MS + 1, NOW_MS
     await world.load()
-    assert world.states == [State.ONGOING, State.PREPARE_ABORT, State.COMPLETE_ABORT]
+    assert world.states == [TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT]
     assert world.marked == [(False, world.known)]
 
 
 async def test_a_decided_one_ends_as_it_was_decided_where_its_topics_are() -> None:
-    world = World(State.PREPARE_COMMIT)
+    world = World(TransactionState.PREPARE_COMMIT)
     await world.load()
-    assert world.states == [State.PREPARE_COMMIT, State.COMPLETE_COMMIT]
+    assert world.states == [TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT]
     assert world.marked == [(True, world.known)]
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from pybroker.broker.metadata.acls import AclBinding
 from pybroker.broker.metadata.delegation_tokens import DelegationToken
-from pybroker.broker.offline.adopt.batches import Malformed
+from pybroker.broker.offline.adopt.batches import MalformedBatchError
 from pybroker.broker.offline.adopt.metadata_log import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
     END_TRANSACTION,
     LEFT_OUT,
     TAKEN_OVER,
-    Metadata,
+    KafkaMetadata,
     read_metadata,
 )
 from pybroker.native import Uuid, build_batch
@@ -102,7 +102,7 @@ def written(folder: Path, records: list[bytes], name: str = f"{0:020}.log") -> P
     return folder
 
 
-def read(folder: Path, *records: bytes) -> Metadata:
+def read(folder: Path, *records: bytes) -> KafkaMetadata:
     return read_metadata(written(folder, list(records)))
 
 
@@ -213,7 +213,7 @@ def test_the_log_goes_on_where_the_snapshot_ends(tmp_path: Path) -> None:
     ids=["empty", "newer frame", "newer version", "topic not known", "endless length", "cut"],
 )
 def test_damage_and_newer_records_are_refused(tmp_path: Path, record: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBatchError):
         read(tmp_path, record)
 
 
@@ -227,5 +227,5 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path) -> None:
             record[chance.randrange(len(record))] = chance.randrange(256)
         try:
             read(tmp_path, topic(A, "a"), partition(A, 0), bytes(record))
-        except Malformed:
+        except MalformedBatchError:
             continue

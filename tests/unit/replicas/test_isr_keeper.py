@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.cluster.events import AlterIsr, IsrOutcome
-from pybroker.broker.cluster.port import Answer
+from pybroker.broker.cluster.port import EventAnswer
 from pybroker.broker.replicas import isr
 from pybroker.broker.replicas.isr import IsrKeeper
 from pybroker.native import Uuid
@@ -39,10 +39,10 @@ class Port:
     def __init__(self) -> None:
         self.asked: list[AlterIsr] = []
 
-    async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> Answer[Any]:
+    async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> EventAnswer[Any]:
         self.asked.append(event)
         members = tuple(broker_id for broker_id, _ in event.changes[0].isr)
-        return Answer([IsrOutcome(0, 1, 5, members, 8)], True)
+        return EventAnswer([IsrOutcome(0, 1, 5, members, 8)], True)
 
 
 def proposal(*members: int) -> Any:
@@ -68,9 +68,9 @@ async def test_who_is_about_to_stop_is_not_proposed() -> None:
 class Refuses(Port):
     """A controller that knows none of the brokers that are to join."""
 
-    async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> Answer[Any]:
+    async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> EventAnswer[Any]:
         self.asked.append(event)
-        return Answer([IsrOutcome(ErrorCode.INELIGIBLE_REPLICA) for _ in event.changes], True)
+        return EventAnswer([IsrOutcome(ErrorCode.INELIGIBLE_REPLICA) for _ in event.changes], True)
 
 
 async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(

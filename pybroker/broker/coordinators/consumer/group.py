@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from pybroker.broker.coordinators.consumer.model import ClassicSide, GroupState, Member, Partition, Resolved
+from pybroker.broker.coordinators.consumer.model import (
+    ClassicSide,
+    ConsumerGroupState,
+    ConsumerMember,
+    Partition,
+    ResolvedRegex,
+)
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -35,12 +41,12 @@ class ConsumerGroup:
         self.target_epoch = 0
         self.target_timestamp_ms = 0
         self.target: dict[str, frozenset[Partition]] = {}
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
         """group.instance.id → member id."""
         self.owners: dict[Partition, str] = {}
         """Partition → the member that may be reading it."""
-        self.regexes: dict[str, Resolved] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
         self.looked_at = -1
         """Version of the broker's topic view that the epoch reflects; −1: none."""
         self.subscribed: frozenset[str] = frozenset()
@@ -66,15 +72,15 @@ class ConsumerGroup:
         self.__dict__.update(other.__dict__)
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ConsumerGroupState:
         """The state that tools show."""
         if not self.members:
-            return GroupState.EMPTY
+            return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
-            return GroupState.ASSIGNING
+            return ConsumerGroupState.ASSIGNING
         if all(member.is_settled(self.target_epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether members may be reading the topic."""
@@ -82,7 +88,7 @@ class ConsumerGroup:
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def put(self, member: Member) -> None:
+    def put(self, member: ConsumerMember) -> None:
         """Add a member, or replace its previous state."""
         before = self.members.get(member.member_id)
         if before is not None:
@@ -105,7 +111,7 @@ class ConsumerGroup:
         self._release(member)
         self.note_subscribed()
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ConsumerMember) -> None:
         if member.instance_id is not None and self.instances.get(member.instance_id) == member.member_id:
             del self.instances[member.instance_id]
         for held in (member.assigned, member.revoking):
@@ -128,7 +134,7 @@ class ConsumerGroup:
         resolved = None if regex is None else self.regexes.get(regex)
         return frozenset(topics) if resolved is None else frozenset(topics) | frozenset(resolved.topics)
 
-    def resolve(self, regex: str, resolved: Resolved) -> None:
+    def resolve(self, regex: str, resolved: ResolvedRegex) -> None:
         """Store the topics that a regular expression matches."""
         self.regexes[regex] = resolved
         self.note_subscribed()
@@ -141,7 +147,7 @@ class ConsumerGroup:
         """Return the member's partitions in the target."""
         return self.target.get(member_id, NOTHING)
 
-    def waits_in_vain(self, member: Member) -> bool:
+    def waits_in_vain(self, member: ConsumerMember) -> bool:
         """Return whether other members still own everything that the member waits for."""
         return not any(
             partition not in member.assigned and partition not in self.owners
@@ -155,16 +161,14 @@ class ConsumerGroup:
         )
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         """Return an existing member. Raise KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no member {member_id}."
-            )
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no member {member_id}.")
         return member
 
-    def instance(self, instance_id: str, member_id: str) -> Member:
+    def instance(self, instance_id: str, member_id: str) -> ConsumerMember:
         """Return the member with this instance id. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         known = self.instances.get(instance_id)
         if known is None:

@@ -18,21 +18,21 @@ from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import (
     GOES_AWAY,
     JOINS,
-    Heartbeat,
-    HeartbeatResult,
-    Member,
-    MemberState,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    ConsumerMember,
+    ConsumerMemberState,
+    ConsumerSubscription,
     Partition,
-    Subscription,
 )
-from pybroker.broker.coordinators.consumer.records import Stored
+from pybroker.broker.coordinators.consumer.records import StoredConsumerGroup
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.consumer.topics import MayRead, TopicView, resolve
 from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
-from pybroker.broker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
+from pybroker.broker.coordinators.shards.turns import GroupKind, GroupTurns, Outcome, Records, Write
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -42,11 +42,11 @@ log = logging.getLogger(__name__)
 Finish = Finishing[ConsumerGroup]
 
 
-def _said(group: ConsumerGroup) -> dict[str, Subscription]:
+def _said(group: ConsumerGroup) -> dict[str, ConsumerSubscription]:
     return {member_id: member.subscription for member_id, member in group.members.items()}
 
 
-KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones, _said)
+KIND = GroupKind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones, _said)
 
 BEATS_A_SECOND_MAX = 500
 """Limits one group's heartbeats during a rebalance, so that a large group does not keep the coordinator from others."""
@@ -59,7 +59,13 @@ class ConsumerGroups:
     """The consumer groups of one shard."""
 
     def __init__(
-        self, *, clock: Clock, timers: TimerWheel, view: TopicView, settings: ConsumerSettings, write: Write,
+        self,
+        *,
+        clock: Clock,
+        timers: TimerWheel,
+        view: TopicView,
+        settings: ConsumerSettings,
+        write: Write,
         made: Callable[[ConsumerGroup], None],
         changed: Callable[[ConsumerGroup], None],
         assigned: Callable[[], None],
@@ -94,9 +100,9 @@ class ConsumerGroups:
     def heartbeat(
         self,
         group_id: str,
-        beat: Heartbeat,
+        beat: ConsumerHeartbeat,
         may_read: MayRead,
-        reply: Callable[[HeartbeatResult], None],
+        reply: Callable[[ConsumerHeartbeatResult], None],
         *,
         also: Records | None = None,
         begin: Callable[[ConsumerGroup], None] | None = None,
@@ -154,7 +160,7 @@ class ConsumerGroups:
             self.keep_alive(group_id, member)
         self.turns.submit(group_id, change, answered, also=also)
 
-    def _at_once(self, group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
+    def _at_once(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ConsumerHeartbeatResult | None:
         """Return the result for a heartbeat that changes nothing, as nearly all do; None for others."""
         member = group.members.get(beat.member_id)
         if (
@@ -188,15 +194,15 @@ class ConsumerGroups:
         if answers is not None:
             answers.take_back()
 
-    def _result(self, group: ConsumerGroup, member: Member, *, told: bool) -> HeartbeatResult:
-        return HeartbeatResult(
+    def _result(self, group: ConsumerGroup, member: ConsumerMember, *, told: bool) -> ConsumerHeartbeatResult:
+        return ConsumerHeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
             interval_ms=self._interval_ms(group, member),
             assigned=frozenset(member.assigned) if told else None,
         )
 
-    def _interval_ms(self, group: ConsumerGroup, member: Member) -> int:
+    def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         """Return the member's heartbeat interval, which is shorter during a rebalance.
 
         Members wait for partitions that others release, and learn of both only through heartbeats.
@@ -209,14 +215,14 @@ class ConsumerGroups:
         left_ms = self._interval.left_ms(group) if group.epoch > group.target_epoch else 0
         return min(usual, max(most, left_ms, self._settings.rebalance_heartbeat_interval_ms))
 
-    def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
+    def _leave(self, group_id: str, beat: ConsumerHeartbeat, reply: Callable[[ConsumerHeartbeatResult], None]) -> None:
         def change(draft: ConsumerGroup) -> Finish:
             membership.leave(draft, beat)
             self.note_topics(draft)
             log.info(
                 "group %s: member %s %s", group_id, beat.member_id, "goes away" if beat.epoch == GOES_AWAY else "leaves"
             )
-            return lambda _: HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
+            return lambda _: ConsumerHeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
 
         self.turns.submit(
             group_id, change, lambda outcome: reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
@@ -224,7 +230,7 @@ class ConsumerGroups:
 
     # --- epochs and targets -------------------------------------------------------------------------------------------
 
-    def progress(self, draft: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> Member:
+    def progress(self, draft: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> ConsumerMember:
         """Move a member one step towards the target.
 
         If the target is outdated, also revoke partitions of topics that the member no longer subscribes to.
@@ -285,21 +291,21 @@ class ConsumerGroups:
             # A member that rejoined during the write that ended its session has no session timer either.
             if was is None or _session(group_id, member_id) not in self._timers:
                 self._watch_session(group_id, member)
-            if member.state is not MemberState.UNREVOKED:
+            if member.state is not ConsumerMemberState.UNREVOKED:
                 self._timers.cancel(_revocation(group_id, member_id))
             elif was is None or was.revoking != member.revoking:
                 self._watch_revocation(group_id, member)
         self._told(after)
 
-    def keep_alive(self, group_id: str, member: Member) -> None:
+    def keep_alive(self, group_id: str, member: ConsumerMember) -> None:
         """Extend the member's session."""
         self._timers.touch(_session(group_id, member.member_id), self._session_timeout_ms(group_id, member))
 
-    def _session_timeout_ms(self, group_id: str, member: Member) -> int:
+    def _session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
         classic = member.subscription.classic
         return self._settings.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
 
-    def _watch_session(self, group_id: str, member: Member) -> None:
+    def _watch_session(self, group_id: str, member: ConsumerMember) -> None:
         self._timers.schedule(
             _session(group_id, member.member_id),
             self._session_timeout_ms(group_id, member),
@@ -318,7 +324,7 @@ class ConsumerGroups:
                 return
         self.expire(group_id, member_id, "its session is over", lambda _: True)
 
-    def _watch_revocation(self, group_id: str, member: Member) -> None:
+    def _watch_revocation(self, group_id: str, member: ConsumerMember) -> None:
         revoking = member.revoking
         self._timers.schedule(
             _revocation(group_id, member.member_id),
@@ -327,11 +333,11 @@ class ConsumerGroups:
                 group_id,
                 member.member_id,
                 "it did not give its partitions back in time",
-                lambda now: now.state is MemberState.UNREVOKED and now.revoking == revoking,
+                lambda now: now.state is ConsumerMemberState.UNREVOKED and now.revoking == revoking,
             ),
         )
 
-    def expire(self, group_id: str, member_id: str, reason: str, still: Callable[[Member], bool]) -> None:
+    def expire(self, group_id: str, member_id: str, reason: str, still: Callable[[ConsumerMember], bool]) -> None:
         """Remove a member if `still` holds for it."""
 
         def change(draft: ConsumerGroup) -> Finish:
@@ -376,7 +382,7 @@ class ConsumerGroups:
 
     # --- loading and ending groups ------------------------------------------------------------------------------------
 
-    def install(self, group_id: str, stored: Stored) -> None:
+    def install(self, group_id: str, stored: StoredConsumerGroup) -> None:
         """Install a loaded group and start a new session for each member; no coordinator received heartbeats during the
         load."""
         group = stored.group(group_id)
@@ -409,12 +415,12 @@ class ConsumerGroups:
         self.turns.forget_all(error)
 
 
-def refused(error: KafkaError) -> HeartbeatResult:
+def refused(error: KafkaError) -> ConsumerHeartbeatResult:
     """Return the result for a refused heartbeat."""
-    return HeartbeatResult(ErrorCode(error.code), error.message)
+    return ConsumerHeartbeatResult(ErrorCode(error.code), error.message)
 
 
-def stale(member: Member, epoch: int) -> KafkaError:
+def stale(member: ConsumerMember, epoch: int) -> KafkaError:
     """Return the error for a member that names a wrong epoch."""
     return KafkaError(
         ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH,

@@ -13,11 +13,11 @@ from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import (
     GOES_AWAY,
     JOINS,
-    Heartbeat,
-    Member,
+    ConsumerHeartbeat,
+    ConsumerMember,
+    ConsumerSubscription,
     Partition,
-    Resolved,
-    Subscription,
+    ResolvedRegex,
 )
 from pybroker.broker.coordinators.consumer.reconciliation import reconcile
 from pybroker.broker.coordinators.shards.turns import start_epochs
@@ -26,7 +26,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-def check_form(beat: Heartbeat, assignors: Container[str], *, own_id_required: bool) -> None:
+def check_form(beat: ConsumerHeartbeat, assignors: Container[str], *, own_id_required: bool) -> None:
     """Validate a heartbeat independently of the group.
 
     `own_id_required`: version 1, in which clients generate their member ids (KIP-1082). Raise KafkaError
@@ -68,7 +68,7 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
         )
 
 
-def check_epoch(member: Member, epoch: int, owned: frozenset[Partition] | None) -> None:
+def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Partition] | None) -> None:
     """Check the epoch that a member names.
 
     The previous epoch is valid too if the member owns nothing beyond its assignment: the response with the new epoch
@@ -85,8 +85,8 @@ def check_epoch(member: Member, epoch: int, owned: frozenset[Partition] | None) 
 
 
 def enter(
-    group: ConsumerGroup, beat: Heartbeat, size_max: int, resolve: Callable[[str], Resolved]
-) -> Member | None:
+    group: ConsumerGroup, beat: ConsumerHeartbeat, size_max: int, resolve: Callable[[str], ResolvedRegex]
+) -> ConsumerMember | None:
     """Add or update the heartbeat's member, and raise the epoch if the target may change; return the previous member.
 
     `resolve`: matches a regular expression. Raise KafkaError if the member is refused.
@@ -120,9 +120,9 @@ def enter(
     return before
 
 
-def _find(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
+def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember | None, ConsumerMember]:
     """Return (the stored member, the member to update)."""
-    fresh = Member(beat.member_id, Subscription(beat.client_id, beat.client_host, beat.instance_id))
+    fresh = ConsumerMember(beat.member_id, ConsumerSubscription(beat.client_id, beat.client_host, beat.instance_id))
     if beat.instance_id is None:
         if beat.epoch != JOINS:
             known = group.member(beat.member_id)
@@ -146,14 +146,14 @@ def _find(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member | None, Member]
     return known, inherited(known, beat.member_id)
 
 
-def inherited(known: Member, member_id: str) -> Member:
+def inherited(known: ConsumerMember, member_id: str) -> ConsumerMember:
     """Return the successor of a static member: it inherits the partitions and restarts at the join epoch."""
     if known.member_id == member_id:
         return known
     return msgspec.structs.replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
 
 
-def take_in(group: ConsumerGroup, before: Member | None, now: Member) -> None:
+def take_in(group: ConsumerGroup, before: ConsumerMember | None, now: ConsumerMember) -> None:
     """Replace `before` with `now`; raise the epoch if the assignor's input has changed."""
     if before is not None and before.member_id != now.member_id:
         target = group.target_of(before.member_id)
@@ -164,13 +164,13 @@ def take_in(group: ConsumerGroup, before: Member | None, now: Member) -> None:
         group.epoch += 1
 
 
-def _means(member: Member) -> tuple[object, ...]:
+def _means(member: ConsumerMember) -> tuple[object, ...]:
     return member.subscription.topics, member.subscription.regex, member.subscription.assignor
 
 
 def progress(
     group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None, meant: Container[Uuid] | None = None
-) -> Member:
+) -> ConsumerMember:
     """Move a member one step towards the target; return the new state.
 
     `meant`: if the target is outdated, the topics to which it is restricted; None: the target is current. Raise
@@ -190,7 +190,7 @@ def progress(
     return moved
 
 
-def leave(group: ConsumerGroup, beat: Heartbeat) -> None:
+def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
     """Remove a member, or (GOES_AWAY) keep its place until its session expires.
 
     Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.

@@ -17,7 +17,7 @@ JOINS, LEAVES, GOES_AWAY = 0, -1, -2
 """Special epochs in a heartbeat: a member joins, leaves, or (a static member) leaves temporarily."""
 
 
-class GroupState(StrEnum):
+class ConsumerGroupState(StrEnum):
     """The states, spelt as in ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
@@ -27,7 +27,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
@@ -46,7 +46,7 @@ class ClassicSide(msgspec.Struct, frozen=True):
     """(name, metadata), in the member's order of preference."""
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class ConsumerSubscription(msgspec.Struct, frozen=True):
     """A member's description of itself; stored as ConsumerGroupMemberMetadata."""
 
     client_id: str
@@ -62,13 +62,13 @@ class Subscription(msgspec.Struct, frozen=True):
     """None: the member uses the consumer protocol (KIP-848)."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class ConsumerMember(msgspec.Struct, frozen=True):
     member_id: str
-    subscription: Subscription
+    subscription: ConsumerSubscription
     epoch: int = 0
     """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
     previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Mapping[Partition, int] = {}
     """Partitions that the member may read → the member epoch in which it got them."""
     revoking: Mapping[Partition, int] = {}
@@ -84,17 +84,17 @@ class Member(msgspec.Struct, frozen=True):
         """Whether the member uses the classic protocol."""
         return self.subscription.classic is not None
 
-    def moved_to(self, epoch: int) -> Member:
+    def moved_to(self, epoch: int) -> ConsumerMember:
         """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
         lost."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
         """Return whether the member owns exactly its partitions of the target."""
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
+        return self.state is ConsumerMemberState.STABLE and self.epoch == target_epoch
 
 
-class Resolved(msgspec.Struct, frozen=True):
+class ResolvedRegex(msgspec.Struct, frozen=True):
     """The latest matches of a regular expression; stored as ConsumerGroupRegularExpression."""
 
     topics: tuple[str, ...]
@@ -103,7 +103,7 @@ class Resolved(msgspec.Struct, frozen=True):
     timestamp_ms: int
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
+class ConsumerHeartbeat(msgspec.Struct, frozen=True):
     """A ConsumerGroupHeartbeat, independent of its version. None: unchanged since the previous heartbeat."""
 
     member_id: str
@@ -119,9 +119,9 @@ class Heartbeat(msgspec.Struct, frozen=True):
     owned: frozenset[Partition] | None = None
 
     @property
-    def said(self) -> Subscription:
+    def said(self) -> ConsumerSubscription:
         """What the member says of itself, as far as it says it again."""
-        return Subscription(
+        return ConsumerSubscription(
             self.client_id,
             self.client_host,
             self.instance_id,
@@ -154,7 +154,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
         )
 
 
-class HeartbeatResult(msgspec.Struct, frozen=True):
+class ConsumerHeartbeatResult(msgspec.Struct, frozen=True):
     """The result of a ConsumerGroupHeartbeat."""
 
     error: ErrorCode = ErrorCode.NONE

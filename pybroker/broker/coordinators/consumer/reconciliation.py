@@ -1,10 +1,10 @@
 """One step of one member towards the target: it revokes partitions before it gets new ones. Pure (KIP-848).
 
-    STABLE      ──target is newer,
-                  or smaller──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
-                                else ──────────────────► target epoch, with the partitions that no other member owns
-    UNREVOKED   ──confirms the revocation──────────────► as from STABLE
-    UNRELEASED  ──each heartbeat───────────────────────► as from STABLE: other members may have released partitions
+STABLE      ──target is newer,
+              or smaller──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
+                            else ──────────────────► target epoch, with the partitions that no other member owns
+UNREVOKED   ──confirms the revocation──────────────► as from STABLE
+UNRELEASED  ──each heartbeat───────────────────────► as from STABLE: other members may have released partitions
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from collections.abc import Callable
 
 import msgspec
 
-from pybroker.broker.coordinators.consumer.model import Member, MemberState, Partition
+from pybroker.broker.coordinators.consumer.model import ConsumerMember, ConsumerMemberState, Partition
 
 
 def reconcile(
-    member: Member,
+    member: ConsumerMember,
     target_epoch: int,
     target: frozenset[Partition],
     may_give: Callable[[Partition], bool],
     owned: frozenset[Partition] | None,
-) -> Member:
+) -> ConsumerMember:
     """Return the member after its heartbeat.
 
     may_give: whether no other member may be reading a partition. owned: partitions that the member reports as owned;
     None: not reported.
     """
-    if member.state is MemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
+    if member.state is ConsumerMemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
         return member
-    if member.state is MemberState.UNREVOKED:
+    if member.state is ConsumerMemberState.UNREVOKED:
         if owned is None or not owned.isdisjoint(member.revoking):
             return member
         # The member has revoked the partitions. Its later requests in the old epoch are outdated.
@@ -38,11 +38,11 @@ def reconcile(
     kept = {partition: since for partition, since in member.assigned.items() if partition in target}
     leaving = {partition: since for partition, since in member.assigned.items() if partition not in target}
     if leaving and (owned is None or not owned.isdisjoint(leaving)):
-        return msgspec.structs.replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=leaving)
+        return msgspec.structs.replace(member, state=ConsumerMemberState.UNREVOKED, assigned=kept, revoking=leaving)
     missing = target - kept.keys()
     free = [partition for partition in missing if may_give(partition)]
     kept.update(dict.fromkeys(free, target_epoch))
-    state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED
+    state = ConsumerMemberState.STABLE if len(free) == len(missing) else ConsumerMemberState.UNRELEASED
     if member.epoch == target_epoch and state is member.state and not free and not leaving:
         return member
     return msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=kept, revoking={})

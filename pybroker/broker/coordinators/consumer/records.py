@@ -13,11 +13,11 @@ from typing import Any
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import (
     ClassicSide,
-    Member,
-    MemberState,
+    ConsumerMember,
+    ConsumerMemberState,
+    ConsumerSubscription,
     Partition,
-    Resolved,
-    Subscription,
+    ResolvedRegex,
 )
 from pybroker.broker.coordinators.shards.record_types import RecordTypes
 from pybroker.broker.coordinators.shards.turns import Records
@@ -91,11 +91,11 @@ def tombstones(group: ConsumerGroup) -> Records:
     return records
 
 
-def _progress(member: Member) -> tuple[object, ...]:
+def _progress(member: ConsumerMember) -> tuple[object, ...]:
     return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
 
 
-def _subscription(said: Subscription) -> bytes:
+def _subscription(said: ConsumerSubscription) -> bytes:
     classic = said.classic
     return encode_versioned(
         m.ConsumerGroupMemberMetadataValue(
@@ -121,7 +121,7 @@ def _subscription(said: Subscription) -> bytes:
     )
 
 
-def _resolved(resolved: Resolved) -> bytes:
+def _resolved(resolved: ResolvedRegex) -> bytes:
     return encode_versioned(
         m.ConsumerGroupRegularExpressionValue(list(resolved.topics), resolved.version, resolved.timestamp_ms), 0
     )
@@ -147,7 +147,7 @@ def _target(target: frozenset[Partition]) -> bytes:
     )
 
 
-def _current(member: Member) -> bytes:
+def _current(member: ConsumerMember) -> bytes:
     return encode_versioned(
         m.ConsumerGroupCurrentMemberAssignmentValue(
             member.epoch, member.previous_epoch, member.state, _held(member.assigned), _held(member.revoking)
@@ -168,7 +168,7 @@ def _held(held: Mapping[Partition, int]) -> list[m.ConsumerGroupCurrentMemberAss
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class Stored:
+class StoredConsumerGroup:
     """The live records of one consumer group in the log."""
 
     __slots__ = ("_current", "_group", "_members", "_regexes", "_target_epoch", "_targets")
@@ -206,7 +206,7 @@ class Stored:
             group.target_epoch = self._target_epoch.assignment_epoch
             group.target_timestamp_ms = self._target_epoch.assignment_timestamp
         for regex, stored in self._regexes.items():
-            group.regexes[regex] = Resolved(tuple(stored.topics), stored.version, stored.timestamp)
+            group.regexes[regex] = ResolvedRegex(tuple(stored.topics), stored.version, stored.timestamp)
         for member_id, said in self._members.items():
             if (target := self._targets.get(member_id)) is not None:
                 group.target[member_id] = frozenset(
@@ -219,9 +219,9 @@ class Stored:
         return group
 
 
-def _member(member_id: str, said: Any, current: Any) -> Member:
+def _member(member_id: str, said: Any, current: Any) -> ConsumerMember:
     classic = said.classic_member_metadata
-    subscription = Subscription(
+    subscription = ConsumerSubscription(
         said.client_id,
         said.client_host,
         said.instance_id,
@@ -238,15 +238,15 @@ def _member(member_id: str, said: Any, current: Any) -> Member:
         ),
     )
     if current is None:
-        return Member(member_id, subscription)
-    known = {state.value for state in MemberState}
-    return Member(
+        return ConsumerMember(member_id, subscription)
+    known = {state.value for state in ConsumerMemberState}
+    return ConsumerMember(
         member_id,
         subscription,
         current.member_epoch,
         current.previous_member_epoch,
         # A state of a later release: the next step computes what the member has to revoke.
-        MemberState(current.state) if current.state in known else MemberState.UNRELEASED,
+        ConsumerMemberState(current.state) if current.state in known else ConsumerMemberState.UNRELEASED,
         _holding(current.assigned_partitions, current.member_epoch),
         _holding(current.partitions_pending_revocation, current.member_epoch),
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import Resolved
+from pybroker.broker.coordinators.consumer.model import ResolvedRegex
 from pybroker.errors import KafkaError
 from pybroker.native import Pattern, Uuid
 from pybroker.protocol import patterns
@@ -57,13 +57,13 @@ def compiled(regex: str) -> Pattern:
         ) from None
 
 
-def resolve(regex: str, view: TopicView, may_read: MayRead, now_ms: int) -> Resolved:
+def resolve(regex: str, view: TopicView, may_read: MayRead, now_ms: int) -> ResolvedRegex:
     """Match an expression. The empty expression matches nothing. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
     if not regex:
-        return Resolved((), view.version, now_ms)
+        return ResolvedRegex((), view.version, now_ms)
     pattern = compiled(regex)
     found = sorted(name for name in view.names() if pattern.matches(name) and may_read(name))
-    return Resolved(tuple(found), view.version, now_ms)
+    return ResolvedRegex(tuple(found), view.version, now_ms)
 
 
 def subscribed_topics(group: ConsumerGroup, view: TopicView) -> dict[Uuid, int]:

@@ -14,9 +14,15 @@ import msgspec
 from pybroker.broker.coordinators.consumer import membership
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish
-from pybroker.broker.coordinators.consumer.model import ClassicSide, Member, MemberState, Partition, Subscription
+from pybroker.broker.coordinators.consumer.model import (
+    ClassicSide,
+    ConsumerMember,
+    ConsumerMemberState,
+    ConsumerSubscription,
+    Partition,
+)
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
-from pybroker.broker.coordinators.group.embedded import Said, read_subscription, write_assignment
+from pybroker.broker.coordinators.group.embedded import EmbeddedSubscription, read_subscription, write_assignment
 from pybroker.broker.coordinators.group.group import JoinReply, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
@@ -68,7 +74,7 @@ class ClassicMembers:
             if isinstance(outcome, KafkaError):
                 reply(JoinResult(ErrorCode(outcome.code), request.member_id))
                 return
-            member: Member = outcome
+            member: ConsumerMember = outcome
             self._consumers.keep_alive(group_id, member)
             self._timers.cancel(_rejoin(group_id, member_id))
             self._expect(_sync(group_id, member_id), group_id, member, "no SyncGroup from it")
@@ -80,7 +86,7 @@ class ClassicMembers:
 
         self._consumers.turns.submit(group_id, change, answered)
 
-    def _expect(self, key: tuple[str, str, str], group_id: str, member: Member, reason: str) -> None:
+    def _expect(self, key: tuple[str, str, str], group_id: str, member: ConsumerMember, reason: str) -> None:
         """Remove the member unless it takes its next step within its rebalance timeout."""
         self._timers.schedule(
             key,
@@ -101,7 +107,7 @@ class ClassicMembers:
         protocol = side.protocols[0][0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, protocol):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+        if group.target_epoch > member.epoch and member.state is not ConsumerMemberState.UNREVOKED:
             self._rejoins(group, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(_sync(group.group_id, member.member_id))
@@ -109,9 +115,7 @@ class ClassicMembers:
         assignment = write_assignment(member.assigned, side.protocols[0][1], self._topics)
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER_PROTOCOL_TYPE, protocol)
 
-    def heartbeat(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend the member's session; return REBALANCE_IN_PROGRESS if rejoining would advance the member.
 
         Raise KafkaError if the member is unknown.
@@ -119,20 +123,18 @@ class ClassicMembers:
         member = self._member(group, member_id, instance_id, generation)
         self._consumers.keep_alive(group.group_id, member)
         # While `AssignmentInterval` delays the next target, rejoining would not advance the member.
-        behind = member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED
-        if behind or (member.state is MemberState.UNRELEASED and not group.waits_in_vain(member)):
+        behind = member.epoch < group.target_epoch or member.state is ConsumerMemberState.UNREVOKED
+        if behind or (member.state is ConsumerMemberState.UNRELEASED and not group.waits_in_vain(member)):
             self._rejoins(group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def _rejoins(self, group: ConsumerGroup, member: Member) -> None:
+    def _rejoins(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         key = _rejoin(group.group_id, member.member_id)
         if key not in self._timers:
             self._expect(key, group.group_id, member, "it did not join again in time")
 
-    def leave(
-        self, group_id: str, leaving: Iterable[LeavingMember], reply: Callable[[list[ErrorCode]], None]
-    ) -> None:
+    def leave(self, group_id: str, leaving: Iterable[LeavingMember], reply: Callable[[list[ErrorCode]], None]) -> None:
         """Remove members and reply with one error code per member, in request order."""
 
         def change(draft: ConsumerGroup) -> Finish:
@@ -146,7 +148,7 @@ class ClassicMembers:
         leaving = list(leaving)
         self._consumers.turns.submit(group_id, change, answered)
 
-    def _member(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+    def _member(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
         member = group.member(member_id) if instance_id is None else group.instance(instance_id, member_id)
         if generation != member.epoch:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -180,10 +182,10 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
     if not _speaks(draft, request):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        said: Said = read_subscription(request.protocols[0][1], topics)
+        said: EmbeddedSubscription = read_subscription(request.protocols[0][1], topics)
     except CodecError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"The subscription cannot be read: {error}") from None
-    subscription = Subscription(
+    subscription = ConsumerSubscription(
         request.client_id,
         request.client_host,
         request.instance_id,
@@ -195,15 +197,17 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
         ClassicSide(request.session_timeout_ms, request.protocols),
     )
     before = _known(draft, request)
-    now = Member(request.member_id, subscription) if before is None else msgspec.structs.replace(
-        membership.inherited(before, request.member_id), subscription=subscription
+    now = (
+        ConsumerMember(request.member_id, subscription)
+        if before is None
+        else msgspec.structs.replace(membership.inherited(before, request.member_id), subscription=subscription)
     )
     membership.take_in(draft, before, now)
     # Partitions owned in an earlier generation may belong to other members by now.
     return said.owned if before is not None and said.generation in (-1, before.epoch) else frozenset()
 
 
-def _known(draft: ConsumerGroup, request: JoinRequest) -> Member | None:
+def _known(draft: ConsumerGroup, request: JoinRequest) -> ConsumerMember | None:
     if request.instance_id is None or request.instance_id not in draft.instances:
         return draft.members.get(request.member_id)
     known = draft.members[draft.instances[request.instance_id]]
@@ -217,9 +221,7 @@ def _speaks(draft: ConsumerGroup, request: JoinRequest) -> bool:
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     others = [side for m, side in draft.classic_sides().items() if m != request.member_id]
-    return not others or any(
-        all(name in dict(side.protocols) for side in others) for name, _ in request.protocols
-    )
+    return not others or any(all(name in dict(side.protocols) for side in others) for name, _ in request.protocols)
 
 
 def _sync(group_id: str, member_id: str) -> tuple[str, str, str]:

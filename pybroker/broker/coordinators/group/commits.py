@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import Member as ConsumerMember
+from pybroker.broker.coordinators.consumer.model import ConsumerMember
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import Group, GroupState
+from pybroker.broker.coordinators.group.group import ClassicGroupState, Group
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.offsets import CommittedOffset
 from pybroker.broker.coordinators.group.records import (
@@ -79,7 +79,7 @@ Finished = Callable[[list[ErrorCode]], None]
 """Called once, with one error code per item, in order."""
 
 
-class Commits:
+class OffsetCommits:
     """Commits, fetches and deletions for the shards of this broker."""
 
     def __init__(
@@ -157,7 +157,7 @@ class Commits:
         try:
             if newer is None:
                 group = self._check_classic(shard, request)
-                if group.state is not GroupState.STABLE or request.group_id in shard.consumers:
+                if group.state is not ClassicGroupState.STABLE or request.group_id in shard.consumers:
                     return None
                 answers, heard = group.answers, True
             elif isinstance(newer, ConsumerGroup):
@@ -202,13 +202,11 @@ class Commits:
             request.generation,
             in_transaction=request.producer is not None,
         )
-        if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        if member is not None and group.is_in(ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
             shard.rounds.keep_alive(group, member)
         return group
 
-    def _check_newer(
-        self, shard: GroupShard, group: ConsumerGroup | StreamsGroup, request: CommitRequest
-    ) -> None:
+    def _check_newer(self, shard: GroupShard, group: ConsumerGroup | StreamsGroup, request: CommitRequest) -> None:
         """Check like a classic group's `check_commit`, but by member epoch instead of generation."""
         if request.generation < 0 and not group.members:
             return
@@ -476,9 +474,9 @@ def _subscriptions(shard: GroupShard, group_id: str) -> Callable[[str], bool]:
     if newer is not None:
         return newer.is_subscribed_to
     group = shard.group(group_id)
-    if group is None or group.state is GroupState.DEAD:
+    if group is None or group.state is ClassicGroupState.DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return lambda _: False
     if not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)

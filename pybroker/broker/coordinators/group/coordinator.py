@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from pybroker.broker.coordinators.group.deadlines import Bounded, Deadlines
+from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.holds import Holds
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, RemovedTopic, Settings
+from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
 from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.shards.log import ShardLog
@@ -32,10 +32,10 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-    from pybroker.broker.coordinators.consumer.model import Heartbeat, HeartbeatResult
+    from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
     from pybroker.broker.coordinators.consumer.topics import MayRead
     from pybroker.broker.coordinators.group.commits import CommitRequest, Finished
-    from pybroker.broker.coordinators.group.ground import Ground
+    from pybroker.broker.coordinators.group.ground import GroupDependencies
     from pybroker.broker.coordinators.group.group import Group, JoinResult, SyncResult
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, TopicOffsets
     from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
@@ -57,13 +57,14 @@ GROUP_ID_BYTES_MAX = 0x7FFF
 EXPIRY_GROUPS_A_TURN = 200
 """Groups checked for expiry per step of the event loop; more would delay heartbeats."""
 
+
 class GroupCoordinator:
     """The group coordinator of one broker.
 
     `app.Broker` creates it and calls `start` once the metadata cache is filled and local partitions are applied.
     """
 
-    def __init__(self, ports: Ports, settings: Settings, states: States) -> None:
+    def __init__(self, ports: Ports, settings: GroupCoordinatorSettings, states: States) -> None:
         """states: the share-state coordinators, which store the state of share groups."""
         self._ports = ports
         self._states = states
@@ -81,10 +82,10 @@ class GroupCoordinator:
         self._stopped = False
 
     @cached_property
-    def _ground(self) -> Ground:
-        from pybroker.broker.coordinators.group.ground import Ground
+    def _ground(self) -> GroupDependencies:
+        from pybroker.broker.coordinators.group.ground import GroupDependencies
 
-        return Ground(
+        return GroupDependencies(
             self._ports,
             self._settings,
             self._driver.wheel,
@@ -230,8 +231,8 @@ class GroupCoordinator:
     # --- consumer groups ----------------------------------------------------------------------------------------------
 
     def consumer_heartbeat(
-        self, group_id: str, beat: Heartbeat, may_read: MayRead
-    ) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
+        self, group_id: str, beat: ConsumerHeartbeat, may_read: MayRead
+    ) -> ConsumerHeartbeatResult | asyncio.Future[ConsumerHeartbeatResult]:
         """Handle a ConsumerGroupHeartbeat: return the result, or a future for it until its changes are durable.
 
         `may_read`: whether the member is authorized to see a topic. Raise KafkaError UNSUPPORTED_VERSION, or if this
@@ -247,7 +248,7 @@ class GroupCoordinator:
         shard.refuse_streams(group_id)
         if not beat.is_plain:
             self.require_room(said_bytes(beat.said), shard.consumers.turns.said.of(group_id, beat.member_id))
-        reply: Reply[HeartbeatResult] = Reply()
+        reply: Reply[ConsumerHeartbeatResult] = Reply()
         shard.consumer_heartbeat(group_id, beat, may_read, reply)
         return reply.outcome(self._loop)
 
@@ -299,7 +300,7 @@ class GroupCoordinator:
         """
         shard = self.shard(request.group_id, empty_allowed=True)
         shard.refuse_share(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        bounded = Bounded(finished, len(request.items))
+        bounded = BoundedCallback(finished, len(request.items))
         self._ground.commits.commit(shard, request, self._clock.wall_ms(), bounded)
         self._bound(bounded)
 
@@ -356,12 +357,12 @@ class GroupCoordinator:
         """
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
-        bounded = Bounded(reply, len(wanted))
+        bounded = BoundedCallback(reply, len(wanted))
         self._ground.commits.delete(shard, group_id, wanted, bounded)
         self._bound(bounded)
         return reply.outcome(self._loop)
 
-    def _bound(self, waits: Bounded) -> None:
+    def _bound(self, waits: BoundedCallback) -> None:
         if not waits.over:
             self._deadlines.add(waits, self._settings.commit_timeout_ms)
 
@@ -380,9 +381,7 @@ class GroupCoordinator:
         for shard in self._of_partition(topic_id, partition):
             shard.transactions.ending(producer_id)
 
-    def transaction_ended(
-        self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
-    ) -> None:
+    def transaction_ended(self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool) -> None:
         """Apply a durable marker at offset `at`: make the transaction's offsets visible, or forget them."""
         for shard in self._of_partition(topic_id, partition):
             shard.transaction_ended(producer_id, at, committed=committed)
@@ -420,7 +419,7 @@ class GroupCoordinator:
 
     # --- deleted topics -----------------------------------------------------------------------------------------------
 
-    def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+    def topics_removed(self, removed: Sequence[RemovedTopicView]) -> None:
         """Drop the offsets of deleted incarnations. The metadata cache calls this.
 
         If the offsets topic itself was deleted, its shards are dropped already; clients look for their coordinator,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Bounded:
+class BoundedCallback:
     """A callback for `count` error codes that is called at most once."""
 
     __slots__ = ("_count", "_finished", "over")
@@ -40,13 +40,13 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[tuple[float, Bounded]] = deque()
+        self._waiting: deque[tuple[float, BoundedCallback]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, one: Bounded, timeout_ms: int) -> None:
+    def add(self, one: BoundedCallback, timeout_ms: int) -> None:
         """Give up on `one` after `timeout_ms` unless it has been answered."""
         waiting = self._waiting
         while waiting and waiting[0][1].over:

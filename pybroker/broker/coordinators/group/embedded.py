@@ -21,7 +21,7 @@ NEWEST = 3
 """The newest known version of both messages; a newer message starts with the fields of this version."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class EmbeddedSubscription(msgspec.Struct, frozen=True):
     """The contents of a member's subscription."""
 
     topics: tuple[str, ...]
@@ -39,10 +39,10 @@ def _decode(name: str, data: bytes) -> tuple[int, Any]:
     return known, decode_data(name, known, content, front=version > NEWEST)
 
 
-def read_subscription(metadata: bytes, topics: Topics) -> Said:
+def read_subscription(metadata: bytes, topics: Topics) -> EmbeddedSubscription:
     """Decode a ConsumerProtocolSubscription. Raise CodecError."""
     _, said = _decode("ConsumerProtocolSubscription", metadata)
-    return Said(
+    return EmbeddedSubscription(
         tuple(sorted(set(said.topics))), _by_id(said.owned_partitions, topics), said.generation_id, said.rack_id
     )
 
@@ -84,5 +84,3 @@ def write_assignment(partitions: Iterable[Partition], metadata: bytes, topics: T
         ),
         min(max(version, 0), NEWEST),
     )
-
-

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.group.group import Group, GroupState
+from pybroker.broker.coordinators.group.group import ClassicGroupState, Group
 from pybroker.broker.coordinators.group.offsets import CommittedOffset
 from pybroker.broker.coordinators.group.records import OffsetKey
 from pybroker.broker.coordinators.group.shard import GroupShard
@@ -27,11 +27,11 @@ from pybroker.native import Uuid
 def expires_from(group: Group, offset: CommittedOffset) -> int | None:
     """Return the wall time (ms) from which the retention of one offset counts; None: the offset does not expire now."""
     if group.protocol_type is None:
-        return offset.commit_timestamp_ms if group.state is GroupState.EMPTY else None
-    if group.state is GroupState.EMPTY:
+        return offset.commit_timestamp_ms if group.state is ClassicGroupState.EMPTY else None
+    if group.state is ClassicGroupState.EMPTY:
         known = group.state_timestamp_ms
         return known if known >= 0 else offset.commit_timestamp_ms
-    if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
+    if group.state is ClassicGroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
         return offset.commit_timestamp_ms
     return None
 
@@ -41,7 +41,7 @@ def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: 
     return _expired(
         shard,
         group.group_id,
-        lambda name: group.state is not GroupState.EMPTY and group.is_subscribed_to(name),
+        lambda name: group.state is not ClassicGroupState.EMPTY and group.is_subscribed_to(name),
         lambda offset: _is_over(offset, expires_from(group, offset), now_ms, retention_ms),
     )
 
@@ -73,14 +73,12 @@ def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int
     If the append of the tombstones fails, the offsets return with the next load and expire again.
     """
     expired = _take_out(shard, expired_offsets(shard, group, now_ms, retention_ms))
-    if group.state is GroupState.EMPTY and not group.pending_joins and _is_unused(shard, group.group_id):
+    if group.state is ClassicGroupState.EMPTY and not group.pending_joins and _is_unused(shard, group.group_id):
         shard.drop_group(group, lambda _: None)
     return expired
 
 
-def expire_newer_group(
-    shard: GroupShard, group: ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int
-) -> int:
+def expire_newer_group(shard: GroupShard, group: ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int) -> int:
     """Do `expire_group` for a consumer or streams group."""
     over = _expired(
         shard,

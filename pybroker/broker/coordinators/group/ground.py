@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pybroker.broker.coordinators.group.commits import Commits
+from pybroker.broker.coordinators.group.commits import OffsetCommits
 from pybroker.broker.coordinators.group.expiry import expire
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.member_metadata import MemberMetadata
-from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.shard import GroupShard
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.share.groups import ShareGround, States
-from pybroker.broker.coordinators.streams.groups import StreamsGround
+from pybroker.broker.coordinators.share.groups import ShareGroupDependencies, States
+from pybroker.broker.coordinators.streams.groups import StreamsGroupDependencies
 
 
-class Ground:
+class GroupDependencies:
     """The dependencies of this broker's group shards."""
 
     expire = staticmethod(expire)
@@ -30,7 +30,7 @@ class Ground:
     def __init__(
         self,
         ports: Ports,
-        settings: Settings,
+        settings: GroupCoordinatorSettings,
         timers: TimerWheel,
         *,
         states: States,
@@ -46,10 +46,12 @@ class Ground:
         self._timers = timers
         self._removals = removals
         self._figures = figures
-        self._share = ShareGround(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
-        self._streams = StreamsGround(ports.clock, timers, ports.topics, settings.streams, self._streams_assigned)
+        self._share = ShareGroupDependencies(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
+        self._streams = StreamsGroupDependencies(
+            ports.clock, timers, ports.topics, settings.streams, self._streams_assigned
+        )
         self.member_metadata = MemberMetadata(settings, figures, ports.clock, member_bytes)
-        self.commits = Commits(
+        self.commits = OffsetCommits(
             ports.topics,
             removals,
             holds=holds,

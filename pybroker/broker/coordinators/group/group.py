@@ -24,7 +24,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class GroupState(StrEnum):
+class ClassicGroupState(StrEnum):
     """The states, spelt as in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
@@ -34,12 +34,14 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-LEGAL_MOVES: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
-    GroupState.DEAD: frozenset(GroupState),
+LEGAL_MOVES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
+    ),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
 """State → the states from which a group may enter it."""
 
@@ -84,7 +86,7 @@ JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
 
 
-class Member(msgspec.Struct):
+class ClassicMember(msgspec.Struct):
     """One member. `reply_join` and `reply_sync` are set while the coordinator holds a request of the member."""
 
     member_id: str
@@ -137,7 +139,7 @@ class Group(msgspec.Struct, eq=False):
     """One group's state. Methods change it and check that the change is legal; they do not deal with time."""
 
     group_id: str
-    state: GroupState = GroupState.EMPTY
+    state: ClassicGroupState = ClassicGroupState.EMPTY
     state_timestamp_ms: int = -1
     """Wall time of the last transition; −1: not known, and offset expiry uses the commit time."""
     generation: int = 0
@@ -145,7 +147,7 @@ class Group(msgspec.Struct, eq=False):
     """None: no member has ever joined, and the group only has offsets."""
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = {}
+    members: dict[str, ClassicMember] = {}
     static_members: dict[str, str] = {}
     """group.instance.id → member id."""
     pending_joins: set[str] = set()
@@ -175,7 +177,7 @@ class Group(msgspec.Struct, eq=False):
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def transition_to(self, state: GroupState, now_ms: int) -> None:
+    def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
         """Change the state. Raise ValueError on an illegal transition, which is a bug."""
         if self.state not in LEGAL_MOVES[state]:
             raise ValueError(f"group {self.group_id}: {self.state} → {state}")
@@ -183,13 +185,13 @@ class Group(msgspec.Struct, eq=False):
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    def is_in(self, *states: GroupState) -> bool:
+    def is_in(self, *states: ClassicGroupState) -> bool:
         return self.state in states
 
     @property
     def can_rebalance(self) -> bool:
         """Whether the group may enter PreparingRebalance from its current state."""
-        return self.state in LEGAL_MOVES[GroupState.PREPARING_REBALANCE]
+        return self.state in LEGAL_MOVES[ClassicGroupState.PREPARING_REBALANCE]
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -203,13 +205,13 @@ class Group(msgspec.Struct, eq=False):
         """Whether every member has (re)joined and every assigned member id has been used."""
         return not self.pending_joins and self.awaiting_join == len(self.members)
 
-    def park_join(self, member: Member, reply: JoinReply) -> None:
+    def park_join(self, member: ClassicMember, reply: JoinReply) -> None:
         """Hold a JoinGroup until the rebalance ends. End an earlier held one, which the client has abandoned."""
         self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.reply_join = reply
         self.awaiting_join += 1
 
-    def answer_join(self, member: Member, result: JoinResult) -> None:
+    def answer_join(self, member: ClassicMember, result: JoinResult) -> None:
         """Answer a member's held JoinGroup, if there is one."""
         reply, member.reply_join = member.reply_join, None
         if reply is not None:
@@ -221,7 +223,7 @@ class Group(msgspec.Struct, eq=False):
         """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Add a member. The first member sets the protocol type and becomes the leader."""
         if member.instance_id is not None:
             if member.instance_id in self.static_members:
@@ -235,7 +237,9 @@ class Group(msgspec.Struct, eq=False):
         self._count(member, +1)
         self.pending_joins.discard(member.member_id)
 
-    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+    def update(
+        self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
         """Update a member from its new JoinGroup."""
         self._count(member, -1)
         member.protocols = protocols
@@ -243,7 +247,7 @@ class Group(msgspec.Struct, eq=False):
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def _count(self, member: Member, change: int) -> None:
+    def _count(self, member: ClassicMember, change: int) -> None:
         self.metadata_bytes += change * metadata_bytes(member.protocols)
         for name, _ in member.protocols:
             count = self.protocol_counts.get(name, 0) + change
@@ -252,7 +256,7 @@ class Group(msgspec.Struct, eq=False):
             else:
                 del self.protocol_counts[name]
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicMember | None:
         """Remove a member or a pending id.
 
         Held requests get UNKNOWN_MEMBER_ID, and a live client then joins anew. If the member was the leader, the
@@ -272,7 +276,7 @@ class Group(msgspec.Struct, eq=False):
         self.pending_syncs.discard(member_id)
         return member
 
-    def replace_static(self, instance_id: str, new_member_id: str) -> Member:
+    def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
         """Give the member of a restarted instance a new member id; held requests under the old id get
         FENCED_INSTANCE_ID."""
         old_member_id = self.static_members[instance_id]
@@ -301,7 +305,7 @@ class Group(msgspec.Struct, eq=False):
         self.leader_id = joined
         return True
 
-    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return the member. Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another
         id."""
         if instance_id is not None:
@@ -317,16 +321,16 @@ class Group(msgspec.Struct, eq=False):
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
-    ) -> Member | None:
+    ) -> ClassicMember | None:
         """Check an offset commit; return the member that it keeps alive, or None for a commit from outside the group.
 
         In a transaction, a client that names no member (before KIP-447) is fenced by its transactional id alone.
         Raise KafkaError COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
         REBALANCE_IN_PROGRESS.
         """
-        if self.state is GroupState.DEAD:
+        if self.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation < 0 and self.state is GroupState.EMPTY:
+        if generation < 0 and self.state is ClassicGroupState.EMPTY:
             return None
         if generation < 0 and not member_id and instance_id is None:
             if in_transaction:
@@ -336,7 +340,7 @@ class Group(msgspec.Struct, eq=False):
         member = self.check_member(member_id, instance_id)
         if generation != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not in_transaction:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 
@@ -349,7 +353,7 @@ class Group(msgspec.Struct, eq=False):
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Return whether a client with these protocols may join."""
         names = list(protocols)
-        if self.state is GroupState.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         if protocol_type != self.protocol_type:
             return False
@@ -373,11 +377,11 @@ class Group(msgspec.Struct, eq=False):
         self.generation = self.generation + 1 if self.generation < 0x7FFFFFFF else 1
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.transition_to(GroupState.COMPLETING_REBALANCE, now_ms)
+            self.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
             self.leader_id = None
-            self.transition_to(GroupState.EMPTY, now_ms)
+            self.transition_to(ClassicGroupState.EMPTY, now_ms)
         self.read_subscriptions()
         self.pending_syncs.clear()
 

@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from pybroker.broker.coordinators.consumer.records import Stored
+from pybroker.broker.coordinators.consumer.records import StoredConsumerGroup
 from pybroker.broker.coordinators.group.records import (
     ConsumerKey,
     GroupKey,
@@ -19,8 +19,8 @@ from pybroker.broker.coordinators.group.records import (
     decode_key,
     decode_offset_value,
 )
-from pybroker.broker.coordinators.share.records import Stored as StoredShare
-from pybroker.broker.coordinators.streams.records import Stored as StoredStreams
+from pybroker.broker.coordinators.share.records import StoredShareGroup as StoredShare
+from pybroker.broker.coordinators.streams.records import StoredStreamsGroup as StoredStreams
 from pybroker.native import CodecError, StoredRecord
 
 log = logging.getLogger(__name__)
@@ -29,14 +29,14 @@ Pending = dict[OffsetKey, tuple[int, OffsetValue]]
 """Key → (offset of its record, value)."""
 
 
-class Loaded(msgspec.Struct):
+class LoadedGroups(msgspec.Struct):
     """The last value of every key. Implements the shards' `Replay`."""
 
     offsets: Pending = {}
     pending: dict[int, Pending] = {}
     """Producer → its commits in a transaction that has not ended."""
     groups: dict[str, GroupValue] = {}
-    consumers: dict[str, Stored] = {}
+    consumers: dict[str, StoredConsumerGroup] = {}
     shares: dict[str, StoredShare] = {}
     streams: dict[str, StoredStreams] = {}
     records: int = 0
@@ -62,7 +62,9 @@ class Loaded(msgspec.Struct):
                 else:
                     self.groups[parsed.group] = decode_group_value(record.value)
             elif isinstance(parsed, ConsumerKey):
-                self.consumers.setdefault(parsed.group, Stored()).take(parsed.kind, parsed.name, record.value)
+                self.consumers.setdefault(parsed.group, StoredConsumerGroup()).take(
+                    parsed.kind, parsed.name, record.value
+                )
             elif isinstance(parsed, ShareKey):
                 self.shares.setdefault(parsed.group, StoredShare()).take(parsed.kind, parsed.name, record.value)
             elif isinstance(parsed, StreamsKey):

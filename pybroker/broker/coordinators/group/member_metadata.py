@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.group import Protocols, metadata_bytes
-from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -26,7 +26,9 @@ class MemberMetadata:
     added.
     """
 
-    def __init__(self, settings: Settings, figures: GroupFigures, clock: Clock, count: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: GroupCoordinatorSettings, figures: GroupFigures, clock: Clock, count: Callable[[], int]
+    ) -> None:
         self._settings = settings
         self._figures = figures
         self._clock = clock

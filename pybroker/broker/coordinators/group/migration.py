@@ -7,10 +7,9 @@ becomes classic when the last such member has left. Pure functions; `GroupShard`
 from __future__ import annotations
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import ClassicSide, Member, Partition, Subscription
+from pybroker.broker.coordinators.consumer.model import ClassicSide, ConsumerMember, ConsumerSubscription, Partition
 from pybroker.broker.coordinators.group.embedded import read_assignment, read_subscription, write_assignment
-from pybroker.broker.coordinators.group.group import Group, GroupState
-from pybroker.broker.coordinators.group.group import Member as ClassicMember
+from pybroker.broker.coordinators.group.group import ClassicGroupState, ClassicMember, Group
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
@@ -34,14 +33,16 @@ def upgrade(group: Group, into: ConsumerGroup, topics: Topics, size_max: int) ->
         # If a client-side assignor gave a partition to two members, only the first keeps it.
         mine = {partition: group.generation for partition in assigned if partition not in taken}
         taken |= mine.keys()
-        members.append(Member(member.member_id, made, group.generation, group.generation, assigned=mine))
+        members.append(ConsumerMember(member.member_id, made, group.generation, group.generation, assigned=mine))
     into.epoch = into.target_epoch = group.generation
     for one in members:
         into.target[one.member_id] = frozenset(one.assigned)
         into.put(one)
 
 
-def _as_consumer(group: Group, member: ClassicMember, topics: Topics) -> tuple[Subscription, frozenset[Partition]]:
+def _as_consumer(
+    group: Group, member: ClassicMember, topics: Topics
+) -> tuple[ConsumerSubscription, frozenset[Partition]]:
     # Before the first generation no protocol is selected.
     name = group.protocol_name or member.protocols[0][0]
     try:
@@ -53,7 +54,7 @@ def _as_consumer(group: Group, member: ClassicMember, topics: Topics) -> tuple[S
         raise _refusal(group, "its assignor keeps data of its own with the members")
     # Skip partitions of earlier incarnations of a name.
     known = {topic_id for topic, topic_id in group.formed_topics.items() if topics.topic_id(topic) == topic_id}
-    subscription = Subscription(
+    subscription = ConsumerSubscription(
         member.client_id,
         member.client_host,
         member.instance_id,
@@ -103,6 +104,6 @@ def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> Group:
             )
         )
     classic.protocol_name = classic.select_protocol()
-    classic.state = GroupState.STABLE
+    classic.state = ClassicGroupState.STABLE
     classic.read_subscriptions()
     return classic

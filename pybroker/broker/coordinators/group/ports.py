@@ -20,7 +20,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class RemovedTopic(Protocol):
+class RemovedTopicView(Protocol):
     """A deleted incarnation."""
 
     @property
@@ -29,8 +29,7 @@ class RemovedTopic(Protocol):
         ...
 
     @property
-    def topic_id(self) -> Uuid:
-        ...
+    def topic_id(self) -> Uuid: ...
 
 
 class GroupSettings(Protocol):
@@ -63,15 +62,13 @@ class GroupStore(Protocol):
         ...
 
 
-class Settings:
+class GroupCoordinatorSettings:
     """The coordinator's settings; read at each use, because some are dynamic.
 
     `own`: the settings of one group, by its id.
     """
 
-    def __init__(
-        self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING) -> None:
         self._config = config
         self._own = own
 

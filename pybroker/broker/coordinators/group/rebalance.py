@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.group import (
+    ClassicGroupState,
+    ClassicMember,
     Group,
-    GroupState,
     JoinReply,
     JoinResult,
-    Member,
     SyncReply,
     SyncResult,
     new_member_id,
@@ -62,7 +62,7 @@ class Rounds:
 
     def join(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
         """Answer now, or hold the request until the rebalance ends."""
-        if group.state is GroupState.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             reply(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         elif not self._has_room(group, request.member_id):
             # Remove a member that finds the group full when it rejoins.
@@ -80,9 +80,9 @@ class Rounds:
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         member = group.members.get(member_id)
-        if group.state is GroupState.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             return len(group.pending_joins) < PENDING_JOINS_MAX or bool(member_id)
-        if group.state is GroupState.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             # Counting held joins instead of members turns away the last members to return after an operator lowers the
             # limit.
             return (member is not None and member.reply_join is not None) or (
@@ -114,13 +114,14 @@ class Rounds:
         except KafkaError as error:
             reply(JoinResult(ErrorCode(error.code), request.member_id))
             return
-        if group.state is GroupState.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return
         unchanged = member.protocols == request.protocols
         leads = group.leader_id == member.member_id
         if unchanged and (
-            group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not leads)
+            group.state is ClassicGroupState.COMPLETING_REBALANCE
+            or (group.state is ClassicGroupState.STABLE and not leads)
         ):
             # The member lost the response to its first JoinGroup. A leader of a stable group wants a new assignment
             # instead.
@@ -131,7 +132,7 @@ class Rounds:
         self._rebalance_or_complete(group, f"member {member.member_id} joins again: {request.reason}")
 
     def _add(self, group: Group, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
-        member = Member(
+        member = ClassicMember(
             member_id,
             request.instance_id,
             request.client_id,
@@ -142,7 +143,7 @@ class Rounds:
             request.protocols,
             is_new=True,
         )
-        if group.state is GroupState.PREPARING_REBALANCE and group.in_initial_delay:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE and group.in_initial_delay:
             group.new_member_added = True
         group.add(member)
         group.park_join(member, reply)
@@ -162,11 +163,11 @@ class Rounds:
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.park_join(member, reply)
         reason = f"static member {instance_id} returns as {member_id}: {request.reason}"
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             # The leader assigns to the old id; only a new rebalance reaches the new id.
             self._prepare(group, reason)
             return
-        if group.state is not GroupState.STABLE:
+        if group.state is not ClassicGroupState.STABLE:
             self._complete_if_all_joined(group)
             return
         if group.select_protocol() != group.protocol_name:
@@ -214,12 +215,12 @@ class Rounds:
             self._prepare(group, reason)
 
     def _prepare(self, group: Group, reason: str) -> None:
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self._timers.cancel(("sync", group.group_id))
-        initial = group.is_in(GroupState.EMPTY)
-        group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.wall_ms())
+        initial = group.is_in(ClassicGroupState.EMPTY)
+        group.transition_to(ClassicGroupState.PREPARING_REBALANCE, self._clock.wall_ms())
         log.info("group %s generation %d rebalances: %s", group.group_id, group.generation, reason)
         if initial:
             # Consumers of one application start one after the other; a short delay avoids a rebalance for each of them.
@@ -232,7 +233,7 @@ class Rounds:
 
     def _await_first(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
         def over() -> None:
-            if group.state is not GroupState.PREPARING_REBALANCE:
+            if group.state is not ClassicGroupState.PREPARING_REBALANCE:
                 return
             if group.new_member_added and remaining_ms:
                 group.new_member_added = False
@@ -249,7 +250,7 @@ class Rounds:
 
     def _complete_if_all_joined(self, group: Group) -> None:
         """End the join phase early, except during a group's initial delay."""
-        if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
             self._complete_join(group)
 
     def _complete_join_in(self, group: Group, delay_ms: int) -> None:
@@ -258,7 +259,7 @@ class Rounds:
 
     def _complete_join(self, group: Group) -> None:
         """End the join phase: remove dynamic members that have not rejoined, and send the others the new generation."""
-        if group.state is not GroupState.PREPARING_REBALANCE:
+        if group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return
         self._timers.cancel(("join", group.group_id))
         for member in [m for m in group.members.values() if m.reply_join is None and not m.is_static]:
@@ -271,7 +272,7 @@ class Rounds:
         group.new_member_added = group.in_initial_delay = False
         group.next_generation(self._clock.wall_ms())
         self._store.formed(group)
-        if group.is_in(GroupState.EMPTY):
+        if group.is_in(ClassicGroupState.EMPTY):
             log.info("group %s is empty at generation %d", group.group_id, group.generation)
 
             def stored(error: ErrorCode) -> None:
@@ -294,7 +295,9 @@ class Rounds:
         generation = group.generation
 
         def over() -> None:
-            if group.generation != generation or not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            if group.generation != generation or not group.is_in(
+                ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE
+            ):
                 return
             if group.pending_syncs:
                 missing = sorted(group.pending_syncs)
@@ -308,7 +311,7 @@ class Rounds:
 
     def sync(self, group: Group, request: SyncRequest, reply: SyncReply) -> None:
         """Answer now, or hold the request until the leader's assignment is stored."""
-        if group.state is GroupState.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             reply(SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         try:
@@ -322,14 +325,14 @@ class Rounds:
             request.protocol_name, group.protocol_name
         ):
             reply(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        elif group.state is GroupState.PREPARING_REBALANCE:
+        elif group.state is ClassicGroupState.PREPARING_REBALANCE:
             reply(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-        elif group.state is GroupState.COMPLETING_REBALANCE:
+        elif group.state is ClassicGroupState.COMPLETING_REBALANCE:
             member.park_sync(reply)
             self._sync_came(group, member.member_id)
             if group.leader_id == member.member_id:
                 self._store_assignment(group, request.assignments)
-        elif group.state is GroupState.STABLE:
+        elif group.state is ClassicGroupState.STABLE:
             self._sync_came(group, member.member_id)
             reply(_assignment(group, member))
         else:
@@ -347,7 +350,7 @@ class Rounds:
 
         def stored(error: ErrorCode) -> None:
             # If a member joined or left meanwhile, another rebalance runs and these SyncGroups are answered.
-            if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
+            if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != generation:
                 return
             if error is not ErrorCode.NONE:
                 self._answer_syncs(group, error)
@@ -355,7 +358,7 @@ class Rounds:
                 return
             for member in group.members.values():
                 member.assignment = wanted.get(member.member_id, b"")
-            group.transition_to(GroupState.STABLE, self._clock.wall_ms())
+            group.transition_to(ClassicGroupState.STABLE, self._clock.wall_ms())
             self._figures.completed_rebalances += 1
             for member in list(group.members.values()):
                 if member.answer_sync(_assignment(group, member)):
@@ -374,7 +377,7 @@ class Rounds:
 
     def heartbeat(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend a session. Synchronous, because heartbeats are the most frequent request of an idle cluster."""
-        if group.state is GroupState.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:
             member = group.check_member(member_id, instance_id)
@@ -382,29 +385,29 @@ class Rounds:
             return ErrorCode(error.code)
         if generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if group.state is GroupState.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         self.keep_alive(group, member)
-        if group.state is GroupState.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def keep_alive(self, group: Group, member: Member) -> None:
+    def keep_alive(self, group: Group, member: ClassicMember) -> None:
         """Extend the session of a member that sent a heartbeat or a commit."""
         if not self._timers.touch(("session", group.group_id, member.member_id), member.session_timeout_ms):
             self._watch_session(group, member.member_id, member.session_timeout_ms)
 
     def leave(self, group: Group, leaving: Iterable[LeavingMember]) -> list[ErrorCode]:
         """Remove members; return one error code per member, in order."""
-        if group.state is GroupState.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE for _ in leaving]
         answers = [self._leave_one(group, one) for one in leaving]
         if ErrorCode.NONE in answers:
-            if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            if group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
                 self._prepare(group, "members left")
-            elif group.state is GroupState.PREPARING_REBALANCE:
+            elif group.state is ClassicGroupState.PREPARING_REBALANCE:
                 self._complete_if_all_joined(group)
-            elif group.state is GroupState.EMPTY:
+            elif group.state is ClassicGroupState.EMPTY:
                 self._store.emptied(group)
         return answers
 
@@ -429,14 +432,14 @@ class Rounds:
         )
 
     def _session_over(self, group: Group, member_id: str) -> None:
-        if group.state is GroupState.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             return
         member = group.members.get(member_id)
         if member is None:
             if member_id not in group.pending_joins:
                 return
             group.pending_joins.discard(member_id)
-            if group.state is GroupState.EMPTY:
+            if group.state is ClassicGroupState.EMPTY:
                 self._store.emptied(group)
         elif member.awaits_rebalance:
             # The held request counts as a heartbeat; its response restarts the session.
@@ -447,10 +450,10 @@ class Rounds:
         else:
             log.info("group %s: the session of member %s is over", group.group_id, member_id)
             group.remove(member_id)
-            if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            if group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
                 self._prepare(group, f"the session of {member_id} is over")
                 return
-        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined:
             self._complete_join(group)
 
     def _forget(self, group: Group, member_id: str) -> None:
@@ -479,7 +482,7 @@ class Rounds:
     def thaw(self, group: Group) -> None:
         """Resume the group after a failed upgrade: members rejoin, each within a new session."""
         self.resume(group)
-        if group.state is GroupState.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._complete_join_in(group, group.rebalance_timeout_ms)
         else:
             self.rebalance(group, "it could not be upgraded")
@@ -490,7 +493,7 @@ class Rounds:
             group.answer_join(member, JoinResult(error, member.member_id))
             member.answer_sync(SyncResult(error))
         self._cancel_timers(group)
-        group.transition_to(GroupState.DEAD, now_ms)
+        group.transition_to(ClassicGroupState.DEAD, now_ms)
 
     def _cancel_timers(self, group: Group) -> None:
         for member_id in [*group.members, *group.pending_joins]:
@@ -503,5 +506,5 @@ def _differs(given: str | None, current: str | None) -> bool:
     return given is not None and current is not None and given != current
 
 
-def _assignment(group: Group, member: Member) -> SyncResult:
+def _assignment(group: Group, member: ClassicMember) -> SyncResult:
     return SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)

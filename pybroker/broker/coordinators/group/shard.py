@@ -10,13 +10,13 @@ import msgspec
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish, refused
-from pybroker.broker.coordinators.consumer.model import JOINS, Heartbeat, HeartbeatResult
+from pybroker.broker.coordinators.consumer.model import JOINS, ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.consumer.topics import MayRead
 from pybroker.broker.coordinators.group.classic_members import ClassicMembers
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import Group, GroupState, JoinResult, Member
-from pybroker.broker.coordinators.group.loading import Loaded
+from pybroker.broker.coordinators.group.group import ClassicGroupState, ClassicMember, Group, JoinResult
+from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, Offsets
 from pybroker.broker.coordinators.group.ports import GroupSettings
@@ -38,12 +38,11 @@ from pybroker.broker.coordinators.shards.shard import Shard, ShardState
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.shards.turns import Outcome
-from pybroker.broker.coordinators.share.groups import ShareGround, ShareGroups
+from pybroker.broker.coordinators.share.groups import ShareGroupDependencies, ShareGroups
 from pybroker.broker.coordinators.streams.group import StreamsGroup
-from pybroker.broker.coordinators.streams.groups import StreamsGround, StreamsGroups
+from pybroker.broker.coordinators.streams.groups import StreamsGroupDependencies, StreamsGroups
 from pybroker.broker.coordinators.streams.groups import refused as refused_streams
-from pybroker.broker.coordinators.streams.model import Heartbeat as StreamsHeartbeat
-from pybroker.broker.coordinators.streams.model import HeartbeatResult as StreamsHeartbeatResult
+from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult
 from pybroker.errors import KafkaError
 from pybroker.native import ShardCommits, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -56,7 +55,7 @@ DOWNGRADE_RETRY_MS = 1_000
 """Delay before retrying a downgrade that could not be written."""
 
 
-class GroupShard(Shard[Loaded]):
+class GroupShard(Shard[LoadedGroups]):
     """The groups of one offsets partition. Implements `GroupStore` for rebalances."""
 
     def __init__(
@@ -68,8 +67,8 @@ class GroupShard(Shard[Loaded]):
         removals: Removals,
         settings: GroupSettings,
         consumer_settings: ConsumerSettings,
-        share: ShareGround,
-        streams: StreamsGround,
+        share: ShareGroupDependencies,
+        streams: StreamsGroupDependencies,
         timers: TimerWheel,
         figures: GroupFigures,
     ) -> None:
@@ -108,11 +107,11 @@ class GroupShard(Shard[Loaded]):
 
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
-    def replay(self) -> Loaded:
+    def replay(self) -> LoadedGroups:
         """Return an empty replay for the partition's records."""
-        return Loaded()
+        return LoadedGroups()
 
-    def install(self, loaded: Loaded) -> None:
+    def install(self, loaded: LoadedGroups) -> None:
         """Install loaded groups and offsets. Offsets of unknown incarnations are left out.
 
         No tombstones are written for them: an unknown topic id is no proof of a deletion, and a commit to a new
@@ -158,7 +157,7 @@ class GroupShard(Shard[Loaded]):
                 loaded.damaged,
             )
 
-    def _install_pending(self, loaded: Loaded) -> None:
+    def _install_pending(self, loaded: LoadedGroups) -> None:
         for producer_id, pending in loaded.pending.items():
             for key, (at, value) in pending.items():
                 topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
@@ -205,7 +204,7 @@ class GroupShard(Shard[Loaded]):
     def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
         """See `GroupCoordinator`."""
         group = self.group(group_id)
-        stable = group is not None and group.state is GroupState.STABLE and group_id not in self.consumers
+        stable = group is not None and group.state is ClassicGroupState.STABLE and group_id not in self.consumers
         return group.answers if group is not None and stable else None
 
     def check_fetch(self, group_id: str, member_id: str, epoch: int) -> None:
@@ -271,7 +270,11 @@ class GroupShard(Shard[Loaded]):
     # --- consumer groups ----------------------------------------------------------------------------------------------
 
     def consumer_heartbeat(
-        self, group_id: str, beat: Heartbeat, may_read: MayRead, reply: Callable[[HeartbeatResult], None]
+        self,
+        group_id: str,
+        beat: ConsumerHeartbeat,
+        may_read: MayRead,
+        reply: Callable[[ConsumerHeartbeatResult], None],
     ) -> None:
         """Handle a ConsumerGroupHeartbeat.
 
@@ -300,7 +303,7 @@ class GroupShard(Shard[Loaded]):
             self.rounds.freeze(old)
             log.info("group %s becomes a consumer group at epoch %d", group_id, draft.epoch)
 
-        def answered(result: HeartbeatResult) -> None:
+        def answered(result: ConsumerHeartbeatResult) -> None:
             if self.groups.get(group_id) is old and group_id not in self.consumers:
                 self.rounds.thaw(old)
             reply(result)
@@ -357,9 +360,7 @@ class GroupShard(Shard[Loaded]):
         self.consumers.turns.submit(group_id, change, answered)
 
     def _write_consumer(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
-        self.log.write(
-            records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
-        )
+        self.log.write(records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error))
 
     # --- streams groups -----------------------------------------------------------------------------------------------
 
@@ -372,7 +373,7 @@ class GroupShard(Shard[Loaded]):
         if group_id not in self.streams:
             classic = self.groups.get(group_id)
             others = group_id in self.consumers or group_id in self.shares
-            if beat.epoch != JOINS or others or (classic is not None and classic.state is not GroupState.EMPTY):
+            if beat.epoch != JOINS or others or (classic is not None and classic.state is not ClassicGroupState.EMPTY):
                 there = others or classic is not None
                 message = (
                     f"Group {group_id} is not a streams group." if there else f"Streams group {group_id} not found."
@@ -420,7 +421,7 @@ class GroupShard(Shard[Loaded]):
             return self.drop_newer(newer, done)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group.state is not GroupState.EMPTY or group_id in self.consumers or group_id in self.streams:
+        if group.state is not ClassicGroupState.EMPTY or group_id in self.consumers or group_id in self.streams:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
         return self.drop_group(group, done)
 
@@ -428,9 +429,7 @@ class GroupShard(Shard[Loaded]):
         """Do `drop_group` for a consumer or streams group."""
         keys = self._forget_offsets(group.group_id)
         over = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        buried = (
-            self.streams.drop(group, over) if isinstance(group, StreamsGroup) else self.consumers.drop(group, over)
-        )
+        buried = self.streams.drop(group, over) if isinstance(group, StreamsGroup) else self.consumers.drop(group, over)
         records: list[Record] = [(encode_offset_key(key), None) for key in keys]
         self.log.write([*records, *buried.items()], lambda error, _: done(error))
         return len(keys)
@@ -472,7 +471,7 @@ class GroupShard(Shard[Loaded]):
     def emptied(self, group: Group) -> None:
         """Drop a group that was only asked for a member id."""
         if (
-            group.state is GroupState.EMPTY
+            group.state is ClassicGroupState.EMPTY
             and group.generation == 0
             and not group.members
             and not group.pending_joins
@@ -539,7 +538,7 @@ def group_of_value(group_id: str, value: GroupValue) -> Group:
     """Return the group of a stored generation: stable if it has members, else empty."""
     group = Group(
         group_id,
-        GroupState.STABLE if value.members else GroupState.EMPTY,
+        ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
         state_timestamp_ms=value.current_state_timestamp_ms,
         generation=value.generation,
         protocol_type=value.protocol_type or None,
@@ -548,7 +547,7 @@ def group_of_value(group_id: str, value: GroupValue) -> Group:
     )
     for stored in value.members:
         group.add(
-            Member(
+            ClassicMember(
                 stored.member_id,
                 stored.group_instance_id,
                 stored.client_id,

@@ -15,16 +15,14 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.streams.group import StreamsGroup
-    from pybroker.broker.coordinators.streams.model import Heartbeat, HeartbeatResult
+    from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult
 
 
 class StreamsCoordination:
     """Requests about streams groups. All raise KafkaError GROUP_ID_NOT_FOUND, or if this broker is not the
     coordinator."""
 
-    def __init__(
-        self, groups: GroupCoordinator, settings: StreamsSettings, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, groups: GroupCoordinator, settings: StreamsSettings, loop: asyncio.AbstractEventLoop) -> None:
         self._groups = groups
         self.settings = settings
         self._loop = loop
@@ -37,9 +35,11 @@ class StreamsCoordination:
                 "Streams groups are switched off (group.coordinator.rebalance.protocols).",
             )
 
-    def heartbeat(self, group_id: str, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
+    def heartbeat(
+        self, group_id: str, beat: StreamsHeartbeat
+    ) -> StreamsHeartbeatResult | asyncio.Future[StreamsHeartbeatResult]:
         """Handle a valid StreamsGroupHeartbeat: return the result, or a future for it while changes are written."""
-        reply: Reply[HeartbeatResult] = Reply()
+        reply: Reply[StreamsHeartbeatResult] = Reply()
         shard = self._groups.shard(group_id)
         if not beat.is_plain:
             known = shard.streams.turns.said

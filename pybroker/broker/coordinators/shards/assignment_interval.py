@@ -16,7 +16,7 @@ RETRY_MS = 1_000
 """Delay before retrying a target that could not be written."""
 
 
-class Targeted(Protocol):
+class GroupWithTarget(Protocol):
     """A group whose members have a target assignment."""
 
     group_id: str
@@ -44,7 +44,7 @@ class AssignmentInterval:
         self._interval_ms = interval_ms
         self._over = over
 
-    def left_ms(self, group: Targeted) -> int:
+    def left_ms(self, group: GroupWithTarget) -> int:
         """Return how long a group still has to wait for a target.
 
         0 for a group without members, and after the broker's clock was set back.
@@ -54,7 +54,7 @@ class AssignmentInterval:
             return 0
         return max(self._interval_ms(group.group_id) - since_ms, 0)
 
-    def is_over(self, group: Targeted) -> bool:
+    def is_over(self, group: GroupWithTarget) -> bool:
         """Return whether a group may get a target now; if not, call `over` once it may."""
         group_id, left_ms = group.group_id, self.left_ms(group)
         if left_ms:

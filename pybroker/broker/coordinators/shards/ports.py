@@ -92,7 +92,7 @@ class Topics(Protocol):
         ...
 
 
-class Appends(Protocol):
+class LocalAppends(Protocol):
     """Appends to local partitions (`pybroker.broker.coordinators.shards.appends.NativeAppends`)."""
 
     def append(
@@ -114,7 +114,7 @@ class Appends(Protocol):
         ...
 
 
-class PartitionEnds(Protocol):
+class PartitionEndOffsets(Protocol):
     """The offset range of a local partition."""
 
     @property
@@ -135,7 +135,7 @@ class Reads(Protocol):
         """Return the records from `offset` on and the next offset to read; the same offset at the end of the log."""
         ...
 
-    def offsets(self, topic_id: Uuid, partition: int) -> PartitionEnds | None:
+    def offsets(self, topic_id: Uuid, partition: int) -> PartitionEndOffsets | None:
         """Return the offset range of a local partition; None if this broker does not host it."""
         ...
 
@@ -148,7 +148,7 @@ class TopicCreator(Protocol):
         ...
 
 
-class Brokers(Protocol):
+class BrokerConnections(Protocol):
     """The other brokers of a cluster (`interbroker.lines`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
@@ -167,7 +167,7 @@ class Ports(msgspec.Struct, frozen=True):
     clock: Clock
     loop: asyncio.AbstractEventLoop
     end_of_turn: EndOfTurn
-    appends: Appends
+    appends: LocalAppends
     reads: Reads
     topics: Topics
     creator: TopicCreator

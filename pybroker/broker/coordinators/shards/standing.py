@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class Answer(Protocol):
+class CachedResponse(Protocol):
     """A cached response or a commit lease (`native.StandingAnswer`, `native.CommitRight`)."""
 
     def take_back(self) -> None:
@@ -49,11 +49,11 @@ class StandingAnswers:
     __slots__ = ("_heard", "_standing")
 
     def __init__(self) -> None:
-        self._standing: dict[str, dict[str, Answer]] = {}
-        self._heard: dict[str, dict[str, Answer]] = {}
+        self._standing: dict[str, dict[str, CachedResponse]] = {}
+        self._heard: dict[str, dict[str, CachedResponse]] = {}
         """Records when each member was last heard, also after invalidation."""
 
-    def keep(self, member_id: str, answer: Answer, what: str = HEARTBEATS, *, heard: bool = True) -> None:
+    def keep(self, member_id: str, answer: CachedResponse, what: str = HEARTBEATS, *, heard: bool = True) -> None:
         """Cache a response in place of the member's earlier one, which may belong to another connection.
 
         `heard`: a request that uses it proves that the member is alive.
@@ -99,5 +99,5 @@ class StandingAnswers:
             answer.take_back()
 
 
-def _silent_ms(heard: Mapping[str, Answer]) -> int:
+def _silent_ms(heard: Mapping[str, CachedResponse]) -> int:
     return min(answer.silent_ms() for answer in heard.values())

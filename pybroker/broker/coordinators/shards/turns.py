@@ -22,7 +22,7 @@ Records = dict[bytes, bytes | None]
 """Key → value; None: a tombstone."""
 
 
-class Turned(Protocol):
+class TurnGroup(Protocol):
     """A group that is changed in turns."""
 
     group_id: str
@@ -35,7 +35,7 @@ class Turned(Protocol):
         ...
 
 
-G = TypeVar("G", bound=Turned)
+G = TypeVar("G", bound=TurnGroup)
 
 Outcome = Any
 """The result of a change; a KafkaError if the change was refused."""
@@ -53,7 +53,7 @@ Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 FIRST_EPOCH = 1
 
 
-def start_epochs(group: Turned) -> None:
+def start_epochs(group: TurnGroup) -> None:
     """Start a new group's epochs at 1 when a member joins, as Kafka does.
 
     The first member then joins in epoch 2, and a member that waits for the first target is in an epoch above 0.
@@ -62,7 +62,7 @@ def start_epochs(group: Turned) -> None:
         group.epoch = group.target_epoch = FIRST_EPOCH
 
 
-class Kind(msgspec.Struct, Generic[G], frozen=True):
+class GroupKind(msgspec.Struct, Generic[G], frozen=True):
     """How to create, copy and store groups of one type."""
 
     make: Callable[[str], G]
@@ -89,7 +89,7 @@ class GroupTurns(Generic[G]):
 
     def __init__(
         self,
-        kind: Kind[G],
+        kind: GroupKind[G],
         write: Write,
         assign: Callable[[G], None],
         changed: Callable[[G | None, G], None],

@@ -33,7 +33,7 @@ class ShareGroupState(StrEnum):
     DEAD = "Dead"
 
 
-class ShareMember(msgspec.Struct, frozen=True):
+class ShareGroupMember(msgspec.Struct, frozen=True):
     member_id: str
     client_id: str
     client_host: str
@@ -44,7 +44,7 @@ class ShareMember(msgspec.Struct, frozen=True):
     previous_epoch: int = -1
     assigned: frozenset[Partition] = frozenset()
 
-    def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareMember:
+    def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareGroupMember:
         """Return the member in another epoch, or with other partitions in the same epoch.
 
         Keep the previous epoch, because the response with the new one may be lost.
@@ -75,7 +75,7 @@ class ShareGroup(msgspec.Struct):
     target_epoch: int = 0
     target_timestamp_ms: int = 0
     target: dict[str, frozenset[Partition]] = {}
-    members: dict[str, ShareMember] = {}
+    members: dict[str, ShareGroupMember] = {}
     initializing: dict[Uuid, TopicState] = {}
     """Share states that are being initialized."""
     initialized: dict[Uuid, TopicState] = {}
@@ -111,7 +111,7 @@ class ShareGroup(msgspec.Struct):
         """Names of all topics that members subscribe to."""
         return frozenset(name for member in self.members.values() for name in member.topics)
 
-    def member(self, member_id: str) -> ShareMember:
+    def member(self, member_id: str) -> ShareGroupMember:
         """Return a member. Raise KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:

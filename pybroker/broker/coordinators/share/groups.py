@@ -19,11 +19,11 @@ from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of
 from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
-from pybroker.broker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
+from pybroker.broker.coordinators.shards.turns import GroupKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.share import membership, records
-from pybroker.broker.coordinators.share.group import LEAVES, ShareGroup, ShareMember
+from pybroker.broker.coordinators.share.group import LEAVES, ShareGroup, ShareGroupMember
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
-from pybroker.broker.coordinators.share.records import Stored
+from pybroker.broker.coordinators.share.records import StoredShareGroup
 from pybroker.broker.coordinators.share.settings import ShareSettings
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError
@@ -40,7 +40,7 @@ def _said(group: ShareGroup) -> dict[str, tuple[object, ...]]:
     }
 
 
-KIND = Kind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones, _said)
+KIND = GroupKind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones, _said)
 Finish = Finishing[ShareGroup]
 
 RETRY_MS = 1_000
@@ -83,7 +83,7 @@ class ShareTopicView(TopicView, Protocol):
         ...
 
 
-class ShareGround(msgspec.Struct, frozen=True):
+class ShareGroupDependencies(msgspec.Struct, frozen=True):
     """The dependencies that the share groups of all shards have in common."""
 
     clock: Clock
@@ -97,7 +97,7 @@ class ShareGround(msgspec.Struct, frozen=True):
 class ShareGroups:
     """The share groups of one shard."""
 
-    def __init__(self, ground: ShareGround, write: Write) -> None:
+    def __init__(self, ground: ShareGroupDependencies, write: Write) -> None:
         self._ground = ground
         self._interval = AssignmentInterval(
             ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
@@ -182,7 +182,7 @@ class ShareGroups:
         self._keep_alive(group.group_id, beat.member_id)
         return self._result(group.group_id, member, told=beat.topics is not None)
 
-    def _result(self, group_id: str, member: ShareMember, *, told: bool) -> ShareHeartbeatResult:
+    def _result(self, group_id: str, member: ShareGroupMember, *, told: bool) -> ShareHeartbeatResult:
         return ShareHeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
@@ -418,7 +418,7 @@ class ShareGroups:
 
     def _changed(self, before: ShareGroup | None, after: ShareGroup) -> None:
         group_id = after.group_id
-        known: Mapping[str, ShareMember] = {} if before is None else before.members
+        known: Mapping[str, ShareGroupMember] = {} if before is None else before.members
         for member_id in known.keys() - after.members.keys():
             self._ground.timers.cancel(_session(group_id, member_id))
         for member_id, member in after.members.items():
@@ -450,7 +450,7 @@ class ShareGroups:
 
     # --- loading and ending groups ------------------------------------------------------------------------------------
 
-    def install(self, group_id: str, stored: Stored) -> None:
+    def install(self, group_id: str, stored: StoredShareGroup) -> None:
         """Install a loaded group and start a new session for each member; no coordinator received heartbeats during the
         load."""
         group = stored.group(group_id)

@@ -11,7 +11,7 @@ import msgspec
 
 from pybroker.broker.coordinators.shards.turns import start_epochs
 from pybroker.broker.coordinators.share.assignor import simple
-from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
+from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareGroupMember
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -64,7 +64,7 @@ def check_form(beat: ShareHeartbeat) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember | None:
+def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareGroupMember | None:
     """Add or update the heartbeat's member, and raise the epoch if the target may change; return the previous member.
 
     Raise KafkaError if the member is refused.
@@ -80,7 +80,7 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember
             )
     elif before is None and len(group.members) >= size_max:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {size_max} members: group.share.max.size.")
-    known = before or ShareMember(beat.member_id, beat.client_id, beat.client_host)
+    known = before or ShareGroupMember(beat.member_id, beat.client_id, beat.client_host)
     now = msgspec.structs.replace(
         known,
         client_id=beat.client_id,
@@ -119,7 +119,7 @@ def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: in
     group.target_timestamp_ms = now_ms if group.members else 0
 
 
-def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareMember:
+def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareGroupMember:
     """Give the member its partitions of the target.
 
     If the target is outdated, leave out topics that the member no longer subscribes to. topics: as for `assign`.

@@ -14,7 +14,7 @@ import msgspec
 from pybroker.broker.coordinators.consumer.records import by_topic
 from pybroker.broker.coordinators.shards.record_types import RecordTypes
 from pybroker.broker.coordinators.shards.turns import Records
-from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareMember, TopicState
+from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember, TopicState
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
@@ -88,11 +88,11 @@ def tombstones(group: ShareGroup) -> Records:
     return records
 
 
-def _says(member: ShareMember) -> tuple[object, ...]:
+def _says(member: ShareGroupMember) -> tuple[object, ...]:
     return member.rack_id, member.client_id, member.client_host, member.topics
 
 
-def _progress(member: ShareMember) -> tuple[object, ...]:
+def _progress(member: ShareGroupMember) -> tuple[object, ...]:
     return member.epoch, member.previous_epoch, member.assigned
 
 
@@ -105,7 +105,7 @@ def _target(target: frozenset[Partition]) -> bytes:
     return encode_versioned(m.ShareGroupTargetAssignmentMemberValue(topics), 0)
 
 
-def _current(member: ShareMember) -> bytes:
+def _current(member: ShareGroupMember) -> bytes:
     held = [m.ShareGroupCurrentMemberAssignmentValue_TopicPartitions(*one) for one in by_topic(member.assigned)]
     return encode_versioned(
         m.ShareGroupCurrentMemberAssignmentValue(member.epoch, member.previous_epoch, STABLE, held), 0
@@ -132,7 +132,7 @@ def _encoded_states(group: ShareGroup) -> bytes:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class Stored:
+class StoredShareGroup:
     """The live records of one share group in the log."""
 
     __slots__ = ("_alone", "_of_members")
@@ -166,7 +166,7 @@ class Stored:
             group.initialized = _topic_states(states.initialized_topics)
             group.deleting = {topic.topic_id: topic.topic_name for topic in states.deleting_topics}
         for member_id, said in self._of_members[MEMBER].items():
-            member = ShareMember(
+            member = ShareGroupMember(
                 member_id, said.client_id, said.client_host, said.rack_id, tuple(said.subscribed_topic_names)
             )
             current = self._of_members[CURRENT].get(member_id)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from pybroker.broker.coordinators.shards.ports import Brokers
+from pybroker.broker.coordinators.shards.ports import BrokerConnections
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Appends(Protocol):
+class DeadLetterLog(Protocol):
     """Appends to partitions of this broker (`NativeAppends`)."""
 
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
@@ -23,7 +23,7 @@ class Appends(Protocol):
 class DeadLetterAppends:
     """Implements `dead_letters.Leaders`. `others`: None on a broker without peers."""
 
-    def __init__(self, broker_id: int, here: Appends, others: Brokers | None) -> None:
+    def __init__(self, broker_id: int, here: DeadLetterLog, others: BrokerConnections | None) -> None:
         self._broker_id = broker_id
         self._here = here
         self._others = others

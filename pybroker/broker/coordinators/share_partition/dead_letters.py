@@ -46,7 +46,7 @@ FINAL = frozenset(
 """Errors that a retry cannot fix."""
 
 
-class Failed(NamedTuple):
+class FailedRecords(NamedTuple):
     """Consecutive records that failed in the same way."""
 
     first: int
@@ -80,7 +80,7 @@ class Leaders(Protocol):
         ...
 
 
-class Settings(Protocol):
+class DeadLetterSettings(Protocol):
     """The settings of groups (`coordinators.share.settings`)."""
 
     def dead_letter_queue(self, group_id: str) -> str:
@@ -102,7 +102,7 @@ class Settings(Protocol):
         ...
 
 
-class Ground(NamedTuple):
+class DeadLetterDependencies(NamedTuple):
     """The dependencies of dead letter queues."""
 
     clock: Clock
@@ -111,12 +111,12 @@ class Ground(NamedTuple):
     reads: Reads
     queues: Queues
     leaders: Leaders
-    settings: Settings
+    settings: DeadLetterSettings
     enabled: Callable[[], bool]
     """Whether the feature share.version is at level 2 or higher."""
 
 
-class Place(NamedTuple):
+class DeadLetterTarget(NamedTuple):
     """The destination of a record's dead letter."""
 
     leader: int
@@ -127,7 +127,7 @@ class Place(NamedTuple):
 class DeadLetterQueues:
     """The dead letter queues of this broker's share partitions."""
 
-    def __init__(self, ground: Ground, figures: ShareFigures) -> None:
+    def __init__(self, ground: DeadLetterDependencies, figures: ShareFigures) -> None:
         self._ground = ground
         self._figures = figures
 
@@ -135,7 +135,7 @@ class DeadLetterQueues:
         """Return whether failed records of this group go to a queue now."""
         return self._ground.enabled() and bool(self._ground.settings.dead_letter_queue(group_id))
 
-    async def write(self, key: Key, failed: Sequence[Failed]) -> None:
+    async def write(self, key: Key, failed: Sequence[FailedRecords]) -> None:
         """Write dead letters; return once they are in the queue or have failed."""
         for one in failed:
             written = one.first
@@ -156,7 +156,7 @@ class DeadLetterQueues:
                     problem,
                 )
 
-    async def _records(self, key: Key, one: Failed) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
+    async def _records(self, key: Key, one: FailedRecords) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
         """Yield (last offset, records up to it by offset) until all offsets are covered; deleted records are left
         out."""
         ground = self._ground
@@ -177,7 +177,7 @@ class DeadLetterQueues:
             yield one.last, {}
 
     async def _write(
-        self, key: Key, one: Failed, first: int, last: int, records: Mapping[int, StoredRecord]
+        self, key: Key, one: FailedRecords, first: int, last: int, records: Mapping[int, StoredRecord]
     ) -> None:
         bytes_max = await self._try(key, self._bytes_max)
         for batch, of in _batches(self._letters(key, one, range(first, last + 1), records), bytes_max):
@@ -190,10 +190,10 @@ class DeadLetterQueues:
                 for bare, _ in _batches(self._letters(key, one, of, {}), bytes_max):
                     await self._try(key, partial(self._append, bare))
 
-    async def _bytes_max(self, place: Place) -> int:
+    async def _bytes_max(self, place: DeadLetterTarget) -> int:
         return min(BATCH_BYTES_MAX, int(self._ground.queues.config(place.topic_id)["max.message.bytes"]))
 
-    async def _append(self, batch: bytes, place: Place) -> None:
+    async def _append(self, batch: bytes, place: DeadLetterTarget) -> None:
         self._figures.dead_letter_requests += 1
         try:
             await self._ground.leaders.append(*place, batch)
@@ -202,7 +202,7 @@ class DeadLetterQueues:
             raise
 
     def _letters(
-        self, key: Key, one: Failed, offsets: Sequence[int], records: Mapping[int, StoredRecord]
+        self, key: Key, one: FailedRecords, offsets: Sequence[int], records: Mapping[int, StoredRecord]
     ) -> Iterator[Letter]:
         topic = self._ground.topics.topic_name(key.topic_id) or "<UNKNOWN>"
         timestamp_ms = self._ground.clock.wall_ms()
@@ -221,7 +221,7 @@ class DeadLetterQueues:
             key_, value = (None, None) if record is None else (record.key, record.value)
             yield Letter(offset, timestamp_ms, key_, value, headers)
 
-    async def _try(self, key: Key, what: Callable[[Place], Awaitable[T]]) -> T:
+    async def _try(self, key: Key, what: Callable[[DeadLetterTarget], Awaitable[T]]) -> T:
         """Call `what` with the queue's current partition, with retries. Raise KafkaError after the last attempt."""
         pause = BACKOFF_S
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -235,7 +235,7 @@ class DeadLetterQueues:
             pause = min(pause * 2, BACKOFF_S_MAX)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _place(self, key: Key) -> Place:
+    async def _place(self, key: Key) -> DeadLetterTarget:
         """Return the current destination for letters of this partition. Raise KafkaError."""
         topics, settings, queues = self._ground.topics, self._ground.settings, self._ground.queues
         name = settings.dead_letter_queue(key.group)
@@ -263,7 +263,7 @@ class DeadLetterQueues:
         leader, _ = topics.leader(topic_id, partition)
         if leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{partition}")
-        return Place(leader, topic_id, partition)
+        return DeadLetterTarget(leader, topic_id, partition)
 
 
 class Letter(NamedTuple):

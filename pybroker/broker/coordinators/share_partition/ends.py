@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.broker.coordinators.shards.ports import Brokers, Topics
+from pybroker.broker.coordinators.shards.ports import BrokerConnections, Topics
 from pybroker.broker.coordinators.share_partition.ports import Log
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -14,7 +14,7 @@ LATEST = -1
 class PartitionEnds:
     """Reads end offsets from partition leaders. `brokers`: None on a broker without peers."""
 
-    def __init__(self, broker_id: int, topics: Topics, log: Log, brokers: Brokers | None) -> None:
+    def __init__(self, broker_id: int, topics: Topics, log: Log, brokers: BrokerConnections | None) -> None:
         self._broker_id = broker_id
         self._topics = topics
         self._log = log

@@ -151,7 +151,7 @@ class InFlight:
         return self.end - self.start - self.unfinished
 
     def acquire(
-        self, member: str, found: Found, *, records_max: int, strict: bool, in_flight_max: int, deadline_ms: int
+        self, member: str, found: LogRead, *, records_max: int, strict: bool, in_flight_max: int, deadline_ms: int
     ) -> list[Span]:
         """Acquire records that were read for a member; return copies of the spans.
 
@@ -193,7 +193,7 @@ class InFlight:
         self.tidy()
         return taken
 
-    def _most_given(self, batch: Batch, found: Found) -> int:
+    def _most_given(self, batch: Batch, found: LogRead) -> int:
         """Return the highest delivery count of the batch's records that were read and are available."""
         first, last = max(batch[0], found.offset), min(batch[1], found.batches[-1][1])
         spans = self._over(first, last)
@@ -382,7 +382,7 @@ class InFlight:
             self.spans.insert(place + 1, rest)
 
 
-class Found(msgspec.Struct, frozen=True):
+class LogRead(msgspec.Struct, frozen=True):
     """The result of reading the log from `offset` on."""
 
     offset: int

@@ -15,12 +15,12 @@ from typing import Protocol
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.share_partition.figures import ShareFigures
 from pybroker.broker.coordinators.share_partition.in_flight import AckBatch
-from pybroker.broker.coordinators.share_partition.partition import Phase, SharePartition, Surroundings
-from pybroker.broker.coordinators.share_partition.requests import Answer, Answers, Limits, ShareRequest
+from pybroker.broker.coordinators.share_partition.partition import SharePartition, SharePartitionPhase, Surroundings
+from pybroker.broker.coordinators.share_partition.requests import Answers, Limits, SharePartitionAnswer, ShareRequest
 from pybroker.broker.coordinators.share_partition.sessions import (
     CLOSES,
     OPENS,
-    ShareSession,
+    BrokerShareSession,
     ShareSessions,
     TopicPartition,
 )
@@ -45,12 +45,11 @@ LATER = frozenset(
 """Temporary errors, for which the member gets an empty response instead of an error."""
 
 
-class RemovedTopic(Protocol):
+class RemovedShareTopic(Protocol):
     """A deleted incarnation."""
 
     @property
-    def topic_id(self) -> Uuid:
-        ...
+    def topic_id(self) -> Uuid: ...
 
 
 MayRead = Callable[[str], bool]
@@ -90,7 +89,7 @@ class SharePartitions:
             await self._give(session, limits, may_read, answers)
         if request.epoch == OPENS:
             for partition in session.partitions:
-                answers.setdefault(partition, Answer())
+                answers.setdefault(partition, SharePartitionAnswer())
         return answers
 
     async def acknowledge(self, request: ShareRequest, may_read: MayRead) -> Answers:
@@ -103,7 +102,7 @@ class SharePartitions:
             self._close(session)
         return answers
 
-    def _session(self, request: ShareRequest) -> ShareSession:
+    def _session(self, request: ShareRequest) -> BrokerShareSession:
         if request.epoch == OPENS:
             if any(request.acknowledged.values()):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The first request of a session acknowledges nothing.")
@@ -112,9 +111,9 @@ class SharePartitions:
 
     async def _acknowledge(self, request: ShareRequest, may_read: MayRead) -> Answers:
         answers: Answers = {}
-        work: list[tuple[Answer, asyncio.Task[None]]] = []
+        work: list[tuple[SharePartitionAnswer, asyncio.Task[None]]] = []
         for partition, batches in request.acknowledged.items():
-            answer = answers[partition] = Answer()
+            answer = answers[partition] = SharePartitionAnswer()
             if batches:
                 self.figures.note_acknowledged(batches)
                 task = self._around.loop.create_task(self._acknowledge_one(request, partition, batches, may_read))
@@ -137,7 +136,7 @@ class SharePartitions:
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    async def _give(self, session: ShareSession, limits: Limits, may_read: MayRead, answers: Answers) -> None:
+    async def _give(self, session: BrokerShareSession, limits: Limits, may_read: MayRead, answers: Answers) -> None:
         loop = self._around.loop
         deadline = loop.time() + max(limits.max_wait_ms, 0) / 1000
         while True:
@@ -167,7 +166,7 @@ class SharePartitions:
                 share.waiters.discard(wake)
 
     def _try(
-        self, session: ShareSession, limits: Limits, may_read: MayRead, answers: Answers, *, last: bool
+        self, session: BrokerShareSession, limits: Limits, may_read: MayRead, answers: Answers, *, last: bool
     ) -> tuple[bool, list[SharePartition]]:
         """Return whether there is a response, and the partitions to wait for otherwise. `last`: ignore `min_bytes`."""
         looks = []
@@ -183,7 +182,7 @@ class SharePartitions:
                 waited_for.append(share)
                 look = share.look(limits.max_bytes - size, max(limits.max_records, 1))
             except KafkaError as problem:
-                answers.setdefault(partition, Answer()).error = problem
+                answers.setdefault(partition, SharePartitionAnswer()).error = problem
                 failed = True
                 continue
             if look is not None:
@@ -200,7 +199,7 @@ class SharePartitions:
             )
             if taken is not None:
                 number += taken.number
-                answer = answers.setdefault(partition, Answer())
+                answer = answers.setdefault(partition, SharePartitionAnswer())
                 answer.records, answer.acquired = taken.records, taken.acquired
                 self.figures.note_acquired(taken.number)
         return failed or number > 0, waited_for
@@ -255,7 +254,7 @@ class SharePartitions:
         for session in self.sessions.of_connection(connection_id):
             self._close(session)
 
-    def _close(self, session: ShareSession) -> None:
+    def _close(self, session: BrokerShareSession) -> None:
         group_has_none = self.sessions.close(session)
         for share in list(self._partitions.values()):
             if share.key.group == session.group:
@@ -266,7 +265,7 @@ class SharePartitions:
 
     # --- deleted topics -----------------------------------------------------------------------------------------------
 
-    def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+    def topics_removed(self, removed: Sequence[RemovedShareTopic]) -> None:
         """End the share partitions of deleted incarnations."""
         gone = {topic.topic_id for topic in removed}
         for share in list(self._partitions.values()):
@@ -291,7 +290,9 @@ class SharePartitions:
     @property
     def acquired(self) -> int:
         """Number of records that members hold now."""
-        return sum(share.table.acquired for share in self._partitions.values() if share.phase is Phase.ACTIVE)
+        return sum(
+            share.table.acquired for share in self._partitions.values() if share.phase is SharePartitionPhase.ACTIVE
+        )
 
 
 def _for_member(problem: KafkaError) -> KafkaError:

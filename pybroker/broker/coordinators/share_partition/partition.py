@@ -16,9 +16,9 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues, Failed
-from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Found, InFlight, Span
-from pybroker.broker.coordinators.share_partition.ports import GroupSettings, Log, Persister
+from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues, FailedRecords
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, InFlight, LogRead, Span
+from pybroker.broker.coordinators.share_partition.ports import Log, ShareGroupSettings, StatePersister
 from pybroker.broker.coordinators.share_partition.reading import Reading
 from pybroker.broker.coordinators.share_partition.start import first_offset
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, DeliveryState, Key, Write
@@ -32,7 +32,7 @@ RETRY_MS = 1_000
 """Delay before retrying to release expired locks whose release could not be stored."""
 
 
-class Phase(Enum):
+class SharePartitionPhase(Enum):
     """Whether the partition hands out records."""
 
     LOADING = "loading"
@@ -44,11 +44,11 @@ class Phase(Enum):
 class Look(msgspec.Struct, frozen=True):
     """Records that a member could acquire."""
 
-    found: Found
+    found: LogRead
     fetched: FetchedBatches
 
 
-class Taken(msgspec.Struct, frozen=True):
+class AcquiredBatch(msgspec.Struct, frozen=True):
     """Records that a member acquired."""
 
     records: RecordBytes
@@ -65,8 +65,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     timers: TimerWheel
     log: Log
-    persister: Persister
-    settings: GroupSettings
+    persister: StatePersister
+    settings: ShareGroupSettings
     dead_letters: DeadLetterQueues
     watched: Callable[[RecordsWatch, Callable[[], None]], None]
     """Registers a callback for a watch's end."""
@@ -82,7 +82,7 @@ class SharePartition:
     ) -> None:
         self.key = key
         self.leader_epoch = leader_epoch
-        self.phase = Phase.LOADING
+        self.phase = SharePartitionPhase.LOADING
         self.problem: KafkaError | None = None
         """The reason for a failed load."""
         self.waiters: set[Callable[[], None]] = set()
@@ -121,7 +121,7 @@ class SharePartition:
             log.info("group %s gets nothing of partition %s-%d now: %s", key.group, key[1], key.partition, problem)
             self.end()
             return
-        if self.phase is Phase.LOADING:
+        if self.phase is SharePartitionPhase.LOADING:
             self._state_epoch = state.state_epoch
             self._table = InFlight(
                 start,
@@ -129,16 +129,16 @@ class SharePartition:
                 deliveries_max=lambda: around.settings.deliveries_max(key.group),
                 dead_letters=lambda: around.dead_letters.has_queue(key.group),
             )
-            self.phase = Phase.ACTIVE
+            self.phase = SharePartitionPhase.ACTIVE
             self._wake()
             # Finish the dead letters of the previous leader.
             self._run(self._bury())
 
     def end(self) -> None:
         """Stop handing out records and wake waiting members."""
-        if self.phase is Phase.OVER:
+        if self.phase is SharePartitionPhase.OVER:
             return
-        self.phase = Phase.OVER
+        self.phase = SharePartitionPhase.OVER
         self._around.timers.cancel(self._timer)
         self._unwatch()
         self._over(self)
@@ -178,7 +178,7 @@ class SharePartition:
 
     def look(self, bytes_max: int, records_max: int) -> Look | None:
         """Return records that a member could acquire; None: none now. Raise KafkaError."""
-        if self.phase is not Phase.ACTIVE:
+        if self.phase is not SharePartitionPhase.ACTIVE:
             return None
         table, key = self._table, self.key
         while True:
@@ -200,13 +200,13 @@ class SharePartition:
                 self._watch_log()
                 return None
             batches = [(max(first, offset), last) for first, last in fetched.batches]
-            found = Found(offset, batches, fetched.next_offset)
+            found = LogRead(offset, batches, fetched.next_offset)
             if batches:
                 return Look(found, fetched)
             # The range has only markers and aborted records.
             table.acquire("", found, records_max=0, strict=True, in_flight_max=1, deadline_ms=0)
 
-    def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> Taken | None:
+    def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> AcquiredBatch | None:
         """Acquire records of `look` for a member. limits: (records, records per row of the response)."""
         around, group = self._around, self.key.group
         records_max, batch_size = limits
@@ -225,7 +225,7 @@ class SharePartition:
         records = look.fetched.records(spans[0].first, spans[-1].last)
         assert records is not None
         number = sum(span.last - span.first + 1 for span in spans)
-        return Taken(records, rows(spans, batch_size), number, len(records))
+        return AcquiredBatch(records, rows(spans, batch_size), number, len(records))
 
     def _follow_log(self) -> bool:
         """Adjust the table if the log starts later or ends earlier than the records in flight; return whether it
@@ -262,7 +262,7 @@ class SharePartition:
 
     async def acknowledge(self, member: str, batches: Sequence[AckBatch]) -> None:
         """Acknowledge records; return once that is durable. Raise KafkaError if nothing was changed."""
-        if self.phase is not Phase.ACTIVE:
+        if self.phase is not SharePartitionPhase.ACTIVE:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
         around = self._around
         if not around.settings.renews(self.key.group) and any(AckType.RENEW in batch.types for batch in batches):
@@ -273,7 +273,7 @@ class SharePartition:
 
     def release(self, member: str) -> None:
         """Release the records of a member whose session has ended."""
-        if self.phase is Phase.ACTIVE:
+        if self.phase is SharePartitionPhase.ACTIVE:
             self._give_back(lambda span: span.member == member)
 
     def _give_back(self, which: Callable[[Span], bool]) -> None:
@@ -286,7 +286,7 @@ class SharePartition:
             await self._store(change)
         except KafkaError as problem:
             log.info("records of group %s stay acquired for a while: %s", self.key.group, problem)
-            if self.phase is Phase.ACTIVE:
+            if self.phase is SharePartitionPhase.ACTIVE:
                 self._around.timers.schedule(self._timer, RETRY_MS, self._locks_over)
 
     async def _store(self, change: Change) -> None:
@@ -322,10 +322,10 @@ class SharePartition:
             return
         self._burying = True
         try:
-            while self.phase is Phase.ACTIVE and (change := self._table.bury()).spans:
-                failed = [Failed(span.first, span.last, span.count, span.failure) for span in change.spans]
+            while self.phase is SharePartitionPhase.ACTIVE and (change := self._table.bury()).spans:
+                failed = [FailedRecords(span.first, span.last, span.count, span.failure) for span in change.spans]
                 await self._around.dead_letters.write(self.key, failed)
-                while self.phase is Phase.ACTIVE and not await self._archived(change):
+                while self.phase is SharePartitionPhase.ACTIVE and not await self._archived(change):
                     await asyncio.sleep(RETRY_MS / 1000)
                     change = self._table.bury([(one.first, one.last) for one in failed])
         finally:
@@ -344,7 +344,7 @@ class SharePartition:
     def _watch_locks(self) -> None:
         """Schedule the partition's only lock timer for the first deadline; it reschedules itself when it fires."""
         timers = self._around.timers
-        if self.phase is not Phase.ACTIVE or self._timer in timers:
+        if self.phase is not SharePartitionPhase.ACTIVE or self._timer in timers:
             return
         deadline_ms = self._table.next_deadline_ms
         if deadline_ms is not None:

@@ -8,7 +8,7 @@ from pybroker.broker.coordinators.share_state.state import Key, ShareState, Writ
 from pybroker.native import FetchedBatches, PartitionOffsets, RecordsWatch, Uuid
 
 
-class Persister(Protocol):
+class StatePersister(Protocol):
     """Storage of share states (`coordinators.share_state`). Methods raise KafkaError."""
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
@@ -45,7 +45,7 @@ class Log(Protocol):
         ...
 
 
-class GroupSettings(Protocol):
+class ShareGroupSettings(Protocol):
     """The settings of groups."""
 
     def lock_duration_ms(self, group_id: str) -> int:

@@ -15,7 +15,7 @@ from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.native import FetchedBatches, NativeError
 
 
-class Around(Protocol):
+class ReaderContext(Protocol):
     """The dependencies of `Reading`."""
 
     @property
@@ -34,7 +34,7 @@ class Reading:
 
     def __init__(
         self,
-        around: Around,
+        around: ReaderContext,
         key: Key,
         committed: bool,
         read: Callable[[], None],

@@ -38,7 +38,7 @@ class ShareRequest(msgspec.Struct, frozen=True):
     """The request only extends locks (KIP-1222)."""
 
 
-class Answer(msgspec.Struct):
+class SharePartitionAnswer(msgspec.Struct):
     """The result for one partition."""
 
     error: KafkaError | None = None
@@ -47,4 +47,4 @@ class Answer(msgspec.Struct):
     acquired: list[tuple[int, int, int]] = []
 
 
-Answers = dict[TopicPartition, Answer]
+Answers = dict[TopicPartition, SharePartitionAnswer]

@@ -21,7 +21,7 @@ MemberKey = tuple[str, str]
 """(group id, member id)"""
 
 
-class ShareSession(msgspec.Struct, eq=False):
+class BrokerShareSession(msgspec.Struct, eq=False):
     """The share session of one member."""
 
     group: str
@@ -45,7 +45,7 @@ class ShareSessions:
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
-        self._sessions: dict[MemberKey, ShareSession] = {}
+        self._sessions: dict[MemberKey, BrokerShareSession] = {}
         self._by_connection: dict[int, set[MemberKey]] = {}
         self._of_group: dict[str, int] = {}
 
@@ -57,7 +57,9 @@ class ShareSessions:
         """Number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def open(self, group: str, member: str, connection_id: int, partitions: Iterable[TopicPartition]) -> ShareSession:
+    def open(
+        self, group: str, member: str, connection_id: int, partitions: Iterable[TopicPartition]
+    ) -> BrokerShareSession:
         """Open a session that replaces the member's previous one. Raise KafkaError SHARE_SESSION_LIMIT_REACHED."""
         key = group, member
         if key not in self._sessions and len(self._sessions) >= self._limit():
@@ -66,13 +68,13 @@ class ShareSessions:
                 f"There are {len(self._sessions)} share sessions: group.share.max.share.sessions.",
             )
         self._remove(key)
-        session = ShareSession(group, member, connection_id, partitions=dict.fromkeys(partitions))
+        session = BrokerShareSession(group, member, connection_id, partitions=dict.fromkeys(partitions))
         self._sessions[key] = session
         self._by_connection.setdefault(connection_id, set()).add(key)
         self._of_group[group] = self._of_group.get(group, 0) + 1
         return session
 
-    def next(self, group: str, member: str, epoch: int, connection_id: int) -> ShareSession:
+    def next(self, group: str, member: str, epoch: int, connection_id: int) -> BrokerShareSession:
         """Return the session that a request continues or, with CLOSES, ends.
 
         Raise KafkaError SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH.
@@ -94,14 +96,14 @@ class ShareSessions:
         session.turn += 1
         return session
 
-    def close(self, session: ShareSession) -> bool:
+    def close(self, session: BrokerShareSession) -> bool:
         """Close a session; return whether its group has no other session here."""
         key = session.group, session.member
         if self._sessions.get(key) is session:
             self._remove(key)
         return not self.has_group(session.group)
 
-    def holds(self, session: ShareSession) -> bool:
+    def holds(self, session: BrokerShareSession) -> bool:
         """Return whether the session is still open and not replaced."""
         return self._sessions.get((session.group, session.member)) is session
 
@@ -109,7 +111,7 @@ class ShareSessions:
         """Return whether a member of the group reads from this broker."""
         return group in self._of_group
 
-    def of_connection(self, connection_id: int) -> list[ShareSession]:
+    def of_connection(self, connection_id: int) -> list[BrokerShareSession]:
         """Return the sessions of a connection."""
         return [self._sessions[key] for key in self._by_connection.get(connection_id, ())]
 
@@ -122,7 +124,7 @@ class ShareSessions:
         if not self._of_group[session.group]:
             del self._of_group[session.group]
 
-    def _leave_connection(self, session: ShareSession) -> None:
+    def _leave_connection(self, session: BrokerShareSession) -> None:
         keys = self._by_connection.get(session.connection_id)
         if keys is not None:
             keys.discard((session.group, session.member))

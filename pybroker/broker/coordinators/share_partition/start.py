@@ -6,14 +6,14 @@ import asyncio
 from typing import Protocol
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.share_partition.ports import GroupSettings, Log
+from pybroker.broker.coordinators.share_partition.ports import Log, ShareGroupSettings
 from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.config.group_defs import duration_ms
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Around(Protocol):
+class StartContext(Protocol):
     """The dependencies of `first_offset`."""
 
     @property
@@ -32,12 +32,12 @@ class Around(Protocol):
         ...
 
     @property
-    def settings(self) -> GroupSettings:
+    def settings(self) -> ShareGroupSettings:
         """The settings of groups."""
         ...
 
 
-async def first_offset(around: Around, key: Key, committed: bool) -> int:
+async def first_offset(around: StartContext, key: Key, committed: bool) -> int:
     """Return the offset for the group's reset setting. Raise KafkaError NOT_LEADER_OR_FOLLOWER, or NativeError."""
     reset = around.settings.auto_offset_reset(key.group)
     ends = around.log.offsets(key.topic_id, key.partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.coordinators.shards.ports import Brokers
+from pybroker.broker.coordinators.shards.ports import BrokerConnections
 from pybroker.broker.coordinators.share_state.records import batches_of
 from pybroker.broker.coordinators.share_state.state import NO_COUNT, Key, ShareState, Write
 from pybroker.errors import KafkaError
@@ -16,7 +16,7 @@ from pybroker.protocol.error_codes import ErrorCode
 class OtherShareCoordinators:
     """Implements `share_state.coordinator.Colleagues`."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: BrokerConnections) -> None:
         self._brokers = brokers
 
     async def initialize(self, broker_id: int, key: Key, state_epoch: int, start_offset: int) -> None:

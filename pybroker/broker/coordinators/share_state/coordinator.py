@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 SHARE_STATE_TOPIC = "__share_group_state"
 
 
-class Colleagues(Protocol):
+class ShareStatePeers(Protocol):
     """Share coordinators on other brokers. Methods raise KafkaError with the response's code, or if the broker is
     unreachable."""
 
@@ -180,7 +180,7 @@ class ShareStateCoordinator:
 class Persister:
     """Calls the coordinator of a state on whichever broker it is. `colleagues`: None on a broker without peers."""
 
-    def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, colleagues: Colleagues | None) -> None:
+    def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, colleagues: ShareStatePeers | None) -> None:
         self._ports = ports
         self._coordinator = coordinator
         self._colleagues = colleagues

@@ -35,7 +35,7 @@ Done = Callable[[ErrorCode], None]
 """Called once: NONE when the change is durable; after an error, assume that nothing has changed."""
 
 
-class Entry(msgspec.Struct, eq=False):
+class ShareStateEntry(msgspec.Struct, eq=False):
     """One share state."""
 
     state: ShareState
@@ -52,10 +52,10 @@ class Entry(msgspec.Struct, eq=False):
     """A write failed but may be in the log."""
 
 
-class Loaded(msgspec.Struct):
+class LoadedShareState(msgspec.Struct):
     """The live states of a partition. Implements the shards' `Replay`."""
 
-    entries: dict[Key, Entry] = {}
+    entries: dict[Key, ShareStateEntry] = {}
     records: int = 0
     damaged: int = 0
 
@@ -73,7 +73,7 @@ class Loaded(msgspec.Struct):
                     self.entries.pop(key, None)
                     return
                 epoch, state = decode_snapshot(record.value)
-                self.entries[key] = Entry(state, state, epoch, record.offset)
+                self.entries[key] = ShareStateEntry(state, state, epoch, record.offset)
             elif record.value is not None and (entry := self.entries.get(key)) is not None:
                 epoch, write = decode_update(record.value, entry.state.state_epoch)
                 if epoch == entry.snapshot_epoch:
@@ -84,13 +84,13 @@ class Loaded(msgspec.Struct):
             log.warning("record %d of the share groups' topic is passed over: %s", record.offset, problem)
 
 
-class ShareStateShard(Shard[Loaded]):
+class ShareStateShard(Shard[LoadedShareState]):
     """The share states of one shard. `updates_max`: share.coordinator.snapshot.update.records.per.snapshot, read at
     each use."""
 
     def __init__(self, shard_log: ShardLog, clock: Clock, updates_max: Callable[[], int]) -> None:
         super().__init__(shard_log)
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, ShareStateEntry] = {}
         self.pruned_to = 0
         """Records before this offset have been deleted."""
         self._clock = clock
@@ -98,11 +98,11 @@ class ShareStateShard(Shard[Loaded]):
 
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
-    def replay(self) -> Loaded:
+    def replay(self) -> LoadedShareState:
         """Return an empty replay for the partition's records."""
-        return Loaded()
+        return LoadedShareState()
 
-    def install(self, loaded: Loaded) -> None:
+    def install(self, loaded: LoadedShareState) -> None:
         """Install the loaded states."""
         self.entries = loaded.entries
         if loaded.records:
@@ -191,7 +191,7 @@ class ShareStateShard(Shard[Loaded]):
 
         self.log.write([(snapshot_key(key), None)], written)
 
-    def _known(self, key: Key) -> Entry:
+    def _known(self, key: Key) -> ShareStateEntry:
         entry = self.entries.get(key)
         if entry is None:
             raise KafkaError(
@@ -203,7 +203,7 @@ class ShareStateShard(Shard[Loaded]):
         entry = self.entries.get(key)
         fresh = entry is None
         if entry is None:
-            entry = self.entries[key] = Entry(after, after, -1)
+            entry = self.entries[key] = ShareStateEntry(after, after, -1)
         entry.snapshot_epoch += 1
         entry.updates = 0
         value = snapshot_value(after, entry.snapshot_epoch, self._clock.wall_ms())
@@ -220,7 +220,7 @@ class ShareStateShard(Shard[Loaded]):
     def _store(
         self,
         key: Key,
-        entry: Entry,
+        entry: ShareStateEntry,
         after: ShareState,
         record: tuple[bytes, bytes],
         done: Callable[[ErrorCode, int], None],
@@ -241,7 +241,7 @@ class ShareStateShard(Shard[Loaded]):
         self.log.write([record], written)
 
 
-def _check_leader(entry: Entry, leader_epoch: int) -> None:
+def _check_leader(entry: ShareStateEntry, leader_epoch: int) -> None:
     known = entry.coming.leader_epoch
     if leader_epoch < known:
         raise KafkaError(

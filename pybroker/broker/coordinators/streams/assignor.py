@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pybroker.broker.coordinators.streams.model import Held, Task, TaskOffsets, Tasks
+from pybroker.broker.coordinators.streams.model import HeldTasks, Task, TaskOffsets, Tasks
 from pybroker.broker.coordinators.streams.topology import ConfiguredSubtopology
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Worker(msgspec.Struct, frozen=True):
 
     member_id: str
     process_id: str
-    has: Held
+    has: HeldTasks
     offsets: TaskOffsets = {}
     """Changelog offsets of its copies of tasks' state, including tasks that it does not run."""
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pybroker.broker.coordinators.streams.model import GroupState, Member, Reported, Task, Tasks
-from pybroker.broker.coordinators.streams.topology import Configured, Topology
+from pybroker.broker.coordinators.streams.model import StreamsGroupState, StreamsMember, Task, TaskOffsetReport, Tasks
+from pybroker.broker.coordinators.streams.topology import ConfiguredTopology, Topology
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -42,7 +42,7 @@ class StreamsGroup(msgspec.Struct):
     target_timestamp_ms: int = 0
     """0: the next target is computed without delay."""
     target: dict[str, Tasks] = {}
-    members: dict[str, Member] = {}
+    members: dict[str, StreamsMember] = {}
     instances: dict[str, str] = {}
     """group.instance.id → member id."""
     topology: Topology | None = None
@@ -55,8 +55,8 @@ class StreamsGroup(msgspec.Struct):
     # The following fields are not stored; the coordinator recomputes them or members report them again.
     looked_at: int = -1
     """Version of the broker's topic view that `configured` reflects; −1: none."""
-    configured: Configured | None = None
-    reported: dict[str, Reported] = {}
+    configured: ConfiguredTopology | None = None
+    reported: dict[str, TaskOffsetReport] = {}
     """Member → its reported changelog offsets."""
     shutdown_by: str | None = None
     """The member that requested the shutdown of the whole application."""
@@ -81,17 +81,17 @@ class StreamsGroup(msgspec.Struct):
             setattr(self, name, getattr(other, name))
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> StreamsGroupState:
         """The state that tools show."""
         if not self.members:
-            return GroupState.EMPTY
+            return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_epoch:
-            return GroupState.NOT_READY
+            return StreamsGroupState.NOT_READY
         if self.epoch > self.target_epoch:
-            return GroupState.ASSIGNING
+            return StreamsGroupState.ASSIGNING
         if all(member.is_settled(self.target_epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether members may be reading the topic."""
@@ -99,7 +99,7 @@ class StreamsGroup(msgspec.Struct):
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def put(self, member: Member) -> None:
+    def put(self, member: StreamsMember) -> None:
         """Add a member, or replace its previous state."""
         before = self.members.get(member.member_id)
         if before is not None:
@@ -122,7 +122,7 @@ class StreamsGroup(msgspec.Struct):
         self.reported.pop(member_id, None)
         self._release(member)
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: StreamsMember) -> None:
         if member.instance_id is not None and self.instances.get(member.instance_id) == member.member_id:
             del self.instances[member.instance_id]
         for held in (member.assigned, member.revoking):
@@ -136,7 +136,7 @@ class StreamsGroup(msgspec.Struct):
                 else:
                     self.copied.pop(task, None)
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> StreamsMember:
         """Return a member. Raise KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
@@ -145,7 +145,7 @@ class StreamsGroup(msgspec.Struct):
             )
         return member
 
-    def instance(self, instance_id: str, member_id: str) -> Member:
+    def instance(self, instance_id: str, member_id: str) -> StreamsMember:
         """Return a static member with this member id. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         holder = self.instances.get(instance_id)
         if holder is None:
@@ -161,7 +161,7 @@ class StreamsGroup(msgspec.Struct):
         """Return the member's tasks in the target."""
         return self.target.get(member_id, NO_TARGET)
 
-    def others(self, member: Member) -> Others:
+    def others(self, member: StreamsMember) -> Others:
         """Return the tasks that other members may be running."""
         return Others(self, member)
 
@@ -171,7 +171,7 @@ class Others:
 
     __slots__ = ("_group", "_member")
 
-    def __init__(self, group: StreamsGroup, member: Member) -> None:
+    def __init__(self, group: StreamsGroup, member: StreamsMember) -> None:
         self._group = group
         self._member = member
 

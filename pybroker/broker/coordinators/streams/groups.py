@@ -18,31 +18,31 @@ from pybroker.broker.coordinators.shards.assignment_interval import AssignmentIn
 from pybroker.broker.coordinators.shards.said import SHARED
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
-from pybroker.broker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
+from pybroker.broker.coordinators.shards.turns import GroupKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.streams import membership, records
 from pybroker.broker.coordinators.streams.endpoints import partitions_by_endpoint
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (
     GOES_AWAY,
     JOINS,
-    Heartbeat,
-    HeartbeatResult,
-    Member,
-    MemberState,
     MissingTopic,
     Status,
     StatusCode,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
+    StreamsMember,
+    StreamsMemberState,
     Task,
 )
-from pybroker.broker.coordinators.streams.records import Stored
+from pybroker.broker.coordinators.streams.records import StoredStreamsGroup
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
 from pybroker.broker.coordinators.streams.topology import (
-    Configured,
+    ConfiguredTopology,
     MissingInternal,
     MissingSources,
+    PartitionCountError,
     Topology,
     Unfit,
-    WronglyPartitioned,
     configure,
 )
 from pybroker.errors import KafkaError
@@ -59,7 +59,7 @@ def _said(group: StreamsGroup) -> dict[str, object]:
     return {**said, SHARED: group.topology} if said else said
 
 
-KIND = Kind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones, _said)
+KIND = GroupKind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones, _said)
 Finish = Finishing[StreamsGroup]
 
 RETRY_MS = 1_000
@@ -67,12 +67,12 @@ RETRY_MS = 1_000
 
 _CODES: dict[type[Unfit], StatusCode] = {
     MissingSources: StatusCode.MISSING_SOURCE_TOPICS,
-    WronglyPartitioned: StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+    PartitionCountError: StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
     MissingInternal: StatusCode.MISSING_INTERNAL_TOPICS,
 }
 
 
-class StreamsGround(msgspec.Struct, frozen=True):
+class StreamsGroupDependencies(msgspec.Struct, frozen=True):
     """The dependencies that the streams groups of all shards have in common."""
 
     clock: Clock
@@ -86,7 +86,7 @@ class StreamsGround(msgspec.Struct, frozen=True):
 class StreamsGroups:
     """The streams groups of one shard."""
 
-    def __init__(self, ground: StreamsGround, write: Write, made: Callable[[StreamsGroup], None]) -> None:
+    def __init__(self, ground: StreamsGroupDependencies, write: Write, made: Callable[[StreamsGroup], None]) -> None:
         """made: called with each new group."""
         self._ground = ground
         self._made = made
@@ -114,8 +114,8 @@ class StreamsGroups:
     def heartbeat(
         self,
         group_id: str,
-        beat: Heartbeat,
-        reply: Callable[[HeartbeatResult], None],
+        beat: StreamsHeartbeat,
+        reply: Callable[[StreamsHeartbeatResult], None],
         *,
         also: Records | None = None,
     ) -> None:
@@ -167,7 +167,7 @@ class StreamsGroups:
             self._keep_alive(group_id, beat.member_id)
         self.turns.submit(group_id, change, answered, also=also)
 
-    def _at_once(self, group: StreamsGroup, beat: Heartbeat) -> HeartbeatResult | None:
+    def _at_once(self, group: StreamsGroup, beat: StreamsHeartbeat) -> StreamsHeartbeatResult | None:
         """Return the result for a heartbeat that changes nothing, as nearly all do; None for others."""
         member = group.members.get(beat.member_id)
         if (
@@ -186,10 +186,12 @@ class StreamsGroups:
         self._keep_alive(group.group_id, beat.member_id)
         return self._result(group, member, beat, told=False)
 
-    def _result(self, group: StreamsGroup, member: Member, beat: Heartbeat, *, told: bool) -> HeartbeatResult:
+    def _result(
+        self, group: StreamsGroup, member: StreamsMember, beat: StreamsHeartbeat, *, told: bool
+    ) -> StreamsHeartbeatResult:
         group_id, settings = group.group_id, self._ground.settings
         knows = beat.endpoint_epoch == group.endpoint_epoch
-        return HeartbeatResult(
+        return StreamsHeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
             interval_ms=settings.heartbeat_interval_ms(group_id),
@@ -202,7 +204,7 @@ class StreamsGroups:
             missing=_missing(group.configured),
         )
 
-    def _statuses(self, group: StreamsGroup, member: Member, beat: Heartbeat) -> list[Status]:
+    def _statuses(self, group: StreamsGroup, member: StreamsMember, beat: StreamsHeartbeat) -> list[Status]:
         found: list[Status] = []
         topology = group.topology
         if topology is not None and member.said.topology_epoch < topology.epoch:
@@ -238,14 +240,14 @@ class StreamsGroups:
             )
         return found
 
-    def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
+    def _leave(self, group_id: str, beat: StreamsHeartbeat, reply: Callable[[StreamsHeartbeatResult], None]) -> None:
         def change(draft: StreamsGroup) -> Finish:
             membership.leave(draft, beat)
             # The next target uses the current topics, even if no member has sent a heartbeat since the load.
             self._look(draft)
             how = "goes away" if beat.epoch == GOES_AWAY else "leaves"
             log.info("streams group %s: member %s %s", group_id, beat.member_id, how)
-            return lambda _: HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
+            return lambda _: StreamsHeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
 
         self.turns.submit(
             group_id, change, lambda outcome: reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
@@ -330,7 +332,7 @@ class StreamsGroups:
             # A member that rejoined during the write that ended its session has no session timer either.
             if was is None or _session(group_id, member_id) not in self._ground.timers:
                 self._watch_session(group_id, member_id)
-            if member.state is not MemberState.UNREVOKED:
+            if member.state is not StreamsMemberState.UNREVOKED:
                 self._ground.timers.cancel(_revocation(group_id, member_id))
             elif was is None or (was.epoch, was.revoking) != (member.epoch, member.revoking):
                 self._watch_revocation(group_id, member)
@@ -345,7 +347,7 @@ class StreamsGroups:
             lambda: self._expire(group_id, member_id, "its session is over", lambda _: True),
         )
 
-    def _watch_revocation(self, group_id: str, member: Member) -> None:
+    def _watch_revocation(self, group_id: str, member: StreamsMember) -> None:
         revoking = member.revoking
         self._ground.timers.schedule(
             _revocation(group_id, member.member_id),
@@ -354,11 +356,11 @@ class StreamsGroups:
                 group_id,
                 member.member_id,
                 "it did not give its tasks back in time",
-                lambda now: now.state is MemberState.UNREVOKED and now.revoking == revoking,
+                lambda now: now.state is StreamsMemberState.UNREVOKED and now.revoking == revoking,
             ),
         )
 
-    def _expire(self, group_id: str, member_id: str, reason: str, still: Callable[[Member], bool]) -> None:
+    def _expire(self, group_id: str, member_id: str, reason: str, still: Callable[[StreamsMember], bool]) -> None:
         """Remove a member if `still` holds for it."""
 
         def change(draft: StreamsGroup) -> Finish:
@@ -400,7 +402,7 @@ class StreamsGroups:
 
     # --- loading and ending groups ------------------------------------------------------------------------------------
 
-    def install(self, group_id: str, stored: Stored) -> None:
+    def install(self, group_id: str, stored: StoredStreamsGroup) -> None:
         """Install a loaded group and start a new session for each member; no coordinator received heartbeats during the
         load."""
         group = stored.group(group_id)
@@ -454,7 +456,7 @@ class StreamsGroups:
         self.turns.forget_all(error)
 
 
-def _missing(configured: Configured | None) -> tuple[MissingTopic, ...]:
+def _missing(configured: ConfiguredTopology | None) -> tuple[MissingTopic, ...]:
     if configured is None:
         return ()
     return tuple(
@@ -468,12 +470,12 @@ def _task_of(topology: Topology, topic: str, partition: int) -> Task | None:
     return None if part is None else (part.subtopology_id, partition)
 
 
-def refused(error: KafkaError) -> HeartbeatResult:
+def refused(error: KafkaError) -> StreamsHeartbeatResult:
     """Return the result for a refused heartbeat."""
-    return HeartbeatResult(ErrorCode(error.code), error.message)
+    return StreamsHeartbeatResult(ErrorCode(error.code), error.message)
 
 
-def stale(member: Member, epoch: int) -> KafkaError:
+def stale(member: StreamsMember, epoch: int) -> KafkaError:
     """Return the error for a member that names a wrong epoch."""
     return KafkaError(
         ErrorCode.STALE_MEMBER_EPOCH,

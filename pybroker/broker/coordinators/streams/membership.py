@@ -17,11 +17,11 @@ from pybroker.broker.coordinators.streams.model import (
     GOES_AWAY,
     JOINS,
     NOTHING,
-    Heartbeat,
-    Member,
-    Reported,
-    Said,
+    StreamsHeartbeat,
+    StreamsMember,
+    StreamsMemberMetadata,
     Task,
+    TaskOffsetReport,
     Tasks,
 )
 from pybroker.broker.coordinators.streams.reconciliation import reconcile
@@ -29,7 +29,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 
-def check_form(beat: Heartbeat) -> None:
+def check_form(beat: StreamsHeartbeat) -> None:
     """Validate a heartbeat independently of the group. Raise KafkaError INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
     problem = None
     if not beat.member_id.strip():
@@ -59,14 +59,14 @@ def check_form(beat: Heartbeat) -> None:
         topologies.check(beat.topology)
 
 
-class Entered(msgspec.Struct, frozen=True):
+class MemberEntry(msgspec.Struct, frozen=True):
     """The member before a heartbeat, and whether the assignor's input has changed."""
 
-    before: Member | None
+    before: StreamsMember | None
     matters: bool
 
 
-def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
+def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberEntry:
     """Add or update the heartbeat's member; the first member sets the topology.
 
     Raise KafkaError if the member is refused.
@@ -100,21 +100,21 @@ def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
     if changed != said or before is None or before.member_id != member.member_id:
         group.put(msgspec.structs.replace(member, said=changed))
     if beat.offsets is not None or beat.end_offsets is not None:
-        known = group.reported.get(member.member_id, Reported())
-        group.reported[member.member_id] = Reported(
+        known = group.reported.get(member.member_id, TaskOffsetReport())
+        group.reported[member.member_id] = TaskOffsetReport(
             known.offsets if beat.offsets is None else beat.offsets,
             known.end_offsets if beat.end_offsets is None else beat.end_offsets,
         )
     # A static member returns unchanged even if its address has changed.
     matters = changed != said if beat.instance_id is None else _means(changed) != _means(said)
-    return Entered(before, matters or before is None)
+    return MemberEntry(before, matters or before is None)
 
 
-def _means(said: Said) -> tuple[object, ...]:
+def _means(said: StreamsMemberMetadata) -> tuple[object, ...]:
     return said.topology_epoch, said.rack_id, said.tags, said.process_id
 
 
-def _check_room(group: StreamsGroup, beat: Heartbeat, size_max: int) -> None:
+def _check_room(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> None:
     if beat.epoch != JOINS or beat.member_id in group.members or beat.instance_id in group.instances:
         return
     if len(group.members) >= size_max:
@@ -124,9 +124,9 @@ def _check_room(group: StreamsGroup, beat: Heartbeat, size_max: int) -> None:
         )
 
 
-def _find(group: StreamsGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
+def _find(group: StreamsGroup, beat: StreamsHeartbeat) -> tuple[StreamsMember | None, StreamsMember]:
     """Return (the stored member, the member to update)."""
-    fresh = Member(beat.member_id, Said("", ""))
+    fresh = StreamsMember(beat.member_id, StreamsMemberMetadata("", ""))
     if beat.epoch != JOINS:
         known = (
             group.member(beat.member_id)
@@ -151,7 +151,7 @@ def _find(group: StreamsGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
     return holder, msgspec.structs.replace(holder, member_id=beat.member_id, epoch=JOINS, previous_epoch=JOINS)
 
 
-def _check_epoch(member: Member, beat: Heartbeat) -> None:
+def _check_epoch(member: StreamsMember, beat: StreamsHeartbeat) -> None:
     """Check the epoch that a member names.
 
     The previous epoch is valid too if the member runs nothing beyond its assignment: the response with the new epoch
@@ -170,7 +170,7 @@ def _check_epoch(member: Member, beat: Heartbeat) -> None:
     )
 
 
-def _topology(group: StreamsGroup, beat: Heartbeat) -> topologies.Topology | None:
+def _topology(group: StreamsGroup, beat: StreamsHeartbeat) -> topologies.Topology | None:
     """Return the group's topology after the heartbeat; the first member's topology stays."""
     if group.topology is None or beat.topology is None:
         return group.topology or beat.topology
@@ -194,7 +194,7 @@ def _check_tasks(group: StreamsGroup, owned: Tasks | None) -> None:
             )
 
 
-def leave(group: StreamsGroup, beat: Heartbeat) -> None:
+def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
     """Remove a member, or (GOES_AWAY) keep its place until its session expires.
 
     Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -240,11 +240,11 @@ def assign(group: StreamsGroup, standbys: int, now_ms: int) -> None:
 
 def _workers(group: StreamsGroup) -> Iterable[Worker]:
     for member in group.members.values():
-        reported = group.reported.get(member.member_id, Reported())
+        reported = group.reported.get(member.member_id, TaskOffsetReport())
         yield Worker(member.member_id, member.process_id, member.assigned, reported.offsets)
 
 
-def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> Member:
+def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> StreamsMember:
     """Move a member one step towards the target; return the new state.
 
     Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
@@ -256,7 +256,7 @@ def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> Member
     return moved
 
 
-def may_commit(group: StreamsGroup, member: Member, epoch: int, task: Task) -> bool:
+def may_commit(group: StreamsGroup, member: StreamsMember, epoch: int, task: Task) -> bool:
     """Return whether a member that has advanced may commit late in this epoch: it already owned the task then."""
     for held in (member.assigned, member.revoking):
         since = held.active.get(task)

@@ -22,7 +22,7 @@ JOINS, LEAVES, GOES_AWAY = 0, -1, -2
 NO_TASKS: frozenset[Task] = frozenset()
 
 
-class GroupState(StrEnum):
+class StreamsGroupState(StrEnum):
     """The states, spelt as in StreamsGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
@@ -34,7 +34,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-class MemberState(IntEnum):
+class StreamsMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
@@ -74,7 +74,7 @@ class Tasks(msgspec.Struct, frozen=True):
     standby: frozenset[Task] = NO_TASKS
     warmup: frozenset[Task] = NO_TASKS
 
-    def shares_any(self, held: Held) -> bool:
+    def shares_any(self, held: HeldTasks) -> bool:
         """Return whether any of the tasks is held in the same role."""
         return not (
             self.active.isdisjoint(held.active)
@@ -82,12 +82,12 @@ class Tasks(msgspec.Struct, frozen=True):
             and self.warmup.isdisjoint(held.warmup)
         )
 
-    def is_within(self, held: Held) -> bool:
+    def is_within(self, held: HeldTasks) -> bool:
         """Return whether all of the tasks are held in their roles."""
         return self.active <= held.active.keys() and self.standby <= held.standby and self.warmup <= held.warmup
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldTasks(msgspec.Struct, frozen=True):
     """Tasks that a member may be running."""
 
     active: Mapping[Task, int] = {}
@@ -104,10 +104,10 @@ class Held(msgspec.Struct, frozen=True):
         return Tasks(frozenset(self.active), self.standby, self.warmup)
 
 
-NOTHING = Held()
+NOTHING = HeldTasks()
 
 
-class Said(msgspec.Struct, frozen=True):
+class StreamsMemberMetadata(msgspec.Struct, frozen=True):
     """A member's description of itself; stored as StreamsGroupMemberMetadata."""
 
     client_id: str
@@ -123,15 +123,15 @@ class Said(msgspec.Struct, frozen=True):
     tags: Mapping[str, str] = {}
 
 
-class Member(msgspec.Struct, frozen=True):
+class StreamsMember(msgspec.Struct, frozen=True):
     member_id: str
-    said: Said
+    said: StreamsMemberMetadata
     epoch: int = 0
     """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
     previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
-    assigned: Held = NOTHING
-    revoking: Held = NOTHING
+    state: StreamsMemberState = StreamsMemberState.STABLE
+    assigned: HeldTasks = NOTHING
+    revoking: HeldTasks = NOTHING
     """Tasks that the member has to revoke and may still be running."""
 
     @property
@@ -144,24 +144,24 @@ class Member(msgspec.Struct, frozen=True):
         """The id of the instance that the member is a thread of."""
         return self.said.process_id
 
-    def moved_to(self, epoch: int) -> Member:
+    def moved_to(self, epoch: int) -> StreamsMember:
         """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
         lost."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
         """Return whether the member owns exactly its tasks of the target."""
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
+        return self.state is StreamsMemberState.STABLE and self.epoch == target_epoch
 
 
-class Reported(msgspec.Struct, frozen=True):
+class TaskOffsetReport(msgspec.Struct, frozen=True):
     """The changelog offsets that a member has reported. Not stored: members report them again."""
 
     offsets: TaskOffsets = {}
     end_offsets: TaskOffsets = {}
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
+class StreamsHeartbeat(msgspec.Struct, frozen=True):
     """A StreamsGroupHeartbeat, independent of its version. None: unchanged since the previous heartbeat."""
 
     member_id: str
@@ -186,9 +186,9 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """StreamsGroupHeartbeat 1 or later: the response may list missing client tags."""
 
     @property
-    def said(self) -> tuple[Said, Reported]:
+    def said(self) -> tuple[StreamsMemberMetadata, TaskOffsetReport]:
         """What the member says of itself, as far as it says it again; without the topology, which is the group's."""
-        said = Said(
+        said = StreamsMemberMetadata(
             self.client_id,
             self.client_host,
             self.instance_id,
@@ -197,7 +197,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
             endpoint=self.endpoint,
             tags=self.tags or {},
         )
-        return said, Reported(self.offsets or {}, self.end_offsets or {})
+        return said, TaskOffsetReport(self.offsets or {}, self.end_offsets or {})
 
     @property
     def is_plain(self) -> bool:
@@ -235,7 +235,7 @@ class MissingTopic(msgspec.Struct, frozen=True):
     configs: Mapping[str, str]
 
 
-class HeartbeatResult(msgspec.Struct, frozen=True):
+class StreamsHeartbeatResult(msgspec.Struct, frozen=True):
     """The result of a StreamsGroupHeartbeat."""
 
     error: ErrorCode = ErrorCode.NONE

@@ -16,7 +16,14 @@ from typing import Protocol
 
 import msgspec
 
-from pybroker.broker.coordinators.streams.model import NOTHING, Held, Member, MemberState, Task, Tasks
+from pybroker.broker.coordinators.streams.model import (
+    NOTHING,
+    HeldTasks,
+    StreamsMember,
+    StreamsMemberState,
+    Task,
+    Tasks,
+)
 
 
 class Holders(Protocol):
@@ -35,16 +42,18 @@ class Holders(Protocol):
         ...
 
 
-def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None) -> Member:
+def reconcile(
+    member: StreamsMember, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None
+) -> StreamsMember:
     """Return the member after its heartbeat. owned: tasks that the member reports; None: not reported."""
     if member.is_settled(target_epoch):
         return member
 
-    def has_not_released(revoking: Held) -> bool:
+    def has_not_released(revoking: HeldTasks) -> bool:
         return owned is None or owned.shares_any(revoking)
 
     stays_in = member.epoch
-    if member.state is MemberState.UNREVOKED:
+    if member.state is StreamsMemberState.UNREVOKED:
         if has_not_released(member.revoking):
             return member
         # The member has revoked the tasks. Its later requests in the old epoch are outdated.
@@ -62,7 +71,7 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
     new_warmup = frozenset(task for task in target.warmup - had.warmup if is_free(task))
     changed_standby = new_standby & (had.active.keys() | had.warmup)
     changed_warmup = new_warmup & had.standby
-    revoking = Held(
+    revoking = HeldTasks(
         {task: since for task, since in had.active.items() if task not in target.active},
         had.standby - standby - promoted_standby - changed_warmup,
         had.warmup - warmup - promoted_warmup - changed_standby,
@@ -70,8 +79,8 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
     if revoking and has_not_released(revoking):
         return msgspec.structs.replace(
             member.moved_to(stays_in),
-            state=MemberState.UNREVOKED,
-            assigned=Held(
+            state=StreamsMemberState.UNREVOKED,
+            assigned=HeldTasks(
                 kept, standby | changed_standby | promoted_standby, warmup | changed_warmup | promoted_warmup
             ),
             revoking=revoking,
@@ -80,11 +89,11 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
         task for task in target.active - kept.keys() if not holders.runs(task) and not holders.copies_beside(task)
     }
     kept.update(dict.fromkeys(active, target_epoch))
-    assigned = Held(
+    assigned = HeldTasks(
         kept,
         standby | new_standby | (promoted_standby - active),
         warmup | new_warmup | (promoted_warmup - active),
     )
-    state = MemberState.STABLE if assigned.tasks == target else MemberState.UNRELEASED
+    state = StreamsMemberState.STABLE if assigned.tasks == target else StreamsMemberState.UNRELEASED
     moved = msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=assigned, revoking=NOTHING)
     return member if moved == member else moved

@@ -12,7 +12,14 @@ from typing import Any
 from pybroker.broker.coordinators.shards.record_types import RecordTypes
 from pybroker.broker.coordinators.shards.turns import Records
 from pybroker.broker.coordinators.streams.group import StreamsGroup
-from pybroker.broker.coordinators.streams.model import Held, Member, MemberState, Said, Task, Tasks
+from pybroker.broker.coordinators.streams.model import (
+    HeldTasks,
+    StreamsMember,
+    StreamsMemberMetadata,
+    StreamsMemberState,
+    Task,
+    Tasks,
+)
 from pybroker.broker.coordinators.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
@@ -81,7 +88,7 @@ def _of_group(group: StreamsGroup) -> tuple[object, ...]:
     return group.epoch, group.topics_hash, group.validated_epoch, group.assignor_settings
 
 
-def _progress(member: Member) -> tuple[object, ...]:
+def _progress(member: StreamsMember) -> tuple[object, ...]:
     return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
 
 
@@ -98,7 +105,7 @@ def _group(group: StreamsGroup) -> bytes:
     return encode_versioned(value, 0)
 
 
-def _said(said: Said) -> bytes:
+def _said(said: StreamsMemberMetadata) -> bytes:
     value = m.StreamsGroupMemberMetadataValue(
         said.instance_id,
         said.rack_id,
@@ -164,8 +171,8 @@ def _target(target: Tasks) -> bytes:
     return encode_versioned(value, 0)
 
 
-def _current(member: Member) -> bytes:
-    def active(held: Held) -> list[m.StreamsGroupCurrentMemberAssignmentValue_TaskIds]:
+def _current(member: StreamsMember) -> bytes:
+    def active(held: HeldTasks) -> list[m.StreamsGroupCurrentMemberAssignmentValue_TaskIds]:
         return [
             m.StreamsGroupCurrentMemberAssignmentValue_TaskIds(
                 part, indexes, [held.active[part, index] for index in indexes]
@@ -197,7 +204,7 @@ def _current(member: Member) -> bytes:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class Stored:
+class StoredStreamsGroup:
     """The live records of one streams group in the log."""
 
     __slots__ = ("_alone", "_of_members")
@@ -241,9 +248,9 @@ class Stored:
         return group
 
 
-def _read_member(member_id: str, said: Any, current: Any) -> Member:
+def _read_member(member_id: str, said: Any, current: Any) -> StreamsMember:
     endpoint = said.user_endpoint
-    of_itself = Said(
+    of_itself = StreamsMemberMetadata(
         said.client_id,
         said.client_host,
         said.instance_id,
@@ -255,18 +262,18 @@ def _read_member(member_id: str, said: Any, current: Any) -> Member:
         {tag.key: tag.value for tag in said.client_tags},
     )
     if current is None:
-        return Member(member_id, of_itself)
-    known = {state.value for state in MemberState}
+        return StreamsMember(member_id, of_itself)
+    known = {state.value for state in StreamsMemberState}
     epoch = current.member_epoch
-    return Member(
+    return StreamsMember(
         member_id,
         of_itself,
         epoch,
         current.previous_member_epoch,
         # A state of a later release: the next step computes what the member has to revoke.
-        MemberState(current.state) if current.state in known else MemberState.UNRELEASED,
-        Held(_active(current.active_tasks, epoch), _tasks(current.standby_tasks), _tasks(current.warmup_tasks)),
-        Held(
+        StreamsMemberState(current.state) if current.state in known else StreamsMemberState.UNRELEASED,
+        HeldTasks(_active(current.active_tasks, epoch), _tasks(current.standby_tasks), _tasks(current.warmup_tasks)),
+        HeldTasks(
             _active(current.active_tasks_pending_revocation, epoch),
             _tasks(current.standby_tasks_pending_revocation),
             _tasks(current.warmup_tasks_pending_revocation),

@@ -79,9 +79,7 @@ class Topology(msgspec.Struct, frozen=True):
     @property
     def required(self) -> frozenset[str]:
         """All topics that must exist."""
-        names = (
-            (*part.inputs, *(topic.name for topic in part.changelogs)) for part in self.subtopologies
-        )
+        names = ((*part.inputs, *(topic.name for topic in part.changelogs)) for part in self.subtopologies)
         return frozenset(name for of_part in names for name in of_part)
 
     def reading(self, topic: str) -> Subtopology | None:
@@ -121,7 +119,7 @@ class MissingSources(Unfit):
     """Source topics do not exist."""
 
 
-class WronglyPartitioned(Unfit):
+class PartitionCountError(Unfit):
     """Partition counts do not match."""
 
 
@@ -129,7 +127,7 @@ class MissingInternal(Unfit):
     """Internal topics must be created."""
 
 
-class Configured(msgspec.Struct, frozen=True):
+class ConfiguredTopology(msgspec.Struct, frozen=True):
     """A topology configured for the existing topics."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] = {}
@@ -151,9 +149,7 @@ def check(topology: Topology) -> None:
     """
     for part in topology.subtopologies:
         if part.source_regexes:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet."
-            )
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
         for topic in part.changelogs:
             if topic.partitions:
                 raise KafkaError(
@@ -177,24 +173,22 @@ def check(topology: Topology) -> None:
     _repartition_counts(topology, lambda _: 1)
 
 
-def configure(topology: Topology, count_of: Callable[[str], int]) -> Configured:
+def configure(topology: Topology, count_of: Callable[[str], int]) -> ConfiguredTopology:
     """Configure a topology for the existing topics. `count_of`: the partition count of a topic, 0 if it does not
     exist."""
     try:
-        missing = sorted(
-            {name for part in topology.subtopologies for name in part.sources if not count_of(name)}
-        )
+        missing = sorted({name for part in topology.subtopologies for name in part.sources if not count_of(name)})
         if missing:
             raise MissingSources(f"Source topics {_names(missing)} are missing.")
         counts = _counts(topology, count_of)
         parts = {part.subtopology_id: _configured(part, counts) for part in topology.subtopologies}
         to_make = _missing_internal(parts.values(), count_of)
     except Unfit as problem:
-        return Configured(problem=problem)
+        return ConfiguredTopology(problem=problem)
     if to_make:
         names = _names([topic.name for topic in to_make])
-        return Configured(parts, to_make, MissingInternal(f"Internal topics are missing: {names}"))
-    return Configured(parts)
+        return ConfiguredTopology(parts, to_make, MissingInternal(f"Internal topics are missing: {names}"))
+    return ConfiguredTopology(parts)
 
 
 def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
@@ -204,9 +198,7 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
     def count(name: str) -> int:
         return count_of(name) or decided[name]
 
-    said = {
-        topic.name: topic.partitions for part in topology.subtopologies for topic in part.repartition_sources
-    }
+    said = {topic.name: topic.partitions for part in topology.subtopologies for topic in part.repartition_sources}
     for part in topology.subtopologies:
         for group in part.copartitioned():
             decided.update(_alike(group, said, count))
@@ -269,7 +261,7 @@ def _alike(group: frozenset[str], said: Mapping[str, int], count: Callable[[str]
         wanted = max((count(name) for name in internal), default=0)
     for name in fixed:
         if count(name) != wanted:
-            raise WronglyPartitioned(
+            raise PartitionCountError(
                 f"Number of partitions [{count(name)}] of repartition topic [{name}] doesn't match number of"
                 f" partitions [{wanted}] of the source topic."
             )
@@ -280,7 +272,7 @@ def _same(names: list[str], count: Callable[[str], int]) -> int:
     counts = {name: count(name) for name in names}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name}={number}" for name, number in counts.items())
-        raise WronglyPartitioned(f"Following topics do not have the same number of partitions: [{{{told}}}]")
+        raise PartitionCountError(f"Following topics do not have the same number of partitions: [{{{told}}}]")
     return counts[names[0]]
 
 
@@ -310,7 +302,7 @@ def _missing_internal(
             if not there:
                 missing[topic.name] = topic
             elif there != topic.partitions:
-                raise WronglyPartitioned(
+                raise PartitionCountError(
                     f"Existing topic {topic.name} has different number of partitions: expected {topic.partitions},"
                     f" found {there}"
                 )

@@ -20,16 +20,16 @@ from pybroker.broker.coordinators.transaction import transaction as decisions
 from pybroker.broker.coordinators.transaction.finishing import Finishing
 from pybroker.broker.coordinators.transaction.ports import (
     TRANSACTIONS_TOPIC,
-    ProducerIds,
-    Settings,
+    ProducerIdSource,
+    TransactionSettings,
 )
-from pybroker.broker.coordinators.transaction.shard import Entry, TransactionShard
+from pybroker.broker.coordinators.transaction.shard import TransactionEntry, TransactionShard
 from pybroker.broker.coordinators.transaction.transaction import (
     VERSION_1,
-    Part,
-    Producer,
-    State,
-    Transaction,
+    CoordinatedTransaction,
+    TransactionPartition,
+    TransactionProducer,
+    TransactionState,
 )
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -50,15 +50,15 @@ IDS_A_TURN = 1_000
 Told = Callable[[ErrorCode], None]
 """Called once: NONE, or the error code for the client."""
 
-Check = Callable[[TransactionShard, Entry], None]
+Check = Callable[[TransactionShard, TransactionEntry], None]
 """A periodic check of one transactional id."""
 
 
-class Named(NamedTuple):
+class NamedTransaction(NamedTuple):
     """A transaction with its transactional id, for listings."""
 
     transactional_id: str
-    transaction: Transaction
+    transaction: CoordinatedTransaction
 
 
 class TransactionCoordinator:
@@ -68,7 +68,7 @@ class TransactionCoordinator:
     """
 
     def __init__(
-        self, ports: Ports, settings: Settings, producer_ids: ProducerIds, finishing: Finishing
+        self, ports: Ports, settings: TransactionSettings, producer_ids: ProducerIdSource, finishing: Finishing
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -122,7 +122,7 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "That is no transactional id.")
         return self.shards.of(transactional_id)
 
-    def _known(self, transactional_id: str) -> tuple[TransactionShard, Entry]:
+    def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionEntry]:
         shard = self._shard(transactional_id)
         entry = shard.entry(transactional_id)
         if entry is None:
@@ -131,7 +131,9 @@ class TransactionCoordinator:
 
     # --- requests of producers ----------------------------------------------------------------------------------------
 
-    async def initialize(self, transactional_id: str, timeout_ms: int, given: Producer | None) -> Producer:
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int, given: TransactionProducer | None
+    ) -> TransactionProducer:
         """Handle an InitProducerId: return the client's new producer id and epoch. Raise KafkaError.
 
         An open transaction of the id is aborted first; until that is done the client gets CONCURRENT_TRANSACTIONS
@@ -149,11 +151,11 @@ class TransactionCoordinator:
             entry = shard.entry(transactional_id)
         if entry is None:
             assert new_id is not None
-            entry = Entry(transactional_id, Transaction(new_id, update_ms=self._clock.wall_ms()))
+            entry = TransactionEntry(transactional_id, CoordinatedTransaction(new_id, update_ms=self._clock.wall_ms()))
             shard.entries[transactional_id] = entry
         current = self._base(entry)
         now_ms = self._clock.wall_ms()
-        if current.state is State.ONGOING:
+        if current.state is TransactionState.ONGOING:
             decisions.check_given(current, given)
             await self._store(shard, entry, decisions.fence(current, now_ms))
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -161,13 +163,13 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         change = decisions.initialize(current, given, timeout_ms, now_ms, new_id=new_id)
         await self._store(shard, entry, change)
-        return Producer(change.producer_id, change.producer_epoch)
+        return TransactionProducer(change.producer_id, change.producer_epoch)
 
     async def add(
         self,
         transactional_id: str,
-        who: Producer,
-        parts: Sequence[Part],
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
         version: int = VERSION_1,
         *,
         patience_s: float = 0,
@@ -178,8 +180,8 @@ class TransactionCoordinator:
     def add_then(
         self,
         transactional_id: str,
-        who: Producer,
-        parts: Sequence[Part],
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
         told: Told,
         version: int = VERSION_1,
         *,
@@ -212,7 +214,7 @@ class TransactionCoordinator:
 
         attempt()
 
-    def _look_again(self, entry: Entry, look: Callable[[], None], within_s: float) -> None:
+    def _look_again(self, entry: TransactionEntry, look: Callable[[], None], within_s: float) -> None:
         """Call `look` once: when the pending write has completed, or after this time."""
 
         def woken() -> None:
@@ -226,12 +228,14 @@ class TransactionCoordinator:
         entry.waiting.append(woken)
         timer = self._loop.call_later(within_s, late)
 
-    def holds(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[bool]:
+    def holds(
+        self, transactional_id: str, who: TransactionProducer, parts: Sequence[TransactionPartition]
+    ) -> list[bool]:
         """Return for each partition whether it is part of the producer's open transaction. Raise KafkaError."""
         _, entry = self._known(transactional_id)
         return decisions.holds(entry.current, who, parts)
 
-    def end_then(self, transactional_id: str, who: Producer, told: Told, *, commit: bool) -> None:
+    def end_then(self, transactional_id: str, who: TransactionProducer, told: Told, *, commit: bool) -> None:
         """Handle an EndTxn of version 1; call `told` once with NONE when the outcome is stored, possibly before
         returning.
 
@@ -246,7 +250,12 @@ class TransactionCoordinator:
             shard.store(entry, change, told)
 
     def end_and_bump_then(
-        self, transactional_id: str, who: Producer, told: Callable[[ErrorCode, Producer], None], *, commit: bool
+        self,
+        transactional_id: str,
+        who: TransactionProducer,
+        told: Callable[[ErrorCode, TransactionProducer], None],
+        *,
+        commit: bool,
     ) -> bool:
         """Handle an EndTxn of version 2, whose result includes the client's new producer id and epoch.
 
@@ -259,7 +268,9 @@ class TransactionCoordinator:
         self._end_and_bump(shard, entry, who, told, commit=commit, new_id=None)
         return True
 
-    async def end_and_bump(self, transactional_id: str, who: Producer, *, commit: bool) -> Producer:
+    async def end_and_bump(
+        self, transactional_id: str, who: TransactionProducer, *, commit: bool
+    ) -> TransactionProducer:
         """Handle an EndTxn of version 2, with a new producer id if one is needed. Raise KafkaError."""
         self._base(self._known(transactional_id)[1])
         fresh_id = await self._producer_ids.next_id()
@@ -267,10 +278,10 @@ class TransactionCoordinator:
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         new_id = fresh_id if base.is_exhausted and base.producer_epoch == who.epoch else None
-        successor: Producer | None = None
+        successor: TransactionProducer | None = None
 
         def start(told: Told) -> None:
-            def ended(code: ErrorCode, who_then: Producer) -> None:
+            def ended(code: ErrorCode, who_then: TransactionProducer) -> None:
                 nonlocal successor
                 successor = who_then
                 told(code)
@@ -284,9 +295,9 @@ class TransactionCoordinator:
     def _end_and_bump(
         self,
         shard: TransactionShard,
-        entry: Entry,
-        who: Producer,
-        told: Callable[[ErrorCode, Producer], None],
+        entry: TransactionEntry,
+        who: TransactionProducer,
+        told: Callable[[ErrorCode, TransactionProducer], None],
         *,
         commit: bool,
         new_id: int | None,
@@ -299,31 +310,29 @@ class TransactionCoordinator:
         else:
             shard.store(entry, change, lambda code: told(code, successor))
 
-    def _base(self, entry: Entry) -> Transaction:
+    def _base(self, entry: TransactionEntry) -> CoordinatedTransaction:
         """Return the state that the next change starts from. Raise KafkaError CONCURRENT_TRANSACTIONS."""
         base = entry.base
         if base is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return base
 
-    async def _store(self, shard: TransactionShard, entry: Entry, change: Transaction) -> None:
+    async def _store(self, shard: TransactionShard, entry: TransactionEntry, change: CoordinatedTransaction) -> None:
         await _heard(lambda told: shard.store(entry, change, told))
 
     # --- administration -----------------------------------------------------------------------------------------------
 
-    def describe(self, transactional_id: str) -> Transaction:
+    def describe(self, transactional_id: str) -> CoordinatedTransaction:
         """Return the state of an id. Raise KafkaError TRANSACTIONAL_ID_NOT_FOUND, or the errors of `_shard`."""
         entry = self._shard(transactional_id).entry(transactional_id)
         if entry is None:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"Transactional id {transactional_id} is not known."
-            )
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"Transactional id {transactional_id} is not known.")
         return entry.current
 
-    def list_transactions(self) -> tuple[list[Named], bool]:
+    def list_transactions(self) -> tuple[list[NamedTransaction], bool]:
         """Return all transactional ids of this broker, and whether shards are still loading."""
         found = [
-            Named(entry.transactional_id, entry.current)
+            NamedTransaction(entry.transactional_id, entry.current)
             for shard in self.shards
             if shard.state is ShardState.ACTIVE
             for entry in shard.entries.values()
@@ -347,7 +356,7 @@ class TransactionCoordinator:
 
         self._driver.wheel.schedule(name, interval_ms(), look)
 
-    def _in_turns(self, todo: list[tuple[TransactionShard, Entry]], check: Check) -> None:
+    def _in_turns(self, todo: list[tuple[TransactionShard, TransactionEntry]], check: Check) -> None:
         if self._stopped:
             return
         for shard, entry in todo[:IDS_A_TURN]:
@@ -356,7 +365,7 @@ class TransactionCoordinator:
         if len(todo) > IDS_A_TURN:
             self._loop.call_soon(self._in_turns, todo[IDS_A_TURN:], check)
 
-    def _abort_timed_out(self, shard: TransactionShard, entry: Entry) -> None:
+    def _abort_timed_out(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         now_ms = self._clock.wall_ms()
         if not decisions.is_timed_out(entry.current, now_ms):
             return
@@ -371,16 +380,16 @@ class TransactionCoordinator:
 
         self._abort(shard, entry, counted)
 
-    def _abandon(self, shard: TransactionShard, entry: Entry) -> None:
+    def _abandon(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         # The producer may have ended it meanwhile.
-        if entry.coming is None and entry.current.state is State.ONGOING:
+        if entry.coming is None and entry.current.state is TransactionState.ONGOING:
             log.warning(
                 "the transaction of %s is aborted: one of its topics is gone, and it was stored without its id",
                 entry.transactional_id,
             )
             self._abort(shard, entry)
 
-    def _abort(self, shard: TransactionShard, entry: Entry, done: Callable[[], None] = lambda: None) -> None:
+    def _abort(self, shard: TransactionShard, entry: TransactionEntry, done: Callable[[], None] = lambda: None) -> None:
         """Abort a transaction and fence its producer. If the write fails, the transaction's timeout ends it."""
 
         def stored(code: ErrorCode) -> None:
@@ -391,7 +400,7 @@ class TransactionCoordinator:
 
         shard.store(entry, decisions.fence(entry.current, self._clock.wall_ms()), stored)
 
-    def _forget_expired(self, shard: TransactionShard, entry: Entry) -> None:
+    def _forget_expired(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         if decisions.is_expired(entry.current, self._clock.wall_ms(), self._settings.expiration_ms):
             self.figures.expirations += 1
             shard.forget(entry, lambda _: None)

@@ -20,7 +20,7 @@ from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker
-from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest
 from pybroker.broker.metadata.deletion_records import LIVE, DeletionRecord, TransactionOutcome
 from pybroker.broker.metadata.image import TopicImage
@@ -41,7 +41,7 @@ class KeptOutcomes:
     def __init__(self, port: ControllerPort) -> None:
         self._port = port
 
-    async def keep(self, marker: Marker, parts: Sequence[Part]) -> frozenset[Uuid]:
+    async def keep(self, marker: Marker, parts: Sequence[TransactionPartition]) -> frozenset[Uuid]:
         """See `ports.DeadTopics.keep`."""
         answer = await self._port.submit(
             KeepOutcome(
@@ -56,7 +56,7 @@ class KeptOutcomes:
         return frozenset(answer.reply)
 
 
-class Partitions(Protocol):
+class MarkerPartitions(Protocol):
     """The partitions that this broker hosts (`NativePartitions`)."""
 
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
@@ -71,7 +71,7 @@ class Partitions(Protocol):
 class _Owed(msgspec.Struct, frozen=True):
     """Markers written to one partition."""
 
-    part: Part
+    part: TransactionPartition
     until: int
     """The partition is settled once everything before this offset is committed."""
     markers: Sequence[asyncio.Future[list[ErrorCode]]]
@@ -81,7 +81,12 @@ class OwedMarkers:
     """Writes missing markers to undeleted topics whose partitions this broker leads."""
 
     def __init__(
-        self, broker_id: int, view: ClusterView, port: ControllerPort, partitions: Partitions, markers: LocalMarkers
+        self,
+        broker_id: int,
+        view: ClusterView,
+        port: ControllerPort,
+        partitions: MarkerPartitions,
+        markers: LocalMarkers,
     ) -> None:
         self._broker_id = broker_id
         self._view = view
@@ -122,7 +127,7 @@ class OwedMarkers:
         for index in indexes:
             outcomes = [one for one in record.outcomes if index in one.partitions]
             if outcomes:
-                owed = self._write(Part(name, record.topic_id, index), outcomes, record.end(index)[1])
+                owed = self._write(TransactionPartition(name, record.topic_id, index), outcomes, record.end(index)[1])
                 if owed is not None:
                     started.append(owed)
         if started:
@@ -130,7 +135,7 @@ class OwedMarkers:
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
-    def _write(self, part: Part, outcomes: Sequence[TransactionOutcome], end: int) -> _Owed | None:
+    def _write(self, part: TransactionPartition, outcomes: Sequence[TransactionOutcome], end: int) -> _Owed | None:
         """Write the missing markers of a partition; None: this broker does not lead it.
 
         `end`: the log end offset when the topic was deleted; -1: not known.

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from pybroker.broker.coordinators.shards.ports import Brokers
+from pybroker.broker.coordinators.shards.ports import BrokerConnections
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import CodesTold, Marker
-from pybroker.broker.coordinators.transaction.transaction import Part, Producer
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 class Everywhere:
     """Implements `transaction.ports.MarkerWriter` and `transaction.membership.Colleagues` for a broker in a cluster."""
 
-    def __init__(self, broker_id: int, local: LocalMarkers, markers: Brokers, questions: Brokers) -> None:
+    def __init__(
+        self, broker_id: int, local: LocalMarkers, markers: BrokerConnections, questions: BrokerConnections
+    ) -> None:
         """Markers wait for replicas; separate connections keep questions from waiting behind them."""
         self._broker_id = broker_id
         self._local = local
@@ -32,7 +34,9 @@ class Everywhere:
         self._questions = questions
         self._asking: set[asyncio.Task[None]] = set()
 
-    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+    def write_then(
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+    ) -> None:
         """See `ports.MarkerWriter.write_then`."""
         if broker_id == self._broker_id:
             self._local.begin_then(marker, parts, told)
@@ -45,7 +49,7 @@ class Everywhere:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    async def _write(self, broker_id: int, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
+    async def _write(self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition]) -> list[ErrorCode]:
         request = wire.EndTransactionRequest(
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
@@ -61,7 +65,13 @@ class Everywhere:
             return [ErrorCode.REQUEST_TIMED_OUT] * len(parts)
 
     async def verify(
-        self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+        self,
+        broker_id: int,
+        transactional_id: str,
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
+        *,
+        adds: bool,
     ) -> list[ErrorCode]:
         """See `Colleagues.verify`."""
         request = wire.VerifyTransactionRequest(
@@ -79,7 +89,7 @@ class Everywhere:
         self._questions.close()
 
 
-def _codes(answer: Any, parts: Sequence[Part]) -> list[ErrorCode]:
+def _codes(answer: Any, parts: Sequence[TransactionPartition]) -> list[ErrorCode]:
     if answer.error_code:
         return [ErrorCode(answer.error_code)] * len(parts)
     return [ErrorCode(code) for code in answer.partition_errors]

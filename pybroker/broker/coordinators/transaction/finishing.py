@@ -17,8 +17,12 @@ from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction import transaction as decisions
 from pybroker.broker.coordinators.transaction.figures import TransactionFigures
 from pybroker.broker.coordinators.transaction.ports import DeadTopics, Knowledge, Marker, MarkerWriter
-from pybroker.broker.coordinators.transaction.shard import Entry, TransactionShard
-from pybroker.broker.coordinators.transaction.transaction import Part, State, Transaction
+from pybroker.broker.coordinators.transaction.shard import TransactionEntry, TransactionShard
+from pybroker.broker.coordinators.transaction.transaction import (
+    CoordinatedTransaction,
+    TransactionPartition,
+    TransactionState,
+)
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -48,7 +52,7 @@ class Finishing:
         self._dead = dead
         self._clock = clock
 
-    def finish(self, shard: TransactionShard, entry: Entry) -> None:
+    def finish(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         """Complete a decided transaction, unless another coordinator takes it over.
 
         If all partitions have leaders and nothing fails, each step runs in the callback of the previous one.
@@ -64,7 +68,7 @@ class Finishing:
         parts = decided.partitions
         led = self._by_leader(part for part in parts if self._topics.topic_name(part.topic_id) is not None)
 
-        def tried(over: set[Part] | None) -> None:
+        def tried(over: set[TransactionPartition] | None) -> None:
             if over is None:
                 self._note_fenced(entry, marker)
             elif len(over) == len(parts):
@@ -74,7 +78,9 @@ class Finishing:
 
         self._try_then(marker, led, tried)
 
-    async def _write_rest(self, shard: TransactionShard, entry: Entry, marker: Marker, left: set[Part]) -> None:
+    async def _write_rest(
+        self, shard: TransactionShard, entry: TransactionEntry, marker: Marker, left: set[TransactionPartition]
+    ) -> None:
         """Write the markers for partitions that are deleted, have no leader, or failed once."""
         decided = entry.current
         try:
@@ -85,14 +91,16 @@ class Finishing:
             del self.figures.without_leader[entry.transactional_id]
         self._complete(shard, entry, decided)
 
-    def _note_fenced(self, entry: Entry, marker: Marker) -> None:
+    def _note_fenced(self, entry: TransactionEntry, marker: Marker) -> None:
         log.warning(
             "the transaction of %s is ended by another coordinator: markers of epoch %d are refused",
             entry.transactional_id,
             marker.coordinator_epoch,
         )
 
-    async def _write_all(self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[Part]) -> bool:
+    async def _write_all(
+        self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[TransactionPartition]
+    ) -> bool:
         """Write markers until every partition has one; return False if another coordinator has taken over."""
         wait_s = RETRY_S
         while left and not shard.is_over:
@@ -108,8 +116,8 @@ class Finishing:
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
         return True
 
-    async def _leave_out_gone(self, marker: Marker, left: set[Part]) -> None:
-        def unknown() -> set[Part]:
+    async def _leave_out_gone(self, marker: Marker, left: set[TransactionPartition]) -> None:
+        def unknown() -> set[TransactionPartition]:
             return {part for part in left if self._topics.topic_name(part.topic_id) is None}
 
         if unknown():
@@ -124,29 +132,34 @@ class Finishing:
                 return
             left -= {part for part in gone if part.topic_id not in live}
 
-    def _by_leader(self, parts: Iterable[Part]) -> dict[int, list[Part]]:
+    def _by_leader(self, parts: Iterable[TransactionPartition]) -> dict[int, list[TransactionPartition]]:
         """Return the partitions that have a leader, by leader."""
-        by_leader: dict[int, list[Part]] = {}
+        by_leader: dict[int, list[TransactionPartition]] = {}
         for part in parts:
             leader, _ = self._topics.leader(part.topic_id, part.partition)
             if leader >= 0:
                 by_leader.setdefault(leader, []).append(part)
         return by_leader
 
-    async def _try(self, marker: Marker, by_leader: dict[int, list[Part]]) -> set[Part] | None:
-        future: asyncio.Future[set[Part] | None] = asyncio.get_running_loop().create_future()
+    async def _try(
+        self, marker: Marker, by_leader: dict[int, list[TransactionPartition]]
+    ) -> set[TransactionPartition] | None:
+        future: asyncio.Future[set[TransactionPartition] | None] = asyncio.get_running_loop().create_future()
         self._try_then(marker, by_leader, lambda over: None if future.done() else future.set_result(over))
         return await future
 
     def _try_then(
-        self, marker: Marker, by_leader: dict[int, list[Part]], told: Callable[[set[Part] | None], None]
+        self,
+        marker: Marker,
+        by_leader: dict[int, list[TransactionPartition]],
+        told: Callable[[set[TransactionPartition] | None], None],
     ) -> None:
         """Call `told` with the partitions that have the marker; None: another coordinator has taken over."""
-        over: set[Part] = set()
+        over: set[TransactionPartition] = set()
         is_fenced = False
         left = len(by_leader)
 
-        def ended(parts: list[Part], codes: list[ErrorCode]) -> None:
+        def ended(parts: list[TransactionPartition], codes: list[ErrorCode]) -> None:
             nonlocal left, is_fenced
             left -= 1
             is_fenced = is_fenced or ErrorCode.TRANSACTION_COORDINATOR_FENCED in codes
@@ -159,7 +172,7 @@ class Finishing:
         for leader, parts in by_leader.items():
             self._writer.write_then(leader, marker, parts, partial(ended, parts))
 
-    def _complete(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
+    def _complete(self, shard: TransactionShard, entry: TransactionEntry, decided: CoordinatedTransaction) -> None:
         """Store the completion once all markers are durable. If the write fails, any later record of the id supersedes
         it."""
         if shard.is_over:
@@ -174,7 +187,9 @@ class Finishing:
 
         shard.store(entry, change, stored)
 
-    async def _complete_later(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
+    async def _complete_later(
+        self, shard: TransactionShard, entry: TransactionEntry, decided: CoordinatedTransaction
+    ) -> None:
         """Retry until the completion, or a later record of the id, is stored."""
         wait_s = RETRY_S
         self.figures.completing += 1
@@ -203,8 +218,8 @@ class Finishing:
         finally:
             self.figures.completing -= 1
 
-    def _count(self, over: Transaction) -> None:
-        if over.state is State.COMPLETE_COMMIT:
+    def _count(self, over: CoordinatedTransaction) -> None:
+        if over.state is TransactionState.COMPLETE_COMMIT:
             self.figures.commits += 1
         else:
             self.figures.aborts += 1

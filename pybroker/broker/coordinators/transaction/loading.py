@@ -7,16 +7,16 @@ import logging
 import msgspec
 
 from pybroker.broker.coordinators.transaction.records import decode_key, decode_value
-from pybroker.broker.coordinators.transaction.transaction import Transaction
+from pybroker.broker.coordinators.transaction.transaction import CoordinatedTransaction
 from pybroker.native import CodecError, StoredRecord
 
 log = logging.getLogger(__name__)
 
 
-class Loaded(msgspec.Struct):
+class LoadedTransactions(msgspec.Struct):
     """The last value of every transactional id. Implements the shards' `Replay`."""
 
-    transactions: dict[str, Transaction] = {}
+    transactions: dict[str, CoordinatedTransaction] = {}
     records: int = 0
     damaged: int = 0
     """Undecodable records, which are skipped."""

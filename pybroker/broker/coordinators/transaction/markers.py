@@ -10,7 +10,7 @@ from typing import Protocol
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.ports import Ended
 from pybroker.broker.coordinators.transaction.ports import CodesTold, Marker
-from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition
 from pybroker.errors import KafkaError
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,8 +20,15 @@ class MarkerAppends(Protocol):
     """Appends of markers (`coordinators.shards.appends`)."""
 
     def append_marker(
-        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
-        committed: bool, raised: bool, told: Callable[[int, int], None],
+        self,
+        topic_id: Uuid,
+        partition: int,
+        marker: tuple[int, int, int],
+        timestamp_ms: int,
+        *,
+        committed: bool,
+        raised: bool,
+        told: Callable[[int, int], None],
     ) -> Ended | None:
         """Return the result if it is known at once; else return None and call `told` with it once, later.
 
@@ -37,9 +44,7 @@ class OffsetsListener(Protocol):
         """Note that a marker is being written to a partition."""
         ...
 
-    def transaction_ended(
-        self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
-    ) -> None:
+    def transaction_ended(self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool) -> None:
         """Note that the marker is durable at offset `at`."""
         ...
 
@@ -52,17 +57,17 @@ class LocalMarkers:
         self._offsets = offsets
         self._clock = clock
 
-    async def write(self, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
+    async def write(self, marker: Marker, parts: Sequence[TransactionPartition]) -> list[ErrorCode]:
         """Return an error code for each partition; NONE once its marker is committed."""
         return await self.begin(marker, parts)
 
-    def begin(self, marker: Marker, parts: Sequence[Part]) -> Awaitable[list[ErrorCode]]:
+    def begin(self, marker: Marker, parts: Sequence[TransactionPartition]) -> Awaitable[list[ErrorCode]]:
         """Do `write`, with the markers in the logs when this returns; the caller awaits the result."""
         future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
         self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
         return future
 
-    def begin_then(self, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+    def begin_then(self, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold) -> None:
         """Do `begin` without a future: `told` is called once, before this returns if nothing has to wait."""
         codes = [ErrorCode.NONE] * len(parts)
         left = len(parts)
@@ -86,7 +91,7 @@ class LocalMarkers:
             if at_once is not None:
                 ended(index, *at_once)
 
-    def _start(self, marker: Marker, part: Part, told: Callable[[int, int], None]) -> Ended | None:
+    def _start(self, marker: Marker, part: TransactionPartition, told: Callable[[int, int], None]) -> Ended | None:
         self._offsets.transaction_ending(part.topic_id, part.partition, marker.producer_id)
         try:
             return self._appends.append_marker(
@@ -109,7 +114,9 @@ class OnlyHere:
         self._broker_id = broker_id
         self._local = local
 
-    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+    def write_then(
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+    ) -> None:
         """See `ports.MarkerWriter.write_then`."""
         if broker_id == self._broker_id:
             self._local.begin_then(marker, parts, told)

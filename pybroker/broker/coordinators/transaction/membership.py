@@ -15,7 +15,7 @@ from pybroker.broker.coordinators.shards.hashing import partition_for
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC
-from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part, Producer
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
 from pybroker.native import TransactionQuestion
 from pybroker.protocol.error_codes import ErrorCode
@@ -40,21 +40,27 @@ ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
 in order, and other transactions' queries would wait behind a delayed one."""
 
 
-class Colleagues(Protocol):
+class TransactionPeers(Protocol):
     """Transaction coordinators on other brokers."""
 
     async def verify(
-        self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+        self,
+        broker_id: int,
+        transactional_id: str,
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
+        *,
+        adds: bool,
     ) -> list[ErrorCode]:
         """Do `Membership.judge` on that broker. Raise KafkaError if it is unreachable."""
         ...
 
 
-class Membership:
+class TransactionMembership:
     """Verifies partitions with their coordinator. `colleagues`: None on a broker without peers."""
 
     def __init__(
-        self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, colleagues: Colleagues | None
+        self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, colleagues: TransactionPeers | None
     ) -> None:
         self._broker_id = broker_id
         self._coordinator = coordinator
@@ -62,14 +68,20 @@ class Membership:
         self._colleagues = colleagues
 
     async def verify(
-        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool, abortable: bool
+        self,
+        transactional_id: str,
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
+        *,
+        adds: bool,
+        abortable: bool,
     ) -> list[ErrorCode]:
         """Return a code for each partition, for the client's version. `adds`: add missing partitions to the
         transaction."""
         return _as_known(await self._settled(transactional_id, who, parts, adds=adds), abortable=abortable)
 
     async def _settled(
-        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+        self, transactional_id: str, who: TransactionProducer, parts: Sequence[TransactionPartition], *, adds: bool
     ) -> list[ErrorCode]:
         give_up = asyncio.get_running_loop().time() + SETTLES_S
         wait_s = ASKED_AGAIN_S
@@ -84,7 +96,9 @@ class Membership:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, ASKED_AGAIN_S_MAX)
 
-    async def _ask(self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool) -> list[ErrorCode]:
+    async def _ask(
+        self, transactional_id: str, who: TransactionProducer, parts: Sequence[TransactionPartition], *, adds: bool
+    ) -> list[ErrorCode]:
         leader = self._leader(transactional_id)
         if leader == self._broker_id:
             return await self.judge(transactional_id, who, parts, adds=adds, patience_s=SETTLES_S)
@@ -102,8 +116,8 @@ class Membership:
     async def judge(
         self,
         transactional_id: str,
-        who: Producer,
-        parts: Sequence[Part],
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
         *,
         adds: bool,
         patience_s: float = 0,
@@ -117,7 +131,9 @@ class Membership:
             return [ErrorCode.NONE] * len(parts)
         return self._held(transactional_id, who, parts)
 
-    def _held(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[ErrorCode]:
+    def _held(
+        self, transactional_id: str, who: TransactionProducer, parts: Sequence[TransactionPartition]
+    ) -> list[ErrorCode]:
         held = self._coordinator.holds(transactional_id, who, parts)
         self._coordinator.figures.refused += held.count(False)
         return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
@@ -133,7 +149,7 @@ class Membership:
                 return False
         except KafkaError:
             return False
-        who, parts = Producer(question.producer_id, question.producer_epoch), self._parts(question)
+        who, parts = TransactionProducer(question.producer_id, question.producer_epoch), self._parts(question)
         if question.adds:
             self._coordinator.add_then(
                 question.transactional_id,
@@ -151,9 +167,9 @@ class Membership:
         _answer(question, codes)
         return True
 
-    def _parts(self, question: TransactionQuestion) -> list[Part]:
+    def _parts(self, question: TransactionQuestion) -> list[TransactionPartition]:
         return [
-            Part(self._topics.topic_name(topic_id) or "", topic_id, partition)
+            TransactionPartition(self._topics.topic_name(topic_id) or "", topic_id, partition)
             for topic_id, partition in question.partitions
         ]
 
@@ -163,7 +179,7 @@ class Membership:
         try:
             codes = await self._settled(
                 question.transactional_id,
-                Producer(question.producer_id, question.producer_epoch),
+                TransactionProducer(question.producer_id, question.producer_epoch),
                 self._parts(question),
                 adds=question.adds,
             )

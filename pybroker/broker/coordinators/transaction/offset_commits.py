@@ -14,7 +14,7 @@ from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.shards.hashing import partition_for
 from pybroker.broker.coordinators.shards.ports import TopicCreator, Topics
-from pybroker.broker.coordinators.transaction.transaction import Part, Producer
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.commits import CommitRequest
 
 
-class Membership(Protocol):
+class PartitionMembership(Protocol):
     """Verification of transactions' partitions (`coordinators.transaction.membership`)."""
 
     async def verify(
-        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool, abortable: bool
+        self,
+        transactional_id: str,
+        who: TransactionProducer,
+        parts: Sequence[TransactionPartition],
+        *,
+        adds: bool,
+        abortable: bool,
     ) -> list[ErrorCode]:
         """Return a code for each partition."""
         ...
@@ -36,14 +42,14 @@ class TransactionalCommits:
     """Transactional offset commits of this broker's groups."""
 
     def __init__(
-        self, groups: GroupCoordinator, membership: Membership, topics: Topics, creator: TopicCreator
+        self, groups: GroupCoordinator, membership: PartitionMembership, topics: Topics, creator: TopicCreator
     ) -> None:
         self._groups = groups
         self._membership = membership
         self._topics = topics
         self._creator = creator
 
-    async def partition_of(self, group_id: str) -> Part:
+    async def partition_of(self, group_id: str) -> TransactionPartition:
         """Return a group's partition of the offsets topic; create the topic if it does not exist.
 
         Raise KafkaError COORDINATOR_NOT_AVAILABLE.
@@ -58,7 +64,7 @@ class TransactionalCommits:
         partitions = 0 if topic_id is None else self._topics.partition_count(topic_id)
         if topic_id is None or not partitions:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {OFFSETS_TOPIC} is being created.")
-        return Part(OFFSETS_TOPIC, topic_id, partition_for(group_id, partitions))
+        return TransactionPartition(OFFSETS_TOPIC, topic_id, partition_for(group_id, partitions))
 
     async def commit(
         self, transactional_id: str, request: CommitRequest, *, adds: bool, abortable: bool
@@ -66,17 +72,15 @@ class TransactionalCommits:
         """Return a code for each item once the accepted ones are durable; they become visible with the transaction's
         commit.
 
-        `adds`, `abortable`: see `Membership`. Raise KafkaError for the whole request.
+        `adds`, `abortable`: see `PartitionMembership`. Raise KafkaError for the whole request.
         """
         assert request.producer is not None
-        who = Producer(*request.producer)
+        who = TransactionProducer(*request.producer)
         watch = self._groups.open_in(request.group_id, request.producer)
         if watch is not None:
             try:
                 part = await self.partition_of(request.group_id)
-                (code,) = await self._membership.verify(
-                    transactional_id, who, [part], adds=adds, abortable=abortable
-                )
+                (code,) = await self._membership.verify(transactional_id, who, [part], adds=adds, abortable=abortable)
             finally:
                 watch.close()
             if code is not ErrorCode.NONE:

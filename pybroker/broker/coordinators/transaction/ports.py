@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pybroker.broker.coordinators.transaction.transaction import Part
+from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -32,7 +32,9 @@ CodesTold = Callable[[list[ErrorCode]], None]
 class MarkerWriter(Protocol):
     """Writes markers to partitions."""
 
-    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+    def write_then(
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+    ) -> None:
         """Write markers to partitions that this broker should lead; call `told` once with a code for each.
 
         NONE: the marker is committed. `told` may be called before this returns.
@@ -40,7 +42,7 @@ class MarkerWriter(Protocol):
         ...
 
 
-class ProducerIds(Protocol):
+class ProducerIdSource(Protocol):
     """Allocates producer ids (`coordinators.producer_ids`)."""
 
     async def next_id(self) -> int:
@@ -59,7 +61,7 @@ class Knowledge(Protocol):
 class DeadTopics(Protocol):
     """Outcomes of transactions in deleted topics (`dead_topics`)."""
 
-    async def keep(self, marker: Marker, parts: Sequence[Part]) -> frozenset[Uuid]:
+    async def keep(self, marker: Marker, parts: Sequence[TransactionPartition]) -> frozenset[Uuid]:
         """Record the outcome of a transaction for partitions of deleted topics. Raise KafkaError.
 
         Return the topics that exist after all; their partitions need the marker.
@@ -67,7 +69,7 @@ class DeadTopics(Protocol):
         ...
 
 
-class Settings:
+class TransactionSettings:
     """The coordinator's settings; read at each use, because some are dynamic."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:

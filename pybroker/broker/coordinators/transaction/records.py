@@ -13,9 +13,9 @@ from pybroker.broker.coordinators.transaction.transaction import (
     NO_EPOCH,
     VERSION_1,
     VERSION_2,
-    Part,
-    State,
-    Transaction,
+    CoordinatedTransaction,
+    TransactionPartition,
+    TransactionState,
 )
 from pybroker.native import CodecError, Uuid, decode_data
 from pybroker.protocol import messages as m
@@ -39,7 +39,7 @@ def decode_key(data: bytes) -> str | None:
     return transactional_id
 
 
-def encode_value(value: Transaction) -> bytes:
+def encode_value(value: CoordinatedTransaction) -> bytes:
     """Encode a TransactionLogValue, version 1."""
     topics: dict[tuple[str, Uuid], list[int]] = {}
     for part in sorted(value.partitions):
@@ -54,7 +54,7 @@ def encode_value(value: Transaction) -> bytes:
             transaction_status=int(value.state),
             # Kafka stores null where no partitions can have been added.
             transaction_partitions=None
-            if value.state is State.EMPTY
+            if value.state is TransactionState.EMPTY
             else [
                 m.StoredTransaction_PartitionsSchema(topic=name, partition_ids=partitions, topic_id=topic_id)
                 for (name, topic_id), partitions in topics.items()
@@ -68,19 +68,23 @@ def encode_value(value: Transaction) -> bytes:
     )
 
 
-def decode_value(data: bytes) -> Transaction:
+def decode_value(data: bytes) -> CoordinatedTransaction:
     """Decode a TransactionLogValue, versions 0 and 1; missing topic ids are zero. Raise CodecError."""
     stored = decode_versioned("StoredTransaction", data)
     try:
-        state = State(stored.transaction_status)
+        state = TransactionState(stored.transaction_status)
     except ValueError as problem:
         raise CodecError(f"{stored.transaction_status} is no state of a transaction that is stored") from problem
-    parts: list[Part] = []
+    parts: list[TransactionPartition] = []
     for topic in stored.transaction_partitions or ():
-        parts += [Part(topic.topic, topic.topic_id, partition) for partition in topic.partition_ids]
+        parts += [TransactionPartition(topic.topic, topic.topic_id, partition) for partition in topic.partition_ids]
     version = max(stored.client_transaction_version, VERSION_1)
-    bumped = version >= VERSION_2 and state in (*ENDING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-    return Transaction(
+    bumped = version >= VERSION_2 and state in (
+        *ENDING,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
+    return CoordinatedTransaction(
         stored.producer_id,
         stored.producer_epoch,
         stored.transaction_timeout_ms,

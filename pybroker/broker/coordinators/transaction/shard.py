@@ -19,9 +19,15 @@ from msgspec.structs import replace
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.shards.shard import Shard
-from pybroker.broker.coordinators.transaction.loading import Loaded
+from pybroker.broker.coordinators.transaction.loading import LoadedTransactions
 from pybroker.broker.coordinators.transaction.records import encode_key, encode_value
-from pybroker.broker.coordinators.transaction.transaction import ENDING, OVER, Part, State, Transaction
+from pybroker.broker.coordinators.transaction.transaction import (
+    ENDING,
+    OVER,
+    CoordinatedTransaction,
+    TransactionPartition,
+    TransactionState,
+)
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -31,13 +37,13 @@ Stored = Callable[[ErrorCode], None]
 """Called once: NONE when the change is durable and valid; else the client's error code, and nothing has changed."""
 
 
-class Entry(msgspec.Struct, eq=False):
+class TransactionEntry(msgspec.Struct, eq=False):
     """One transactional id."""
 
     transactional_id: str
-    current: Transaction
+    current: CoordinatedTransaction
     """The state as stored."""
-    coming: Transaction | None = None
+    coming: CoordinatedTransaction | None = None
     """The last change that is being stored."""
     writes: int = 0
     """Number of changes written to the log."""
@@ -52,7 +58,7 @@ class Entry(msgspec.Struct, eq=False):
         self.key = encode_key(self.transactional_id)
 
     @property
-    def base(self) -> Transaction | None:
+    def base(self) -> CoordinatedTransaction | None:
         """The state that the next change starts from; None: wait for the pending write."""
         if self.coming is None:
             return self.current
@@ -66,7 +72,7 @@ class Entry(msgspec.Struct, eq=False):
                 look()
 
 
-class TransactionShard(Shard[Loaded]):
+class TransactionShard(Shard[LoadedTransactions]):
     """The transactional ids of one shard.
 
     finish: called with each decided transaction, whose markers have to be written. abandon: called with each loaded
@@ -77,11 +83,11 @@ class TransactionShard(Shard[Loaded]):
         self,
         shard_log: ShardLog,
         topics: Topics,
-        finish: Callable[[TransactionShard, Entry], None],
-        abandon: Callable[[TransactionShard, Entry], None],
+        finish: Callable[[TransactionShard, TransactionEntry], None],
+        abandon: Callable[[TransactionShard, TransactionEntry], None],
     ) -> None:
         super().__init__(shard_log)
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TransactionEntry] = {}
         self.is_over = False
         """The shard has moved away, or the broker is stopping."""
         self._topics = topics
@@ -91,19 +97,19 @@ class TransactionShard(Shard[Loaded]):
 
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
-    def replay(self) -> Loaded:
+    def replay(self) -> LoadedTransactions:
         """Return an empty replay for the partition's records."""
-        return Loaded()
+        return LoadedTransactions()
 
-    def install(self, loaded: Loaded) -> None:
+    def install(self, loaded: LoadedTransactions) -> None:
         """Install the loaded state and complete decided transactions."""
         for transactional_id, stored in loaded.transactions.items():
             parts = [self._named(part, stored.update_ms) for part in stored.partitions]
             current = replace(stored, partitions=frozenset(part for part in parts if part is not None))
-            entry = self.entries[transactional_id] = Entry(transactional_id, current)
+            entry = self.entries[transactional_id] = TransactionEntry(transactional_id, current)
             if current.state in ENDING:
                 self.keep(self._soon(self._finish, entry))
-            elif current.state is State.ONGOING and None in parts:
+            elif current.state is TransactionState.ONGOING and None in parts:
                 self.keep(self._soon(self._abandon, entry))
         if loaded.records:
             log.info(
@@ -125,7 +131,7 @@ class TransactionShard(Shard[Loaded]):
         for entry in entries:
             entry.wake()
 
-    def _named(self, part: Part, update_ms: int) -> Part | None:
+    def _named(self, part: TransactionPartition, update_ms: int) -> TransactionPartition | None:
         """Set the topic id of a partition from a value that Kafka wrote: the topic that had the name then, if any."""
         if part.topic_id != Uuid.ZERO:
             return part
@@ -134,11 +140,11 @@ class TransactionShard(Shard[Loaded]):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def entry(self, transactional_id: str) -> Entry | None:
+    def entry(self, transactional_id: str) -> TransactionEntry | None:
         """Return the entry of an id."""
         return self.entries.get(transactional_id)
 
-    def store(self, entry: Entry, change: Transaction, stored: Stored) -> None:
+    def store(self, entry: TransactionEntry, change: CoordinatedTransaction, stored: Stored) -> None:
         """Make a change of `entry.base` durable, then valid.
 
         Waiting callers may continue at once after the end of a transaction, else when this write completes.
@@ -169,10 +175,10 @@ class TransactionShard(Shard[Loaded]):
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _soon(self, act: Callable[[TransactionShard, Entry], None], entry: Entry) -> None:
+    async def _soon(self, act: Callable[[TransactionShard, TransactionEntry], None], entry: TransactionEntry) -> None:
         act(self, entry)
 
-    def forget(self, entry: Entry, done: Stored) -> None:
+    def forget(self, entry: TransactionEntry, done: Stored) -> None:
         """Write a tombstone for an unused id."""
         if self.entries.pop(entry.transactional_id, None) is not None:
             self.log.write([(entry.key, None)], lambda error, _: done(error))

@@ -33,7 +33,7 @@ VERSION_1, VERSION_2 = 1, 2
 """Versions of the protocol between producers and brokers (`transaction.version`)."""
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """The states, numbered as stored."""
 
     EMPTY = 0
@@ -49,28 +49,36 @@ class State(IntEnum):
         return "".join(word.title() for word in self.name.split("_"))
 
 
-LEGAL_MOVES: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
-    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
-    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
-    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
-    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+LEGAL_MOVES: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
+    ),
+    TransactionState.ONGOING: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
+    ),
+    TransactionState.COMPLETE_ABORT: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
+    ),
 }
 """State → states that may follow it in the log. PrepareAbort without an open transaction is an abort of version 2 that
 only raises the epoch."""
 
-ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 """The outcome is decided, and markers are being written."""
 
-OVER = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+OVER = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 """All markers are written."""
 
-AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 """No transaction is open."""
 
 
-class Part(NamedTuple):
+class TransactionPartition(NamedTuple):
     """A partition of a transaction. The id identifies the topic; the stored form and clients use the name."""
 
     topic: str
@@ -78,22 +86,22 @@ class Part(NamedTuple):
     partition: int
 
 
-class Producer(NamedTuple):
+class TransactionProducer(NamedTuple):
     """The producer of a transactional id."""
 
     producer_id: int
     epoch: int
 
 
-class Transaction(msgspec.Struct, frozen=True):
+class CoordinatedTransaction(msgspec.Struct, frozen=True):
     """The state of a transactional id. Immutable; decisions return a new one."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
     """−1: no producer has received it yet."""
     timeout_ms: int = 0
-    state: State = State.EMPTY
-    partitions: frozenset[Part] = frozenset()
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TransactionPartition] = frozenset()
     start_ms: int = -1
     """Start of the transaction, in wall time."""
     update_ms: int = -1
@@ -113,16 +121,16 @@ class Transaction(msgspec.Struct, frozen=True):
     @property
     def commits(self) -> bool:
         """Whether an ending transaction commits."""
-        return self.state is State.PREPARE_COMMIT
+        return self.state is TransactionState.PREPARE_COMMIT
 
     @property
-    def successor(self) -> Producer:
+    def successor(self) -> TransactionProducer:
         """The client's next producer id and epoch, for a transaction that ends by version 2 or has ended."""
         if self.next_producer_id != NO_PRODUCER_ID:
-            return Producer(self.next_producer_id, 0)
-        return Producer(self.producer_id, self.producer_epoch)
+            return TransactionProducer(self.next_producer_id, 0)
+        return TransactionProducer(self.producer_id, self.producer_epoch)
 
-    def moved(self, state: State, now_ms: int, **changes: Any) -> Transaction:
+    def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> CoordinatedTransaction:
         """Return the transaction in `state`, with other changes. Raise ValueError on an illegal transition, which is a
         bug."""
         if state not in LEGAL_MOVES[self.state]:
@@ -133,14 +141,19 @@ class Transaction(msgspec.Struct, frozen=True):
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-def needs_new_id(now: Transaction, given: Producer | None) -> bool:
+def needs_new_id(now: CoordinatedTransaction, given: TransactionProducer | None) -> bool:
     """Return whether an InitProducerId without an open transaction needs a new producer id."""
     return now.is_exhausted and (given is None or given.epoch == now.producer_epoch)
 
 
 def initialize(
-    now: Transaction, given: Producer | None, timeout_ms: int, now_ms: int, *, new_id: int | None = None
-) -> Transaction:
+    now: CoordinatedTransaction,
+    given: TransactionProducer | None,
+    timeout_ms: int,
+    now_ms: int,
+    *,
+    new_id: int | None = None,
+) -> CoordinatedTransaction:
     """Handle an InitProducerId without an open transaction: return the next epoch, or `new_id`.
 
     `given`: the client's current producer (KIP-360); a retry gets the same answer. Raise KafkaError PRODUCER_FENCED
@@ -151,7 +164,7 @@ def initialize(
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     epoch = now.producer_epoch
     base = now.moved(
-        State.EMPTY,
+        TransactionState.EMPTY,
         now_ms,
         timeout_ms=timeout_ms,
         partitions=frozenset(),
@@ -176,7 +189,7 @@ def initialize(
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
-def check_given(now: Transaction, given: Producer | None) -> None:
+def check_given(now: CoordinatedTransaction, given: TransactionProducer | None) -> None:
     """Check the producer that a client names. Raise KafkaError PRODUCER_FENCED."""
     if given is None or now.producer_epoch == NO_EPOCH or (now.state in ENDING and given == now.successor):
         return
@@ -186,7 +199,7 @@ def check_given(now: Transaction, given: Producer | None) -> None:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
-def check_producer(now: Transaction, who: Producer) -> None:
+def check_producer(now: CoordinatedTransaction, who: TransactionProducer) -> None:
     """Check that a request comes from the current producer. Raise KafkaError."""
     if now.state in ENDING and who == now.successor:
         # Checked before the id: the stored id can still be the previous one, whose epochs are exhausted.
@@ -199,43 +212,51 @@ def check_producer(now: Transaction, who: Producer) -> None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def add(now: Transaction, who: Producer, parts: Iterable[Part], now_ms: int, version: int = VERSION_1) -> Transaction:
+def add(
+    now: CoordinatedTransaction,
+    who: TransactionProducer,
+    parts: Iterable[TransactionPartition],
+    now_ms: int,
+    version: int = VERSION_1,
+) -> CoordinatedTransaction:
     """Add partitions to the transaction, or begin one. Return the same object if they are in it. Raise KafkaError."""
     check_producer(now, who)
     wanted = frozenset(parts)
-    if now.state is State.ONGOING and wanted <= now.partitions:
+    if now.state is TransactionState.ONGOING and wanted <= now.partitions:
         return now
     return now.moved(
-        State.ONGOING,
+        TransactionState.ONGOING,
         now_ms,
-        partitions=now.partitions | wanted if now.state is State.ONGOING else wanted,
-        start_ms=now.start_ms if now.state is State.ONGOING else now_ms,
+        partitions=now.partitions | wanted if now.state is TransactionState.ONGOING else wanted,
+        start_ms=now.start_ms if now.state is TransactionState.ONGOING else now_ms,
         last_epoch=NO_EPOCH if version == VERSION_1 else now.last_epoch,
         version=version,
     )
 
 
-def holds(now: Transaction, who: Producer, parts: Iterable[Part]) -> list[bool]:
+def holds(now: CoordinatedTransaction, who: TransactionProducer, parts: Iterable[TransactionPartition]) -> list[bool]:
     """Return for each partition whether it is part of the producer's open transaction. Raise KafkaError."""
     check_producer(now, who)
-    return [now.state is State.ONGOING and part in now.partitions for part in parts]
+    return [now.state is TransactionState.ONGOING and part in now.partitions for part in parts]
 
 
-def end(now: Transaction, who: Producer, commit: bool, now_ms: int) -> Transaction:
+def end(now: CoordinatedTransaction, who: TransactionProducer, commit: bool, now_ms: int) -> CoordinatedTransaction:
     """Handle an EndTxn of version 1. Return the same object if it has already ended this way. Raise KafkaError."""
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if who.epoch != now.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if now.state is State.ONGOING:
+    if now.state is TransactionState.ONGOING:
         # Whichever version began it: a marker without a raised epoch is one of version 1.
-        return now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, version=VERSION_1)
+        return now.moved(
+            TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now_ms, version=VERSION_1
+        )
     return _ended(now, commit)
 
 
 def end_and_bump(
-    now: Transaction, who: Producer, commit: bool, now_ms: int, *, new_id: int | None = None
-) -> Transaction:
+    now: CoordinatedTransaction, who: TransactionProducer, commit: bool, now_ms: int, *, new_id: int | None = None
+) -> CoordinatedTransaction:
     """Handle an EndTxn of version 2: the producer continues with the next epoch, or with `new_id` if its epochs are
     exhausted.
 
@@ -245,61 +266,63 @@ def end_and_bump(
     if now.state in ENDING and who == now.successor:
         # The successor's epoch has ended nothing yet: the ending transaction belongs to the previous epoch.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    rotated = who == Producer(now.previous_producer_id, EPOCH_LAST) and now.producer_epoch == 0
+    rotated = who == TransactionProducer(now.previous_producer_id, EPOCH_LAST) and now.producer_epoch == 0
     if who.producer_id != now.producer_id and not rotated:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if rotated or who.epoch == now.producer_epoch - 1:
         # A retry, or the transaction timed out and was aborted meanwhile.
-        if now.state in (State.ONGOING, State.EMPTY) or now.version < VERSION_2 or now.successor.epoch > EPOCH_LAST:
+        if (
+            now.state in (TransactionState.ONGOING, TransactionState.EMPTY)
+            or now.version < VERSION_2
+            or now.successor.epoch > EPOCH_LAST
+        ):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return _ended(now, commit)
     if who.epoch != now.producer_epoch or who.epoch > EPOCH_LAST:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if commit and now.state is not State.ONGOING:
+    if commit and now.state is not TransactionState.ONGOING:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     assert new_id is not None or not now.is_exhausted
     return now.moved(
-        State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
         now_ms,
         producer_epoch=now.producer_epoch + 1,
         last_epoch=now.producer_epoch,
         next_producer_id=NO_PRODUCER_ID if new_id is None else new_id,
-        partitions=now.partitions if now.state is State.ONGOING else frozenset(),
+        partitions=now.partitions if now.state is TransactionState.ONGOING else frozenset(),
         version=VERSION_2,
     )
 
 
-def _ended(now: Transaction, commit: bool) -> Transaction:
+def _ended(now: CoordinatedTransaction, commit: bool) -> CoordinatedTransaction:
     """Handle a repeated EndTxn."""
-    if now.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+    if now.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT):
         return now
-    if now.state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
+    if now.state is (TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
-def fence(now: Transaction, now_ms: int) -> Transaction:
+def fence(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
     """Abort an open transaction and fence its producer by the next epoch."""
     epoch = min(now.producer_epoch + 1, EPOCH_LAST + 1)
-    return now.moved(State.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=NO_EPOCH)
+    return now.moved(TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
 
-def complete(now: Transaction, now_ms: int) -> Transaction:
+def complete(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
     """Return the state after all markers are written."""
-    state = State.COMPLETE_COMMIT if now.commits else State.COMPLETE_ABORT
+    state = TransactionState.COMPLETE_COMMIT if now.commits else TransactionState.COMPLETE_ABORT
     done = now.moved(state, now_ms, partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
     if now.next_producer_id == NO_PRODUCER_ID:
         return done
-    return replace(
-        done, producer_id=now.next_producer_id, producer_epoch=0, previous_producer_id=now.producer_id
-    )
+    return replace(done, producer_id=now.next_producer_id, producer_epoch=0, previous_producer_id=now.producer_id)
 
 
-def is_timed_out(now: Transaction, now_ms: int) -> bool:
+def is_timed_out(now: CoordinatedTransaction, now_ms: int) -> bool:
     """Return whether the transaction has been open for longer than its timeout."""
-    return now.state is State.ONGOING and now_ms - now.start_ms > now.timeout_ms
+    return now.state is TransactionState.ONGOING and now_ms - now.start_ms > now.timeout_ms
 
 
-def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:
+def is_expired(now: CoordinatedTransaction, now_ms: int, expiration_ms: int) -> bool:
     """Return whether the id has been unused for long enough to forget it."""
     return now.state in AT_REST and now_ms - now.update_ms >= expiration_ms

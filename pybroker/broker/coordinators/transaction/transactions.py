@@ -10,7 +10,7 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.dead_topics import OwedMarkers
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
-from pybroker.broker.coordinators.transaction.membership import Membership
+from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 
 
@@ -18,7 +18,7 @@ class Transactions(msgspec.Struct, frozen=True):
     """The transaction components that request handlers use."""
 
     coordinator: TransactionCoordinator
-    membership: Membership
+    membership: TransactionMembership
     markers: LocalMarkers
     owed: OwedMarkers
     commits: TransactionalCommits

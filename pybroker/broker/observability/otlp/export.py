@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from pybroker.broker.observability.otlp import messages
 from pybroker.broker.observability.otlp.page import families
-from pybroker.broker.observability.otlp.sender import METRICS, TRACES, Sender
+from pybroker.broker.observability.otlp.sender import METRICS, TRACES, OtlpSender
 from pybroker.native import SlowRequest
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Export:
     """Exports from `start` to `stop`."""
 
     def __init__(
-        self, source: Source, sender: Sender, resource: Mapping[str, object], interval_s: Callable[[], float]
+        self, source: Source, sender: OtlpSender, resource: Mapping[str, object], interval_s: Callable[[], float]
     ) -> None:
         self._source = source
         self._sender = sender

@@ -21,7 +21,7 @@ TELL_S = 60.0
 METRICS, TRACES = "/v1/metrics", "/v1/traces"
 
 
-class Sender:
+class OtlpSender:
     """Sends messages over HTTP. Used by one thread at a time."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.broker.observability.otlp.export import Export, Source
-from pybroker.broker.observability.otlp.sender import Sender
+from pybroker.broker.observability.otlp.sender import OtlpSender
 from pybroker.broker.services import Services
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_otlp import ENDPOINT, HEADERS, RESOURCE, pairs
@@ -12,7 +12,7 @@ from pybroker.version import version
 
 def export(config: BrokerConfig, source: Source, services: Services) -> Export:
     """Return the export, not started."""
-    sender = Sender(
+    sender = OtlpSender(
         config.get_str(ENDPOINT), pairs(config[HEADERS] or ""), config.get_int("otlp.timeout.ms") / 1000
     )
     resource = {

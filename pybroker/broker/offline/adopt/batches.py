@@ -19,7 +19,7 @@ _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 
 
-class Malformed(Exception):
+class MalformedBatchError(Exception):
     """The bytes violate their format."""
 
 
@@ -59,4 +59,4 @@ def values(segment: Path) -> Iterator[tuple[int, bytes]]:
         if record.value is not None:
             yield record.offset, record.value
     if decoded.error is not None:
-        raise Malformed(f"{segment}: the batch at offset {decoded.next_offset} is damaged: {decoded.error}")
+        raise MalformedBatchError(f"{segment}: the batch at offset {decoded.next_offset} is damaged: {decoded.error}")

@@ -22,7 +22,7 @@ from pybroker.broker.metadata.embedded import FILE_NAME, EmbeddedStore
 from pybroker.broker.metadata.features import FEATURES, encode_features
 from pybroker.broker.metadata.store import Create, Operation, ensure_paths
 from pybroker.broker.offline.adopt.metadata_log import DIRECTORY
-from pybroker.broker.offline.adopt.plan import LEFT_TO_REMOVE, AdoptedTopic, Plan
+from pybroker.broker.offline.adopt.plan import LEFT_TO_REMOVE, AdoptedTopic, AdoptionPlan
 from pybroker.broker.offline.audit import audit_record
 from pybroker.broker.offline.directories import read_properties_of, write_properties_of
 from pybroker.broker.security.nodes import SECURITY_PATHS
@@ -35,7 +35,7 @@ TOPICS_A_MULTI = 100
 NODES_A_MULTI = 1_000
 
 
-async def carry_out(plan: Plan) -> None:
+async def carry_out(plan: AdoptionPlan) -> None:
     """Run steps 1 to 4. The caller holds the locks."""
     first = plan.directories[0]
     work = first / WORK
@@ -93,7 +93,7 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-async def _fill(store: EmbeddedStore, plan: Plan) -> None:
+async def _fill(store: EmbeddedStore, plan: AdoptionPlan) -> None:
     await ensure_paths(store, znodes.PERSISTENT_PATHS)
     operations: list[Operation] = [Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(plan.cluster_id))]
     for name, config in plan.broker_configs.items():

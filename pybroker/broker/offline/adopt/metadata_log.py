@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pybroker.broker.offline.adopt import security_records
-from pybroker.broker.offline.adopt.batches import Malformed, values
-from pybroker.broker.offline.adopt.security_records import Security
+from pybroker.broker.offline.adopt.batches import MalformedBatchError, values
+from pybroker.broker.offline.adopt.security_records import AdoptedSecurity
 from pybroker.native import CodecError, Uuid, decode_data
 from pybroker.protocol import messages as m
 
@@ -56,7 +56,7 @@ class Partition(msgspec.Struct):
     member does at a clean stop."""
 
 
-class Topic(msgspec.Struct):
+class KafkaTopic(msgspec.Struct):
     """A live topic."""
 
     name: str
@@ -64,17 +64,17 @@ class Topic(msgspec.Struct):
     partitions: dict[int, Partition] = {}
 
 
-class Metadata(msgspec.Struct):
+class KafkaMetadata(msgspec.Struct):
     """The cluster at the end of the log."""
 
-    topics: dict[Uuid, Topic] = {}
+    topics: dict[Uuid, KafkaTopic] = {}
     topic_configs: dict[str, dict[str, str]] = {}
     broker_configs: dict[str, dict[str, str]] = {}
     """By broker id; "" for all brokers."""
     group_configs: dict[str, dict[str, str]] = {}
     client_metrics_configs: dict[str, dict[str, str]] = {}
     """By name of the subscription (KIP-714)."""
-    security: Security = msgspec.field(default_factory=Security)
+    security: AdoptedSecurity = msgspec.field(default_factory=AdoptedSecurity)
     features: dict[str, int] = {}
     """Finalized levels by name (KIP-584); 0 after a removal."""
     next_producer_id: int = 0
@@ -82,9 +82,9 @@ class Metadata(msgspec.Struct):
     """Counts of the records that are not taken over, by type and reason."""
 
 
-def read_metadata(directory: Path) -> Metadata:
+def read_metadata(directory: Path) -> KafkaMetadata:
     """Read `__cluster_metadata-0`. Raises Malformed for damage and for records newer than the known ones."""
-    metadata = Metadata()
+    metadata = KafkaMetadata()
     start = 0
     snapshots = sorted(path for path in directory.glob("*.checkpoint") if "-" in path.name)
     if snapshots:
@@ -96,7 +96,7 @@ def read_metadata(directory: Path) -> Metadata:
     return metadata
 
 
-def _apply_all(metadata: Metadata, records: Iterator[bytes]) -> None:
+def _apply_all(metadata: KafkaMetadata, records: Iterator[bytes]) -> None:
     """Apply records, except those of a transaction that was aborted or never ended."""
     pending: list[_Record] | None = None
     for value in records:
@@ -124,14 +124,14 @@ class _Record(NamedTuple):
 def _framed(value: bytes) -> _Record:
     """Parse the frame of a record: three unsigned varints, all of them small so far."""
     if len(value) < 3 or max(value[:3]) > _VARINT_OF_A_BYTE_MAX:
-        raise Malformed(f"a metadata record that begins with {value[:3].hex() or 'nothing'}")
+        raise MalformedBatchError(f"a metadata record that begins with {value[:3].hex() or 'nothing'}")
     frame, kind, version = value[:3]
     if frame != FRAME_VERSION:
-        raise Malformed(f"a metadata record with frame version {frame}")
+        raise MalformedBatchError(f"a metadata record with frame version {frame}")
     return _Record(kind, version, value[3:])
 
 
-def _apply(metadata: Metadata, record: _Record) -> None:
+def _apply(metadata: KafkaMetadata, record: _Record) -> None:
     found = TAKEN_OVER.get(record.kind)
     if found is None:
         unknown = f"records of type {record.kind}", "this version of pybroker does not know them"
@@ -141,15 +141,15 @@ def _apply(metadata: Metadata, record: _Record) -> None:
     try:
         content = decode_data(name, record.version, record.content)
     except CodecError as problem:
-        raise Malformed(f"a metadata record of type {record.kind}: {problem}") from None
+        raise MalformedBatchError(f"a metadata record of type {record.kind}: {problem}") from None
     apply(metadata, content)
 
 
-def _topic(metadata: Metadata, record: m.TopicRecord) -> None:
-    metadata.topics[record.topic_id] = Topic(record.name, record.topic_id)
+def _topic(metadata: KafkaMetadata, record: m.TopicRecord) -> None:
+    metadata.topics[record.topic_id] = KafkaTopic(record.name, record.topic_id)
 
 
-def _partition(metadata: Metadata, record: m.PartitionRecord) -> None:
+def _partition(metadata: KafkaMetadata, record: m.PartitionRecord) -> None:
     _of(metadata, record.topic_id).partitions[record.partition_id] = Partition(
         tuple(record.replicas),
         tuple(record.isr),
@@ -159,11 +159,11 @@ def _partition(metadata: Metadata, record: m.PartitionRecord) -> None:
     )
 
 
-def _partition_change(metadata: Metadata, record: m.PartitionChangeRecord) -> None:
+def _partition_change(metadata: KafkaMetadata, record: m.PartitionChangeRecord) -> None:
     index, topic_id = record.partition_id, record.topic_id
     partition = _of(metadata, topic_id).partitions.get(index)
     if partition is None:
-        raise Malformed(f"a change of partition {index} of topic {topic_id}, which is not there")
+        raise MalformedBatchError(f"a change of partition {index} of topic {topic_id}, which is not there")
     if record.isr is not None:
         partition.isr = tuple(record.isr)
     if record.leader != SAME_LEADER:
@@ -175,7 +175,7 @@ def _partition_change(metadata: Metadata, record: m.PartitionChangeRecord) -> No
         partition.eligible = tuple(record.eligible_leader_replicas)
 
 
-def _config(metadata: Metadata, record: m.ConfigRecord) -> None:
+def _config(metadata: KafkaMetadata, record: m.ConfigRecord) -> None:
     by_type = {
         TOPIC: metadata.topic_configs,
         BROKER: metadata.broker_configs,
@@ -193,39 +193,39 @@ def _config(metadata: Metadata, record: m.ConfigRecord) -> None:
         configs[record.name] = record.value
 
 
-def _remove_topic(metadata: Metadata, record: m.RemoveTopicRecord) -> None:
+def _remove_topic(metadata: KafkaMetadata, record: m.RemoveTopicRecord) -> None:
     topic = metadata.topics.pop(record.topic_id, None)
     if topic is not None:
         metadata.topic_configs.pop(topic.name, None)
 
 
-def _clear_eligible(metadata: Metadata, record: m.ClearElrRecord) -> None:
+def _clear_eligible(metadata: KafkaMetadata, record: m.ClearElrRecord) -> None:
     for topic in metadata.topics.values():
         if record.topic_name in ("", topic.name):
             for partition in topic.partitions.values():
                 partition.eligible = ()
 
 
-def _producer_ids(metadata: Metadata, record: m.ProducerIdsRecord) -> None:
+def _producer_ids(metadata: KafkaMetadata, record: m.ProducerIdsRecord) -> None:
     metadata.next_producer_id = max(metadata.next_producer_id, record.next_producer_id)
 
 
-def _feature(metadata: Metadata, record: m.FeatureLevelRecord) -> None:
+def _feature(metadata: KafkaMetadata, record: m.FeatureLevelRecord) -> None:
     metadata.features[record.name] = record.feature_level
 
 
-def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
+def _of(metadata: KafkaMetadata, topic_id: Uuid) -> KafkaTopic:
     topic = metadata.topics.get(topic_id)
     if topic is None:
-        raise Malformed(f"a partition of topic {topic_id}, which is not there")
+        raise MalformedBatchError(f"a partition of topic {topic_id}, which is not there")
     return topic
 
 
-def _of_security(apply: Callable[[Security, Any], None]) -> Callable[[Metadata, Any], None]:
+def _of_security(apply: Callable[[AdoptedSecurity, Any], None]) -> Callable[[KafkaMetadata, Any], None]:
     return lambda metadata, record: apply(metadata.security, record)
 
 
-TAKEN_OVER: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
+TAKEN_OVER: dict[int, tuple[str, Callable[[KafkaMetadata, Any], None]]] = {
     2: ("TopicRecord", _topic),
     3: ("PartitionRecord", _partition),
     4: ("ConfigRecord", _config),

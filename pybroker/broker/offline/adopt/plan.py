@@ -14,8 +14,8 @@ from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.embedded import FILE_NAME
 from pybroker.broker.metadata.features import HIGHEST
 from pybroker.broker.metadata.store import Operation
-from pybroker.broker.offline.adopt.batches import Malformed, formats
-from pybroker.broker.offline.adopt.metadata_log import DIRECTORY, Metadata, read_metadata
+from pybroker.broker.offline.adopt.batches import MalformedBatchError, formats
+from pybroker.broker.offline.adopt.metadata_log import DIRECTORY, KafkaMetadata, read_metadata
 from pybroker.broker.offline.adopt.security_nodes import operations_of
 from pybroker.broker.offline.directories import read_properties_of
 from pybroker.broker.replicas import partition_metadata
@@ -47,7 +47,7 @@ class AdoptedTopic(msgspec.Struct):
     """True if the topic had no id: the first start writes `partition.metadata`."""
 
 
-class Plan(msgspec.Struct):
+class AdoptionPlan(msgspec.Struct):
     """The plan of an adoption."""
 
     directories: list[Path]
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct):
     """Metadata that is left out, and the reasons."""
 
 
-def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[str, str]] | None) -> Plan:
+def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[str, str]] | None) -> AdoptionPlan:
     """Read the directories and return the plan. `topic_configs` is for directories of a ZooKeeper cluster, which do not
     contain topic settings.
 
@@ -89,12 +89,12 @@ def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[s
             f"{directories[0]} is of a KRaft broker, but no {DIRECTORY} is there; name all log directories of the "
             "broker, also metadata.log.dir"
         )
-    plan = Plan(list(directories), cluster_id, node_id, notes=notes)
+    plan = AdoptionPlan(list(directories), cluster_id, node_id, notes=notes)
     if log:
         plan.source = "KRaft (metadata log)"
         try:
             metadata = read_metadata(log[0])
-        except (Malformed, OSError, ValueError) as problem:
+        except (MalformedBatchError, OSError, ValueError) as problem:
             raise StartError(f"the metadata log {log[0]} cannot be read: {problem}") from None
         _from_metadata(plan, metadata, local)
     else:
@@ -166,7 +166,7 @@ def _local(directories: Sequence[Path]) -> tuple[Places, list[str]]:
     return places, notes
 
 
-def _from_metadata(plan: Plan, metadata: Metadata, local: Places) -> None:
+def _from_metadata(plan: AdoptionPlan, metadata: KafkaMetadata, local: Places) -> None:
     names: dict[str, Uuid] = {}
     for topic in metadata.topics.values():
         if topic.name in names:
@@ -218,7 +218,7 @@ def _from_metadata(plan: Plan, metadata: Metadata, local: Places) -> None:
         plan.notes.append(f"{what} is not taken over ({count} in all): {why}")
 
 
-def _from_directories(plan: Plan, local: Places, configs: Mapping[str, Mapping[str, str]] | None) -> None:
+def _from_directories(plan: AdoptionPlan, local: Places, configs: Mapping[str, Mapping[str, str]] | None) -> None:
     if configs is None:
         raise StartError(
             "the configs of topics are in ZooKeeper, not in these directories, and a compacted topic that is taken for "
@@ -267,9 +267,7 @@ def features_of(finalized: Mapping[str, int], notes: list[str]) -> dict[str, int
     return kept
 
 
-def _with_effect(
-    whose: str, config: Mapping[str, str], settings: Container[str], notes: list[str]
-) -> dict[str, str]:
+def _with_effect(whose: str, config: Mapping[str, str], settings: Container[str], notes: list[str]) -> dict[str, str]:
     """Drop settings that this broker does not know."""
     kept = {}
     for name, value in config.items():

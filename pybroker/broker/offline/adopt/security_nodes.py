@@ -28,7 +28,7 @@ from pybroker.broker.metadata.delegation_tokens import encode_token, token_path
 from pybroker.broker.metadata.store import Create, Operation
 from pybroker.broker.metadata.users import user_path
 from pybroker.broker.metadata.znodes import encode_config
-from pybroker.broker.offline.adopt.security_records import Security
+from pybroker.broker.offline.adopt.security_records import AdoptedSecurity
 from pybroker.protocol.acl_codes import PatternType
 from pybroker.protocol.scram import ScramCredential, ScramMechanism
 
@@ -36,7 +36,7 @@ _ENTITIES = {(CLIENT_ID,), (USER,), (CLIENT_ID, USER), (IP,)}
 _PATTERNS = {PatternType.LITERAL, PatternType.PREFIXED}
 
 
-def operations_of(security: Security, notes: list[str]) -> list[Operation]:
+def operations_of(security: AdoptedSecurity, notes: list[str]) -> list[Operation]:
     """Return operations that create the nodes. `notes` collects what this broker does not support, and manual steps."""
     nodes: dict[str, dict[str, str]] = {}
     for (name, number), credential in security.credentials.items():

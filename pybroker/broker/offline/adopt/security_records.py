@@ -15,7 +15,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.scram import ScramCredential
 
 
-class Security(msgspec.Struct):
+class AdoptedSecurity(msgspec.Struct):
     """Users, quotas, ACLs and delegation tokens at the end of the log."""
 
     credentials: dict[tuple[str, int], ScramCredential] = {}
@@ -26,17 +26,17 @@ class Security(msgspec.Struct):
     tokens: dict[str, DelegationToken] = {}
 
 
-def _credential(security: Security, record: m.UserScramCredentialRecord) -> None:
+def _credential(security: AdoptedSecurity, record: m.UserScramCredentialRecord) -> None:
     security.credentials[record.name, record.mechanism] = ScramCredential(
         record.salt, record.stored_key, record.server_key, record.iterations
     )
 
 
-def _remove_credential(security: Security, record: m.RemoveUserScramCredentialRecord) -> None:
+def _remove_credential(security: AdoptedSecurity, record: m.RemoveUserScramCredentialRecord) -> None:
     security.credentials.pop((record.name, record.mechanism), None)
 
 
-def _quota(security: Security, record: m.ClientQuotaRecord) -> None:
+def _quota(security: AdoptedSecurity, record: m.ClientQuotaRecord) -> None:
     entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
     values = security.quotas.setdefault(entity, {})
     if record.remove:
@@ -45,7 +45,7 @@ def _quota(security: Security, record: m.ClientQuotaRecord) -> None:
         values[record.key] = record.value
 
 
-def _acl(security: Security, record: m.AccessControlEntryRecord) -> None:
+def _acl(security: AdoptedSecurity, record: m.AccessControlEntryRecord) -> None:
     security.acls[record.id] = AclBinding(
         record.resource_type,
         record.pattern_type,
@@ -57,11 +57,11 @@ def _acl(security: Security, record: m.AccessControlEntryRecord) -> None:
     )
 
 
-def _remove_acl(security: Security, record: m.RemoveAccessControlEntryRecord) -> None:
+def _remove_acl(security: AdoptedSecurity, record: m.RemoveAccessControlEntryRecord) -> None:
     security.acls.pop(record.id, None)
 
 
-def _token(security: Security, record: m.DelegationTokenRecord) -> None:
+def _token(security: AdoptedSecurity, record: m.DelegationTokenRecord) -> None:
     security.tokens[record.token_id] = DelegationToken(
         token_id=record.token_id,
         owner=record.owner,
@@ -73,11 +73,11 @@ def _token(security: Security, record: m.DelegationTokenRecord) -> None:
     )
 
 
-def _remove_token(security: Security, record: m.RemoveDelegationTokenRecord) -> None:
+def _remove_token(security: AdoptedSecurity, record: m.RemoveDelegationTokenRecord) -> None:
     security.tokens.pop(record.token_id, None)
 
 
-KNOWN: Mapping[int, tuple[str, Callable[[Security, Any], None]]] = {
+KNOWN: Mapping[int, tuple[str, Callable[[AdoptedSecurity, Any], None]]] = {
     10: ("DelegationTokenRecord", _token),
     11: ("UserScramCredentialRecord", _credential),
     14: ("ClientQuotaRecord", _quota),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pybroker.broker.security.mechanisms import AuthenticationError, Step
+from pybroker.broker.security.mechanisms import SaslFailedError, Step
 from pybroker.broker.security.oauth.provider import ProviderKeys
 from pybroker.broker.security.oauth.token import Bearer, TokenError, UnknownKeyError
 
@@ -38,7 +38,7 @@ class OAuthConversation:
         if self._refused:
             acknowledged = token == _ACKNOWLEDGED
             text = _INVALID.decode() if acknowledged else "expected %x01 after a refusal"
-            raise AuthenticationError(text, text, told=acknowledged)
+            raise SaslFailedError(text, text, told=acknowledged)
         given, authorization_id = _read(token)
         try:
             bearer = self._check(given)
@@ -52,7 +52,7 @@ class OAuthConversation:
             return self._refuse(problem)
         if authorization_id not in ("", bearer.user):
             text = "Authentication failed: Client requested an authorization id that is different from the token's user"
-            raise AuthenticationError(text, f"{text}: {authorization_id[:80]!r}, the token is {bearer.user!r}'s")
+            raise SaslFailedError(text, f"{text}: {authorization_id[:80]!r}, the token is {bearer.user!r}'s")
         return Step(b"", bearer.user, left_ms=bearer.left_ms)
 
     def _refuse(self, problem: TokenError) -> Step:
@@ -63,8 +63,8 @@ class OAuthConversation:
 def _read(message: bytes) -> tuple[str, str]:
     """Return token and authorization id. Raise AuthenticationError."""
 
-    def wrong(text: str) -> AuthenticationError:
-        return AuthenticationError(f"Invalid OAUTHBEARER client first message: {text}", text)
+    def wrong(text: str) -> SaslFailedError:
+        return SaslFailedError(f"Invalid OAUTHBEARER client first message: {text}", text)
 
     try:
         found = _MESSAGE.fullmatch(message.decode())

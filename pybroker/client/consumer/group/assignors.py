@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from pybroker.client.cluster import TopicPartition
-from pybroker.client.consumer.group.protocol_bytes import Subscription
+from pybroker.client.consumer.group.protocol_bytes import ProtocolSubscription
 from pybroker.client.errors import ClientConfigError
 
 Assignment = dict[str, list[TopicPartition]]
@@ -22,7 +22,7 @@ class Assignor(ABC):
     cooperative = False
 
     @abstractmethod
-    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, ProtocolSubscription]) -> Assignment:
         """Return member → partitions for every member. counts: topic → number of partitions. members: id →
         subscription.
         """
@@ -33,7 +33,7 @@ class RangeAssignor(Assignor):
 
     name = "range"
 
-    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, ProtocolSubscription]) -> Assignment:
         result: Assignment = {member: [] for member in members}
         for topic, count in sorted(counts.items()):
             readers = sorted(member for member, wants in members.items() if topic in wants.topics)
@@ -53,7 +53,7 @@ class RoundRobinAssignor(Assignor):
 
     name = "roundrobin"
 
-    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, ProtocolSubscription]) -> Assignment:
         result: Assignment = {member: [] for member in members}
         order = sorted(members)
         turn = 0
@@ -76,7 +76,7 @@ class CooperativeStickyAssignor(Assignor):
     name = "cooperative-sticky"
     cooperative = True
 
-    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, ProtocolSubscription]) -> Assignment:
         every = {TopicPartition(topic, index) for topic, count in counts.items() for index in range(count)}
         owners = _owners(every, members)
         result: Assignment = {member: [] for member in sorted(members)}
@@ -94,7 +94,7 @@ class CooperativeStickyAssignor(Assignor):
         }
 
 
-def _owners(every: set[TopicPartition], members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
+def _owners(every: set[TopicPartition], members: Mapping[str, ProtocolSubscription]) -> dict[TopicPartition, str]:
     """Return partition → owner. If two members claim a partition, the later generation wins; equal ones drop both."""
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in sorted(members):
@@ -110,7 +110,7 @@ def _owners(every: set[TopicPartition], members: Mapping[str, Subscription]) -> 
     return {partition: member for partition, (_, member) in newest.items() if member is not None}
 
 
-def _balance(result: Assignment, members: Mapping[str, Subscription]) -> None:
+def _balance(result: Assignment, members: Mapping[str, ProtocolSubscription]) -> None:
     """Move partitions from the members with most to subscribed members that have at least two fewer."""
     moved = True
     while moved:

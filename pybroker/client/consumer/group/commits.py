@@ -16,7 +16,7 @@ from pybroker.client.connection.offset_requests import (
     offset_commit_topics,
     offset_fetch_request,
 )
-from pybroker.client.consumer.group.membership import GroupMetadata, Membership
+from pybroker.client.consumer.group.membership import GroupMembership, GroupMetadata
 from pybroker.client.errors import CommitFailedError, KafkaError, broker_error
 from pybroker.client.offsets import OffsetAndMetadata
 from pybroker.native import Uuid
@@ -49,11 +49,15 @@ class _Stale(KafkaError):
     retriable = True
 
 
-class Commits:
+class GroupCommits:
     """Commits and fetches offsets of one group."""
 
     def __init__(
-        self, config: ClientConfig, network: Network, member: Membership, topic_id: Callable[[TopicPartition], Uuid]
+        self,
+        config: ClientConfig,
+        network: Network,
+        member: GroupMembership,
+        topic_id: Callable[[TopicPartition], Uuid],
     ) -> None:
         self._config = config
         self._network = network

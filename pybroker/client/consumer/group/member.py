@@ -13,9 +13,9 @@ from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.consumer.group.assignors import Assignor, assignors
-from pybroker.client.consumer.group.membership import LANE, MOVED, Callbacks, GroupMetadata, Membership
+from pybroker.client.consumer.group.membership import LANE, MOVED, Callbacks, GroupMembership, GroupMetadata
 from pybroker.client.consumer.group.protocol_bytes import (
-    Subscription,
+    ProtocolSubscription,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -37,7 +37,7 @@ _ID_S = 2.0
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
-class GroupMember(Membership):
+class GroupMember(GroupMembership):
     """Membership by the classic protocol: all members rejoin together, and the group leader assigns partitions."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
@@ -204,7 +204,7 @@ class GroupMember(Membership):
 
     async def _talk(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
         """Join and sync; return the assignment. Runs on between polls, because it waits for all other members."""
-        subscription = Subscription(
+        subscription = ProtocolSubscription(
             tuple(self._topics), tuple(sorted(self._owned)), self._generation if self._owned else -1
         )
         metadata = write_subscription(subscription)

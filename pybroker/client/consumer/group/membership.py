@@ -40,7 +40,7 @@ class Callbacks(NamedTuple):
     wake: Callable[[], None]
 
 
-class Membership(ABC):
+class GroupMembership(ABC):
     """This consumer's membership in its group. Each poll calls `ensure_active`; only there partitions change."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:

@@ -13,7 +13,7 @@ from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.network import LOST, Network
-from pybroker.client.consumer.group.membership import MOVED, Callbacks, GroupMetadata, Membership
+from pybroker.client.consumer.group.membership import MOVED, Callbacks, GroupMembership, GroupMetadata
 from pybroker.client.errors import KafkaError, UnsupportedVersionError, broker_error, is_retriable
 from pybroker.client.plugins.metrics import ClientMetrics
 from pybroker.native import Uuid
@@ -32,7 +32,7 @@ Partition = tuple[Uuid, int]
 """(topic id, index): a recreated topic has other partitions."""
 
 
-class NewerMember(Membership):
+class NewerMember(GroupMembership):
     """A KIP-848 member. A background task sends heartbeats; polls apply the target assignment in steps.
 
     Each step commits and revokes partitions (listener, then drop) before it takes new ones. The next heartbeat reports

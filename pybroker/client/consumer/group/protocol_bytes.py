@@ -15,7 +15,7 @@ _HIGHEST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ProtocolSubscription:
     """A member's subscribed topics and, for cooperative strategies, its owned partitions."""
 
     topics: tuple[str, ...]
@@ -24,7 +24,7 @@ class Subscription:
     user_data: bytes | None = None
 
 
-def write_subscription(subscription: Subscription) -> bytes:
+def write_subscription(subscription: ProtocolSubscription) -> bytes:
     """Encode a subscription for JoinGroup."""
     message = m.ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
@@ -38,11 +38,11 @@ def write_subscription(subscription: Subscription) -> bytes:
     return encode_versioned(message, _HIGHEST)
 
 
-def read_subscription(data: bytes) -> Subscription:
+def read_subscription(data: bytes) -> ProtocolSubscription:
     """Decode another member's subscription. Raises CodecError."""
     message = _decode("ConsumerProtocolSubscription", data)
     owned = tuple(TopicPartition(each.topic, index) for each in message.owned_partitions for index in each.partitions)
-    return Subscription(tuple(message.topics), owned, message.generation_id, message.user_data)
+    return ProtocolSubscription(tuple(message.topics), owned, message.generation_id, message.user_data)
 
 
 def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:

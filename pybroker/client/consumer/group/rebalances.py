@@ -11,9 +11,9 @@ from pybroker.client.cluster import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.patience import Patience
-from pybroker.client.consumer.group.commits import Commits
+from pybroker.client.consumer.group.commits import GroupCommits
 from pybroker.client.consumer.group.member import GroupMember
-from pybroker.client.consumer.group.membership import Callbacks, Membership
+from pybroker.client.consumer.group.membership import Callbacks, GroupMembership
 from pybroker.client.consumer.group.newer_member import NewerMember
 from pybroker.client.consumer.positions import Positions
 from pybroker.client.errors import KafkaError
@@ -57,7 +57,7 @@ class Rebalances:
         wake: Callable[[], None],
     ) -> None:
         self.listener = RebalanceListener()
-        self.member: Membership | None = None
+        self.member: GroupMembership | None = None
         self.in_listener = False
         self._config = config
         self._positions = positions
@@ -66,7 +66,7 @@ class Rebalances:
         self._arrived = arrived
         self._wake = wake
         self._network: Network | None = None
-        self._commits: Commits | None = None
+        self._commits: GroupCommits | None = None
         self._auto_commit: bool = config["enable.auto.commit"] and config["group.id"] is not None
         self._committed_at = 0.0
         self._committing: asyncio.Task[None] | None = None
@@ -127,7 +127,7 @@ class Rebalances:
             except Exception:
                 log.exception("%s.on_commit failed", type(interceptor).__name__)
 
-    def commits(self) -> Commits:
+    def commits(self) -> GroupCommits:
         """Return the group's offsets. Raises ValueError without `group.id`."""
         network = self._network
         assert network is not None, "started"
@@ -138,7 +138,7 @@ class Rebalances:
             kind = NewerMember if self._config["group.protocol"] == "consumer" else GroupMember
             self.member = kind(self._config, network, self._metrics, callbacks)
         if self._commits is None:
-            self._commits = Commits(self._config, network, self.member, self._incarnation)
+            self._commits = GroupCommits(self._config, network, self.member, self._incarnation)
         return self._commits
 
     def _incarnation(self, where: TopicPartition) -> Uuid:
