@@ -39,12 +39,14 @@ COMMON: tuple[ConfigKey, ...] = (
         "bootstrap.wait.ms",
         _LONG,
         0,
-        "How long a client that has reached no broker yet tries again, counted from its first call; 0: it fails at "
-        "once, as the address may be wrong. Not Kafka's: its clients wait without an end.",
+        "How long a client that has never reached a broker retries, counted from its first call. 0: it fails at once, "
+        "as the address may be wrong. Not a setting of Kafka, whose clients retry without limit.",
         at_least(0),
     ),
     ConfigKey("client.id", _STRING, "pybroker", "Name in the broker's log, metrics and quotas."),
-    ConfigKey("client.rack", _STRING, "", "Where this client is; consumers may then read from a near replica."),
+    ConfigKey(
+        "client.rack", _STRING, "", "Rack of this client; consumers may then read from a replica in the same rack."
+    ),
     ConfigKey(
         "security.protocol",
         _STRING,
@@ -71,64 +73,74 @@ COMMON: tuple[ConfigKey, ...] = (
         "oauth_cb",
         _CLASS,
         None,
-        "OAUTHBEARER: a function, or one that is awaited, of sasl.oauthbearer.config, which gives a token or (token, "
-        "seconds since 1970 at which it expires), as librdkafka's.",
+        "OAUTHBEARER: a function, possibly asynchronous, that gets sasl.oauthbearer.config and returns a token or "
+        "(token, expiry in seconds since 1970), as in librdkafka.",
     ),
-    ConfigKey("sasl.oauthbearer.config", _STRING, None, "What oauth_cb is called with."),
+    ConfigKey("sasl.oauthbearer.config", _STRING, None, "Argument for oauth_cb."),
     ConfigKey(
         "sasl.oauthbearer.token.endpoint.url",
         _STRING,
         None,
-        "OAUTHBEARER: where tokens are from: https://… is asked with the client's name and secret, file:///… is read "
-        "at each login.",
+        "OAUTHBEARER: source of tokens. https://…: an identity provider, asked with the client id and secret; "
+        "file:///…: a file, read at each login.",
     ),
-    ConfigKey("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "The client's name there."),
-    ConfigKey("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Its secret."),
-    ConfigKey("sasl.oauthbearer.scope", _STRING, None, "The scope to ask for."),
+    ConfigKey("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "Client id at the identity provider."),
     ConfigKey(
-        "sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "Encode name and secret as RFC 6749 says, 2.3.1."
+        "sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Client secret at the identity provider."
     ),
+    ConfigKey("sasl.oauthbearer.scope", _STRING, None, "Scope to request from the identity provider."),
+    ConfigKey("sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "URL-encode id and secret (RFC 6749, 2.3.1)."),
     ConfigKey("sasl.login.read.timeout.ms", _INT, 10_000, "Longest wait for a token.", at_least(1)),
-    ConfigKey("sasl.login.retry.backoff.ms", _LONG, 100, "First pause before a token is asked for again.", at_least(1)),
-    ConfigKey("sasl.login.retry.backoff.max.ms", _LONG, 10_000, "How long that is tried.", at_least(0)),
-    ConfigKey("https.ca.location", _STRING, None, "Whom the https:// of a token's URL must lead to, PEM."),
+    ConfigKey(
+        "sasl.login.retry.backoff.ms", _LONG, 100, "First pause before the next request for a token.", at_least(1)
+    ),
+    ConfigKey(
+        "sasl.login.retry.backoff.max.ms", _LONG, 10_000, "Total time to retry requests for a token.", at_least(0)
+    ),
+    ConfigKey("https.ca.location", _STRING, None, "CA certificates for the https:// URL of tokens, PEM."),
     ConfigKey("ssl.ca.location", _STRING, None, "File or directory of trusted certificates, PEM."),
     ConfigKey("ssl.certificate.location", _STRING, None, "This client's certificate, PEM."),
     ConfigKey("ssl.key.location", _STRING, None, "This client's key, PEM."),
     ConfigKey("ssl.key.password", _PASSWORD, None, "Password of the key."),
     ConfigKey("ssl.keystore.location", _STRING, None, "This client's key and certificate in one file."),
-    ConfigKey("ssl.keystore.type", _STRING, None, "PEM, JKS or PKCS12; without it, what the file is.", check_type),
+    ConfigKey("ssl.keystore.type", _STRING, None, "PEM, JKS or PKCS12; by default detected from the file.", check_type),
     ConfigKey("ssl.keystore.password", _PASSWORD, None, "Password of a keystore that is not PEM."),
     ConfigKey("ssl.keystore.key", _PASSWORD, None, "This client's key as PEM text."),
-    ConfigKey("ssl.keystore.certificate.chain", _PASSWORD, None, "Its certificate as PEM text."),
-    ConfigKey("ssl.truststore.location", _STRING, None, "Trusted certificates in a file; no others are trusted then."),
-    ConfigKey("ssl.truststore.type", _STRING, None, "PEM, JKS or PKCS12; without it, what the file is.", check_type),
+    ConfigKey("ssl.keystore.certificate.chain", _PASSWORD, None, "This client's certificate as PEM text."),
+    ConfigKey(
+        "ssl.truststore.location", _STRING, None, "File of trusted certificates; the client then trusts no others."
+    ),
+    ConfigKey(
+        "ssl.truststore.type", _STRING, None, "PEM, JKS or PKCS12; by default detected from the file.", check_type
+    ),
     ConfigKey("ssl.truststore.password", _PASSWORD, None, "Password of a truststore that is not PEM."),
     ConfigKey("ssl.truststore.certificates", _PASSWORD, None, "Trusted certificates as PEM text."),
     ConfigKey(
         CRL,
         _STRING,
         None,
-        "Lists of revoked certificates (CRLs, PEM), one of each authority in a broker's chain; librdkafka's name.",
+        "Revocation lists (CRLs, PEM), one for each authority in a broker's chain. The name is librdkafka's.",
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
         _STRING,
         "https",
-        "https checks the broker's name against its certificate; empty does not.",
+        "https: check the broker's host name against its certificate; empty: do not.",
         one_of("https", ""),
     ),
-    ConfigKey("ssl.context", _CLASS, None, "A ready ssl.SSLContext; goes over the other ssl settings."),
-    ConfigKey("request.timeout.ms", _INT, 30_000, "Longest wait for one answer.", at_least(1)),
-    ConfigKey("default.api.timeout.ms", _INT, 60_000, "Longest time of a call, attempts included.", at_least(1)),
+    ConfigKey("ssl.context", _CLASS, None, "An ssl.SSLContext; overrides the other ssl settings."),
+    ConfigKey("request.timeout.ms", _INT, 30_000, "Longest wait for one response.", at_least(1)),
+    ConfigKey("default.api.timeout.ms", _INT, 60_000, "Longest time for a call, including retries.", at_least(1)),
     ConfigKey("socket.connection.setup.timeout.ms", _LONG, 10_000, "Longest wait for a connection.", at_least(1)),
-    ConfigKey("reconnect.backoff.ms", _LONG, 50, "First pause after a connection failed.", at_least(0)),
-    ConfigKey("reconnect.backoff.max.ms", _LONG, 1_000, "Longest such pause; it doubles.", at_least(0)),
-    ConfigKey("retry.backoff.ms", _LONG, 100, "First pause before a request is sent again.", at_least(0)),
-    ConfigKey("retry.backoff.max.ms", _LONG, 1_000, "Longest such pause; it doubles.", at_least(0)),
-    ConfigKey("connections.max.idle.ms", _LONG, 540_000, "Unused connections are closed after this time."),
-    ConfigKey("receive.message.max.bytes", _INT, 256 << 20, "Largest answer that is accepted.", at_least(1_000)),
-    ConfigKey("metadata.max.age.ms", _LONG, 300_000, "The cluster is looked at again at least so often.", at_least(1)),
+    ConfigKey("reconnect.backoff.ms", _LONG, 50, "First pause after a failed connection attempt.", at_least(0)),
+    ConfigKey("reconnect.backoff.max.ms", _LONG, 1_000, "Longest such pause; pauses double.", at_least(0)),
+    ConfigKey("retry.backoff.ms", _LONG, 100, "First pause before a request is retried.", at_least(0)),
+    ConfigKey("retry.backoff.max.ms", _LONG, 1_000, "Longest such pause; pauses double.", at_least(0)),
+    ConfigKey("connections.max.idle.ms", _LONG, 540_000, "Close connections that were unused for this time."),
+    ConfigKey(
+        "receive.message.max.bytes", _INT, 256 << 20, "Largest response that the client accepts.", at_least(1_000)
+    ),
+    ConfigKey("metadata.max.age.ms", _LONG, 300_000, "Longest time between two metadata requests.", at_least(1)),
     ConfigKey(
         "metadata.recovery.strategy",
         _STRING,
@@ -137,13 +149,17 @@ COMMON: tuple[ConfigKey, ...] = (
         one_of("rebootstrap", "none"),
     ),
     ConfigKey(
-        "metadata.recovery.rebootstrap.trigger.ms", _LONG, 300_000, "Accepted; here that is done at once.", at_least(0)
+        "metadata.recovery.rebootstrap.trigger.ms",
+        _LONG,
+        300_000,
+        "Accepted; this client rebootstraps at once.",
+        at_least(0),
     ),
     ConfigKey(
         "metadata.cluster.check.enable",
         _BOOLEAN,
         True,
-        "Tell each broker which cluster and node is meant, so that a misrouted connection is noticed (KIP-1242).",
+        "Send the expected cluster and node id to each broker, to detect a misrouted connection (KIP-1242).",
     ),
     ConfigKey("metric.reporters", _LIST, (), "Objects or classes: MetricReporter."),
 )
@@ -157,48 +173,56 @@ _COMPRESSION = ("none", "gzip", "snappy", "lz4", "zstd")
 PRODUCER = ConfigDef(
     (
         *COMMON,
-        ConfigKey("key.serializer", _CLASS, None, "Serializer or function; without one bytes and text."),
-        ConfigKey("value.serializer", _CLASS, None, "Serializer or function; without one bytes and text."),
+        ConfigKey("key.serializer", _CLASS, None, "Serializer or function; by default bytes and text."),
+        ConfigKey("value.serializer", _CLASS, None, "Serializer or function; by default bytes and text."),
         ConfigKey("interceptor.classes", _LIST, (), _INTERCEPTORS),
         ConfigKey(
             "acks",
             _STRING,
             -1,
-            "Who must have a record: all (or -1) replicas in sync, 1 (the leader), 0 (nobody is asked).",
+            "Which replicas must have a record: all (or -1) in-sync replicas, 1 (the leader), 0 (no acknowledgement).",
             one_of("all", "-1", "0", "1"),
         ),
         ConfigKey("enable.idempotence", _BOOLEAN, True, "Each record once, in order; needs acks=all."),
-        ConfigKey("max.in.flight.requests.per.connection", _INT, 5, "Requests under way to one broker.", at_least(1)),
-        ConfigKey("retries", _INT, 2**31 - 1, "How often a batch is sent again.", at_least(0)),
-        ConfigKey("delivery.timeout.ms", _INT, 120_000, "After this time a record that waits has failed.", at_least(1)),
+        ConfigKey("max.in.flight.requests.per.connection", _INT, 5, "Requests in flight to one broker.", at_least(1)),
+        ConfigKey("retries", _INT, 2**31 - 1, "How often a batch is retried.", at_least(0)),
+        ConfigKey(
+            "delivery.timeout.ms", _INT, 120_000, "A record that is not written within this time fails.", at_least(1)
+        ),
         ConfigKey(
             "linger.ms",
             _LONG,
             5,
-            "How long a batch that is not full, and that nobody awaits, waits for more.",
+            "How long a batch waits for more records if it is not full and no caller awaits it.",
             at_least(0),
         ),
         ConfigKey(
             "batch.size",
             _INT,
             262_144,
-            "Bytes of a batch before compression. Kafka's default is 16384, which costs more requests; memory is "
-            "taken as records come.",
+            "Bytes of a batch before compression. Kafka's default is 16384, which needs more requests. Memory is "
+            "allocated as records come.",
             at_least(0),
         ),
-        ConfigKey("buffer.memory", _LONG, 32 << 20, "Bytes of records that wait; then callers wait.", at_least(1)),
-        ConfigKey("max.block.ms", _LONG, 60_000, "Longest wait for room, or for a topic.", at_least(0)),
-        ConfigKey("max.request.size", _INT, 1 << 20, "Largest record, and bytes of a request.", at_least(1)),
+        ConfigKey(
+            "buffer.memory",
+            _LONG,
+            32 << 20,
+            "Bytes of records that wait to be sent; when it is full, callers wait.",
+            at_least(1),
+        ),
+        ConfigKey("max.block.ms", _LONG, 60_000, "Longest wait for buffer memory or for a topic.", at_least(0)),
+        ConfigKey("max.request.size", _INT, 1 << 20, "Largest record and largest request.", at_least(1)),
         ConfigKey("compression.type", _STRING, "none", ", ".join(_COMPRESSION), one_of(*_COMPRESSION)),
-        ConfigKey("compression.gzip.level", _INT, -1, "1 to 9; -1 = the usual."),
-        ConfigKey("compression.lz4.level", _INT, -1, "Accepted; there is one level here."),
+        ConfigKey("compression.gzip.level", _INT, -1, "1 to 9; -1 = the codec's default."),
+        ConfigKey("compression.lz4.level", _INT, -1, "Accepted without effect: this client's lz4 has one level."),
         ConfigKey("compression.zstd.level", _INT, 3, "1 to 22."),
         ConfigKey(
             "on.topic.recreated",
             _STRING,
             "fail",
-            "Records given for a topic that was deleted and created again before they were written: fail, or continue "
-            "with the new topic. Not Kafka's: its clients continue.",
+            "For records whose topic is deleted and created again before they are written: fail, or continue with the "
+            "new topic. Not a setting of Kafka, whose clients continue.",
             one_of("fail", "continue"),
         ),
     )
@@ -211,11 +235,15 @@ TRANSACTIONAL = ConfigDef(
             "transactional.id",
             _STRING,
             None,
-            "Who a TransactionalProducer is, over its restarts; one at a time writes.",
+            "Identity of a TransactionalProducer across restarts; one producer at a time writes.",
             not_empty,
         ),
         ConfigKey(
-            "transaction.timeout.ms", _INT, 60_000, "A transaction that is open for longer is aborted.", at_least(1)
+            "transaction.timeout.ms",
+            _INT,
+            60_000,
+            "The coordinator aborts a transaction that is open for longer.",
+            at_least(1),
         ),
     )
 )
@@ -225,67 +253,83 @@ _RESET = ("earliest", "latest", "none")
 CONSUMER = ConfigDef(
     (
         *COMMON,
-        ConfigKey("key.deserializer", _CLASS, None, "Deserializer or function of bytes; without one bytes."),
-        ConfigKey("value.deserializer", _CLASS, None, "Deserializer or function of bytes; without one bytes."),
+        ConfigKey("key.deserializer", _CLASS, None, "Deserializer or function of bytes; by default bytes."),
+        ConfigKey("value.deserializer", _CLASS, None, "Deserializer or function of bytes; by default bytes."),
         ConfigKey("interceptor.classes", _LIST, (), _INTERCEPTORS),
-        ConfigKey("group.id", _STRING, None, "The group to read and commit in.", not_empty),
-        ConfigKey("group.instance.id", _STRING, None, "Makes the member static: a restart is no rebalance.", not_empty),
+        ConfigKey("group.id", _STRING, None, "Consumer group.", not_empty),
+        ConfigKey(
+            "group.instance.id", _STRING, None, "Makes the member static: a restart causes no rebalance.", not_empty
+        ),
         ConfigKey(
             "group.protocol",
             _STRING,
             "classic",
-            "How the group agrees: classic (its members assign) or consumer (KIP-848: the coordinator assigns).",
+            "Group protocol: classic (members assign partitions) or consumer (KIP-848: the coordinator assigns).",
             one_of("classic", "consumer"),
         ),
         ConfigKey(
             "group.remote.assignor",
             _STRING,
             None,
-            "group.protocol=consumer: the coordinator's assignor, uniform or range; else it chooses.",
+            "With group.protocol=consumer: the coordinator's assignor, uniform or range; by default it chooses.",
             not_empty,
         ),
         ConfigKey(
             "partition.assignment.strategy",
             _LIST,
             ("range", "cooperative-sticky"),
-            "range, roundrobin, cooperative-sticky, or Java's class names; the first that all members know is used.",
+            "range, roundrobin, cooperative-sticky, or Java's class names; the group uses the first that all know.",
             not_empty,
         ),
-        ConfigKey("session.timeout.ms", _INT, 45_000, "A member that is silent so long is out.", at_least(1)),
-        ConfigKey("heartbeat.interval.ms", _INT, 3_000, "How often a member says that it is there.", at_least(1)),
-        ConfigKey("max.poll.interval.ms", _INT, 300_000, "A member that does not poll so long leaves.", at_least(1)),
-        ConfigKey("enable.auto.commit", _BOOLEAN, True, "Commit what was handed out, by itself."),
-        ConfigKey("auto.commit.interval.ms", _INT, 5_000, "How often that is done.", at_least(0)),
+        ConfigKey(
+            "session.timeout.ms",
+            _INT,
+            45_000,
+            "The group removes a member that sends no heartbeat for this time.",
+            at_least(1),
+        ),
+        ConfigKey("heartbeat.interval.ms", _INT, 3_000, "Time between two heartbeats.", at_least(1)),
+        ConfigKey(
+            "max.poll.interval.ms",
+            _INT,
+            300_000,
+            "A member that does not poll for this time leaves the group.",
+            at_least(1),
+        ),
+        ConfigKey("enable.auto.commit", _BOOLEAN, True, "Commit delivered records automatically."),
+        ConfigKey("auto.commit.interval.ms", _INT, 5_000, "Time between automatic commits.", at_least(0)),
         ConfigKey(
             "auto.offset.reset",
             _STRING,
             "latest",
-            "Where to start without a position: earliest, latest; none = NoOffsetError.",
+            "Where to start without a committed offset: earliest, latest; none raises NoOffsetError.",
             one_of(*_RESET),
         ),
         ConfigKey(
             "isolation.level",
             _STRING,
             "read_uncommitted",
-            "read_committed leaves out aborted transactions.",
+            "read_committed: skip records of aborted transactions.",
             one_of("read_uncommitted", "read_committed"),
         ),
-        ConfigKey("fetch.min.bytes", _INT, 1, "A fetch is answered when there are so many bytes,", at_least(0)),
+        ConfigKey("fetch.min.bytes", _INT, 1, "The broker answers a fetch when it has this many bytes,", at_least(0)),
         ConfigKey("fetch.max.wait.ms", _INT, 500, "or after this time.", at_least(0)),
-        ConfigKey("fetch.max.bytes", _INT, 50 << 20, "Bytes of one answer.", at_least(0)),
-        ConfigKey("max.partition.fetch.bytes", _INT, 1 << 20, "Bytes for one partition.", at_least(0)),
-        ConfigKey("max.poll.records", _INT, 500, "Records that a poll gives at most.", at_least(1)),
+        ConfigKey("fetch.max.bytes", _INT, 50 << 20, "Largest response to a fetch.", at_least(0)),
+        ConfigKey(
+            "max.partition.fetch.bytes", _INT, 1 << 20, "Largest part of a response for one partition.", at_least(0)
+        ),
+        ConfigKey("max.poll.records", _INT, 500, "Most records that a poll returns.", at_least(1)),
         ConfigKey("check.crcs", _BOOLEAN, True, "Check every batch's checksum."),
-        ConfigKey("allow.auto.create.topics", _BOOLEAN, True, "Asking for a topic may create it."),
+        ConfigKey("allow.auto.create.topics", _BOOLEAN, True, "A metadata request for a topic may create it."),
         ConfigKey(
             "on.topic.missing",
             _STRING,
             "wait",
-            "A topic or partition to be read does not exist: wait for it and say so in the log, or fail, so that the "
-            "poll raises UnknownTopicError. Not Kafka's: its clients wait.",
+            "If a topic or partition does not exist: wait for it and log this, or fail: the poll raises "
+            "UnknownTopicError. Not a setting of Kafka, whose clients wait.",
             one_of("wait", "fail"),
         ),
-        ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Patterns do not match the cluster's own topics."),
+        ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Subscription patterns do not match internal topics."),
     )
 )
 
@@ -310,14 +354,14 @@ SHARE_CONSUMER = ConfigDef(
             "share.acknowledgement.mode",
             _STRING,
             "implicit",
-            "implicit: what was given is accepted with the next poll or commit; explicit: each record is acknowledged.",
+            "implicit: the next poll or commit accepts delivered records; explicit: the program acknowledges each.",
             one_of("implicit", "explicit"),
         ),
         ConfigKey(
             "share.acquire.mode",
             _STRING,
             "batch_optimized",
-            "Whole batches, or (record_limit) never more than max.poll.records from a broker (KIP-1206).",
+            "batch_optimized: whole batches; record_limit: at most max.poll.records from a broker (KIP-1206).",
             one_of("batch_optimized", "record_limit"),
         ),
     )
