@@ -18,26 +18,26 @@ import click
 from pybroker.cli.grammar import LazyGroup
 
 LAZY_COMMANDS: dict[str, str] = {
-    "acls": "pybroker.cli.acls:acls",
+    "acls": "pybroker.cli.acl_commands:acls",
     "adopt": "pybroker.cli.adopt:adopt",
-    "archive": "pybroker.cli.archive.command:archive",
+    "archive": "pybroker.cli.archive.archive_command:archive",
     "bench": "pybroker.cli.bench:bench",
     "cluster": "pybroker.cli.cluster:cluster",
     "completion": "pybroker.cli.completion:completion",
-    "configs": "pybroker.cli.configs:configs",
+    "configs": "pybroker.cli.config_commands:configs",
     "console": "pybroker.cli.console:console",
     "consume": "pybroker.cli.records.consume:consume",
-    "diagnose": "pybroker.cli.diagnose.command:diagnose",
-    "doctor": "pybroker.cli.doctor.command:doctor",
+    "diagnose": "pybroker.cli.diagnose.diagnose_command:diagnose",
+    "doctor": "pybroker.cli.doctor.doctor_command:doctor",
     "groups": "pybroker.cli.groups:groups",
     "ingest": "pybroker.cli.ingest:ingest",
-    "metadata": "pybroker.cli.metadata:metadata",
+    "metadata": "pybroker.cli.metadata_commands:metadata",
     "produce": "pybroker.cli.records.produce:produce",
-    "quotas": "pybroker.cli.quotas:quotas",
+    "quotas": "pybroker.cli.quota_commands:quotas",
     "start": "pybroker.cli.start:start",
     "topics": "pybroker.cli.topics:topics",
-    "transactions": "pybroker.cli.transactions:transactions",
-    "users": "pybroker.cli.users:users",
+    "transactions": "pybroker.cli.transaction_commands:transactions",
+    "users": "pybroker.cli.user_commands:users",
 }
 """Command → `module:attribute` of its click command."""
 

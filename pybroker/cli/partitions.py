@@ -1,4 +1,4 @@
-"""The partitions of topics."""
+"""Partitions of topics, and offsets of their logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pybroker.client import AdminClient, TopicPartition
+    from pybroker.client import AdminClient, OffsetSpec, TopicPartition
 
 
 async def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
@@ -15,3 +15,12 @@ async def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[Topic
 
     described = await admin.describe_topics(topics)
     return sorted(TopicPartition(name, each.partition) for name in topics for each in described[name].partitions)
+
+
+async def offsets(
+    admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec
+) -> dict[TopicPartition, int]:
+    """Return the offsets; -1 for a time after the last record."""
+    if not partitions:
+        return {}
+    return {each: row.offset for each, row in (await admin.list_offsets(dict.fromkeys(partitions, spec))).items()}

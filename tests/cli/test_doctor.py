@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import pybroker
 from pybroker.cli import cli
-from pybroker.cli.doctor.places import FREE_SHARE_MIN
+from pybroker.cli.doctor.disk_checks import FREE_SHARE_MIN
 from pybroker.testing.cluster import Cluster
 from tests.support.wire import free_port
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from pybroker.cli import cli
-from pybroker.cli.records import lines, places, template
+from pybroker.cli.records import json_records, offset_specs, template
 from pybroker.client import NewTopic, blocking
 from pybroker.native import ConsumerRecord
 from tests.support.brokers import BrokerProcess
@@ -249,17 +249,17 @@ def test_what_the_letters_mean() -> None:
 
 def test_a_line_gives_back_the_record() -> None:
     given = record(key=b"\xff", value=b"v", headers=(("h", None), ("h", b"\xfe")), timestamp=9)
-    assert lines.decode(lines.encode(given)) == {
+    assert json_records.decode(json_records.encode(given)) == {
         "key": b"\xff",
         "value": b"v",
         "headers": (("h", None), ("h", b"\xfe")),
         "partition": 3,
         "timestamp_ms": 9,
     }
-    assert lines.decode(b'{"value": {"a": [1, "x"]}}')["value"] == b'{"a":[1,"x"]}'
+    assert json_records.decode(b'{"value": {"a": [1, "x"]}}')["value"] == b'{"a":[1,"x"]}'
 
 
 def test_places() -> None:
-    assert places.parse("-5") == places.ReadPlace("before", 5)
-    assert places.parse("@5") == places.ReadPlace("time", 5)
-    assert places.parse("earliest") == places.ReadPlace("start")
+    assert offset_specs.parse("-5") == offset_specs.ReadPlace("before", 5)
+    assert offset_specs.parse("@5") == offset_specs.ReadPlace("time", 5)
+    assert offset_specs.parse("earliest") == offset_specs.ReadPlace("start")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cli.archive.plan import EMPTY, ArchivePart, ArchivePlan, ArchiveRequest, WrittenPartition
+from pybroker.cli.archive.archive_plan import EMPTY, ArchivePart, ArchivePlan, ArchiveRequest, WrittenPartition
 from pybroker.native import Uuid
 from pybroker.spark.positions import StreamPosition, TopicPosition
 

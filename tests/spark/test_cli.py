@@ -11,8 +11,8 @@ import click
 import pyarrow.parquet as pq
 import pytest
 
-from pybroker.cli.archive.bounds import bound
-from pybroker.cli.archive.command import archive
+from pybroker.cli.archive.archive_bounds import bound
+from pybroker.cli.archive.archive_command import archive
 from tests.clients.api import Record
 from tests.clients.confluent import Confluent
 from tests.spark.commands import Done, run_all

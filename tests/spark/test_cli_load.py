@@ -20,9 +20,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import types as t
 
 from pybroker.cli.ingest.avro import encoded, schema_of
-from pybroker.cli.ingest.files import reader_options
-from pybroker.cli.spark.refusals import no_jvm, reason
-from pybroker.cli.spark.session import PYSPARK_LOGGERS, quiet_pyspark
+from pybroker.cli.ingest.input_files import reader_options
+from pybroker.cli.spark.spark_errors import no_jvm, reason
+from pybroker.cli.spark.spark_session import PYSPARK_LOGGERS, quiet_pyspark
 from tests.clients.confluent import Confluent
 from tests.spark.commands import Done, apart, run_all
 from tests.support.brokers import BrokerProcess

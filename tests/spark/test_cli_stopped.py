@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pybroker.cli.ingest.staged import StagedProgress
+from pybroker.cli.ingest.staged_progress import StagedProgress
 from pybroker.spark import ingest as steps
 from pybroker.spark.cluster import SparkCluster
 from tests.clients.api import Record

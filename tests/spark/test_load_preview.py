@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker.cli import cli
-from pybroker.cli.ingest import load as load_module
+from pybroker.cli.ingest import load_command as load_module
 from pybroker.client import blocking
 from tests.support.brokers import BrokerProcess
 from tests.topic_ids.kit import unique

@@ -5,8 +5,8 @@ interruption the command continues after the last finished part.
 
 | module | answers |
 |---|---|
-| `bounds` | the meaning of `--from` and `--to` |
-| `plan` | offsets and parts |
+| `archive_bounds` | the meaning of `--from` and `--to` |
+| `archive_plan` | offsets and parts |
 | `folder` | contents of the folder: plan, finished parts, files |
-| `command` | the command |
+| `archive_command` | the command |
 """

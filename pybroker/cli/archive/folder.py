@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pybroker.cli.archive.plan import ArchivePart, ArchivePlan
+from pybroker.cli.archive.archive_plan import ArchivePart, ArchivePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybroker.cli.bench.bench_options import BenchPlan, plan_options, producer_config, producer_options
 from pybroker.cli.bench.latencies import Latencies, RunFigures
-from pybroker.cli.bench.options import BenchPlan, plan_options, producer_config, producer_options
 from pybroker.cli.options import run
 
 if TYPE_CHECKING:
-    from pybroker.cli.bench.report import Bar
+    from pybroker.cli.bench.bench_report import Bar
     from pybroker.client import Consumer, Producer
 
 DUE = struct.Struct(">d")
@@ -52,8 +52,8 @@ def e2e(plan: BenchPlan, *, acks: str, compression: str, rate: float) -> None:
 
 
 async def _e2e(plan: BenchPlan, acks: str, compression: str, rate: float) -> None:
-    from pybroker.cli.bench.report import bar, report
-    from pybroker.cli.bench.topic import topic_of
+    from pybroker.cli.bench.bench_report import bar, report
+    from pybroker.cli.bench.bench_topic import topic_of
     from pybroker.client import Consumer, Producer
 
     latencies = Latencies()

@@ -7,15 +7,15 @@ import click
 from pybroker.cli.grammar import VerbGroup
 
 VERBS: dict[str, str] = {
-    "accept-restored-store": "pybroker.cli.cluster.accept_restored_store:accept_restored_store",
-    "adopt-id": "pybroker.cli.cluster.adopt_id:adopt_id",
-    "balance": "pybroker.cli.cluster.moves:balance",
+    "accept-restored-store": "pybroker.cli.cluster.maintenance:accept_restored_store",
+    "adopt-id": "pybroker.cli.cluster.maintenance:adopt_id",
+    "balance": "pybroker.cli.cluster.reassignment_plans:balance",
     "describe": "pybroker.cli.cluster.describe:describe",
-    "drain": "pybroker.cli.cluster.moves:drain",
+    "drain": "pybroker.cli.cluster.reassignment_plans:drain",
     "health": "pybroker.cli.cluster.health:health",
     "id": "pybroker.cli.cluster.basics:cluster_id",
     "log-dirs": "pybroker.cli.cluster.basics:log_dirs",
-    "unregister": "pybroker.cli.cluster.unregister:unregister",
+    "unregister": "pybroker.cli.cluster.maintenance:unregister",
 }
 """Verb → `module:attribute` of its click command."""
 

@@ -12,7 +12,7 @@ from pybroker.cli.output import say, table, write_json
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
-    from pybroker.cli.cluster.report import BrokerReport, DeletionReport, Report
+    from pybroker.cli.cluster.cluster_report import BrokerReport, DeletionReport, Report
 
 COUNTS: Mapping[str, str] = {
     "offline": "offline_partitions",
@@ -37,7 +37,7 @@ def describe(target: Target) -> None:
 
 
 async def _describe(target: Target) -> None:
-    from pybroker.cli.cluster.report import collect
+    from pybroker.cli.cluster.cluster_report import collect
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:

@@ -12,7 +12,7 @@ from pybroker.cli.output import of_bytes, say, write_json
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
-    from pybroker.cli.cluster.report import Report
+    from pybroker.cli.cluster.cluster_report import Report
 
 Problem = dict[str, Any]
 """`what` the problem is, what it concerns, and `says`: the line for people."""
@@ -34,7 +34,7 @@ def health(target: Target) -> None:
 
 
 async def _health(target: Target) -> list[Problem]:
-    from pybroker.cli.cluster.report import collect
+    from pybroker.cli.cluster.cluster_report import collect
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
@@ -130,7 +130,7 @@ def _of_partition(row: Any) -> Iterator[Problem]:
 
 def _more(report: Report) -> int:
     """Return the minimum number of unhealthy partitions that the response omits."""
-    from pybroker.cli.cluster.report import PARTITIONS_MAX
+    from pybroker.cli.cluster.cluster_report import PARTITIONS_MAX
 
     state = report.state
     counts = (state.under_replicated_partitions, state.under_min_isr_partitions, state.too_few_replicas_partitions)

@@ -2,10 +2,10 @@
 
 | module | answers |
 |---|---|
-| `command` | the command line, and the selection of parts |
+| `diagnose_command` | the command line, and the selection of parts |
 | `archive` | the archive file |
-| `machine` | facts about this machine and its Python |
-| `directories` | contents of the data directories |
-| `stopped` | the metadata store of a stopped broker |
-| `over_the_net` | brokers' responses to an administrator |
+| `machine_report` | facts about this machine and its Python |
+| `directory_listing` | contents of the data directories |
+| `metadata_snapshot` | the metadata store of a stopped broker |
+| `cluster_snapshot` | brokers' responses to an administrator |
 """

@@ -2,11 +2,11 @@
 
 | module | answers |
 |---|---|
-| `command` | the command line, the table, the exit code |
+| `doctor_command` | the command line, the table, the exit code |
 | `finding` | the result of one check |
-| `machine` | limits of the process, memory, the clock |
-| `places` | the disks of the data, file permissions, owner of the data |
-| `settings` | effects of settings on durability and access |
-| `addresses`, `store` | whether ports are free; whether ZooKeeper answers, and its data about this broker |
-| `running` | the same checks of running brokers, and risks of their topics |
+| `machine_checks` | limits of the process, memory, the clock |
+| `disk_checks` | the disks of the data, file permissions, owner of the data |
+| `setting_checks` | effects of settings on durability and access |
+| `address_checks`, `store_checks` | whether ports are free; whether ZooKeeper answers, and its data about this broker |
+| `broker_checks` | the same checks of running brokers, and risks of their topics |
 """

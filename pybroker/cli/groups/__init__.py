@@ -7,11 +7,11 @@ import click
 from pybroker.cli.grammar import VerbGroup
 
 VERBS: dict[str, str] = {
-    "delete": "pybroker.cli.groups.offsets:delete",
-    "delete-offsets": "pybroker.cli.groups.offsets:delete_offsets",
-    "describe": "pybroker.cli.groups.listing:describe",
-    "list": "pybroker.cli.groups.listing:list_groups",
-    "reset-offsets": "pybroker.cli.groups.offsets:reset_offsets",
+    "delete": "pybroker.cli.groups.offset_commands:delete",
+    "delete-offsets": "pybroker.cli.groups.offset_commands:delete_offsets",
+    "describe": "pybroker.cli.groups.group_listing:describe",
+    "list": "pybroker.cli.groups.group_listing:list_groups",
+    "reset-offsets": "pybroker.cli.groups.offset_commands:reset_offsets",
 }
 """Verb → `module:attribute` of its click command."""
 

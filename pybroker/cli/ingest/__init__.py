@@ -7,10 +7,10 @@ import click
 from pybroker.cli.grammar import VerbGroup
 
 VERBS: dict[str, str] = {
-    "abort": "pybroker.cli.ingest.known:abort",
-    "describe": "pybroker.cli.ingest.known:describe",
-    "list": "pybroker.cli.ingest.known:list_ingests",
-    "load": "pybroker.cli.ingest.load:load",
+    "abort": "pybroker.cli.ingest.ingest_commands:abort",
+    "describe": "pybroker.cli.ingest.ingest_commands:describe",
+    "list": "pybroker.cli.ingest.ingest_commands:list_ingests",
+    "load": "pybroker.cli.ingest.load_command:load",
 }
 """Verb → `module:attribute` of its click command."""
 

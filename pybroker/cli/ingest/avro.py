@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.output import say
-from pybroker.cli.spark.session import column_of
+from pybroker.cli.spark.spark_session import column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,12 +12,18 @@ import click
 from pybroker.cli.completion import group_names, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, refusals_told
-from pybroker.cli.records import places
-from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option, parsed
-from pybroker.cli.records.places import ReadPlace
+from pybroker.cli.records import offset_specs
+from pybroker.cli.records.offset_specs import ReadPlace
+from pybroker.cli.records.record_options import (
+    client_settings,
+    delimiter_option,
+    key_separator_option,
+    null_option,
+    parsed,
+)
 from pybroker.cli.records.template import compiled
 from pybroker.cli.target import Target
-from pybroker.cli.topics.gone import absent_topic
+from pybroker.cli.topics.deleted_topics import absent_topic
 
 if TYPE_CHECKING:
     from pybroker.client import ConsumerRecord
@@ -33,13 +39,13 @@ Shown = Callable[["ConsumerRecord"], bytes]
 
 def place_option(name: str, parameter: str, what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add `--from` or `--to`."""
-    return click.option(name, parameter, callback=parsed(places.parse), metavar="PLACE", help=what)
+    return click.option(name, parameter, callback=parsed(offset_specs.parse), metavar="PLACE", help=what)
 
 
 @click.command()
 @named("topic", "NAME", "Which topic.", complete=topic_names)
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only these; repeatable.")
-@place_option("--from", "begin", f"Where to begin: {places.GRAMMAR}.")
+@place_option("--from", "begin", f"Where to begin: {offset_specs.GRAMMAR}.")
 @place_option("--to", "stop", "Where to stop; the record there is left out.")
 @click.option("--follow", is_flag=True, help="Go on with what is written from now on.")
 @click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
@@ -124,7 +130,7 @@ def _shown(
     target: Target, template: str | None, key_separator: bytes | None, delimiter: bytes, null: bytes
 ) -> Callable[[ConsumerRecord], bytes]:
     if target.json:
-        from pybroker.cli.records.lines import encode
+        from pybroker.cli.records.json_records import encode
 
         return lambda record: encode(record) + b"\n"
     if template is not None:
@@ -160,8 +166,8 @@ def _read(
         if missing := sorted(set(only) - set(there)):
             raise click.ClickException(f"Topic {topic} has {len(there)} partitions; there is no {missing[0]}.")
         reading = [TopicPartition(topic, index) for index in sorted(only or there)]
-        begins = places.offsets(consumer, reading, between[0])
-        stops = None if between[1] is None else places.offsets(consumer, reading, between[1])
+        begins = offset_specs.offsets(consumer, reading, between[0])
+        stops = None if between[1] is None else offset_specs.offsets(consumer, reading, between[1])
         if stops is not None:
             reading = [each for each in reading if begins[each] < stops[each]]
         consumer.assign(reading)

@@ -12,8 +12,8 @@ import click
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, refusals_told
-from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option
-from pybroker.cli.records.sending import Fields, Row, report, send
+from pybroker.cli.records.record_options import client_settings, delimiter_option, key_separator_option, null_option
+from pybroker.cli.records.record_sender import Fields, Row, report, send
 from pybroker.cli.target import Target
 
 BLOCK_BYTES = 1 << 20
@@ -124,13 +124,13 @@ def _from_text(texts: Iterable[tuple[str, bytes]], key_separator: bytes | None, 
 
 
 def _from_json(texts: Iterable[tuple[str, bytes]], *, keep_partitions: bool) -> Iterator[Row]:
-    from pybroker.cli.records import lines
+    from pybroker.cli.records import json_records
 
     for place, text in texts:
         if not text.strip():
             continue
         try:
-            row = lines.decode(text)
+            row = json_records.decode(text)
         except ValueError as error:
             raise click.ClickException(f"{place} {error}") from None
         if not keep_partitions:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from pybroker.cli.spark.refusals import spark_errors
+from pybroker.cli.spark.spark_errors import spark_errors
 from pybroker.printable import printable
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ import click
 from pybroker.cli.grammar import VerbGroup
 
 VERBS: dict[str, str] = {
-    "alter": "pybroker.cli.topics.changes:alter",
-    "create": "pybroker.cli.topics.changes:create",
-    "delete": "pybroker.cli.topics.changes:delete",
-    "deletions": "pybroker.cli.topics.deletions:deletions",
-    "describe": "pybroker.cli.topics.listing:describe",
-    "history": "pybroker.cli.topics.history:history",
-    "list": "pybroker.cli.topics.listing:list_topics",
-    "purge": "pybroker.cli.topics.lives:purge",
-    "truncate": "pybroker.cli.topics.lives:truncate",
-    "undelete": "pybroker.cli.topics.lives:undelete",
+    "alter": "pybroker.cli.topics.topic_commands:alter",
+    "create": "pybroker.cli.topics.topic_commands:create",
+    "delete": "pybroker.cli.topics.topic_commands:delete",
+    "deletions": "pybroker.cli.topics.deletion_commands:deletions",
+    "describe": "pybroker.cli.topics.topic_listing:describe",
+    "history": "pybroker.cli.topics.history_command:history",
+    "list": "pybroker.cli.topics.topic_listing:list_topics",
+    "purge": "pybroker.cli.topics.lifecycle:purge",
+    "truncate": "pybroker.cli.topics.lifecycle:truncate",
+    "undelete": "pybroker.cli.topics.lifecycle:undelete",
 }
 """Verb → `module:attribute` of its click command."""
 

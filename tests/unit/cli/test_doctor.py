@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cli.doctor import machine, places, settings
-from pybroker.cli.doctor.addresses import ports
-from pybroker.cli.doctor.command import told
+from pybroker.cli.doctor import disk_checks, machine_checks, setting_checks
+from pybroker.cli.doctor.address_checks import ports
+from pybroker.cli.doctor.broker_checks import _differences, of_topics
+from pybroker.cli.doctor.doctor_command import told
 from pybroker.cli.doctor.finding import Finding, FindingState, bad, ok, warn, worst
-from pybroker.cli.doctor.running import _differences, of_topics
 from pybroker.config import load_config
 from tests.support.wire import free_port
 
@@ -26,7 +26,7 @@ def said(findings: object, state: FindingState) -> list[str]:
 
 def of_settings(*, brokers: int = 1, **given: str) -> list[Finding]:
     named = {name.replace("_", "."): text for name, text in given.items()}
-    return list(settings.check({**told(load_config().config), **named}, brokers=brokers))
+    return list(setting_checks.check({**told(load_config().config), **named}, brokers=brokers))
 
 
 def test_a_plain_start_is_in_order() -> None:
@@ -109,15 +109,15 @@ def test_a_listener_that_is_no_address_is_told() -> None:
 
 
 def test_open_files(tmp_path: Path) -> None:
-    few, enough = list(machine.open_files({}, 10, 1024)), list(machine.open_files({}, 10, 1 << 20))
+    few, enough = list(machine_checks.open_files({}, 10, 1024)), list(machine_checks.open_files({}, 10, 1 << 20))
     assert said(few, FindingState.BAD) == [
         "at most 1,024 (ulimit -Hn); 10,000 connections (max.connections) and 10 partitions may need 11,040"
     ]
     assert worst(enough) is FindingState.OK
-    assert worst(machine.open_files({"max.connections": "100"}, 10, 20_000)) is FindingState.WARN
+    assert worst(machine_checks.open_files({"max.connections": "100"}, 10, 20_000)) is FindingState.WARN
     (tmp_path / "nr_open").write_text("2048\n")
-    assert worst(machine.open_files({}, 0, -1, tmp_path / "nr_open")) is FindingState.BAD
-    assert said(machine.open_files({}, 0, -1, tmp_path / "none"), FindingState.OK) == ["there is no limit"]
+    assert worst(machine_checks.open_files({}, 0, -1, tmp_path / "nr_open")) is FindingState.BAD
+    assert said(machine_checks.open_files({}, 0, -1, tmp_path / "none"), FindingState.OK) == ["there is no limit"]
 
 
 @pytest.mark.parametrize(
@@ -136,21 +136,21 @@ def test_memory(tmp_path: Path, swap: int, swappiness: int, huge: str, states: l
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    assert [each.state for each in machine.memory(tmp_path / "proc", tmp_path / "sys")] == states
-    assert list(machine.memory(tmp_path / "no", tmp_path / "no")) == []
+    assert [each.state for each in machine_checks.memory(tmp_path / "proc", tmp_path / "sys")] == states
+    assert list(machine_checks.memory(tmp_path / "no", tmp_path / "no")) == []
 
 
 def test_clock(tmp_path: Path) -> None:
     file = tmp_path / "meta.properties"
     file.touch()
     os.utime(file, (2e9, 2e9))
-    assert worst(machine.clock([file], 2e9, lambda: False)) is FindingState.OK
-    assert worst(machine.clock([file], 2e9, lambda: None)) is FindingState.OK
-    assert worst(machine.clock([file], 2e9, lambda: True)) is FindingState.WARN
-    assert said(machine.clock([file], 2e9 - 1000, lambda: False), FindingState.BAD) == [
+    assert worst(machine_checks.clock([file], 2e9, lambda: False)) is FindingState.OK
+    assert worst(machine_checks.clock([file], 2e9, lambda: None)) is FindingState.OK
+    assert worst(machine_checks.clock([file], 2e9, lambda: True)) is FindingState.WARN
+    assert said(machine_checks.clock([file], 2e9 - 1000, lambda: False), FindingState.BAD) == [
         f"{file} was written 1,000 s after now: the clock went back"
     ]
-    assert said(machine.clock([], 0.0), FindingState.BAD) == ["it shows 1970-01-01"]
+    assert said(machine_checks.clock([], 0.0), FindingState.BAD) == ["it shows 1970-01-01"]
 
 
 @pytest.mark.parametrize(
@@ -167,32 +167,33 @@ def test_clock(tmp_path: Path) -> None:
 def test_file_systems(
     tmp_path: Path, kind: str, options: str, state: FindingState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "TEMPORARY", ())
+    monkeypatch.setattr(disk_checks, "TEMPORARY", ())
     data = tmp_path / "with blank"
     data.mkdir()
     mounts = tmp_path / "mountinfo"
     point = str(data).replace(" ", "\\040")
     mounts.write_text(f"1 0 8:1 / / rw - xfs /dev/a rw\n2 1 8:2 / {point} rw shared:1 - {kind} /dev/b {options}\n")
-    found = [each for each in places.disks([str(data / "new")], mounts) if each.what == places.FILE_SYSTEM]
+    found = [each for each in disk_checks.disks([str(data / "new")], mounts) if each.what == disk_checks.FILE_SYSTEM]
     assert [each.state for each in found] == [state]
 
 
 def test_directories_on_one_disk_and_in_temporary_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "TEMPORARY", (tmp_path,))
-    found = said(places.disks([str(tmp_path / "a"), str(tmp_path / "b")]), FindingState.WARN)
+    monkeypatch.setattr(disk_checks, "TEMPORARY", (tmp_path,))
+    found = said(disk_checks.disks([str(tmp_path / "a"), str(tmp_path / "b")]), FindingState.WARN)
     assert [each for each in found if "are on one disk" in each]
     assert [each for each in found if "clean" in each]
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "FREE_BYTES_MIN", 1 << 62)
-    assert [each.what for each in places.disks([str(tmp_path)]) if each.state is FindingState.BAD] == [places.DISK]
+    monkeypatch.setattr(disk_checks, "FREE_BYTES_MIN", 1 << 62)
+    findings = disk_checks.disks([str(tmp_path)])
+    assert [finding.what for finding in findings if finding.state is FindingState.BAD] == [disk_checks.DISK]
 
 
 def test_a_disk_without_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = os.statvfs_result((4096, 4096, 1 << 30, 1 << 29, 1 << 29, 1000, 40, 40, 0, 255))
-    monkeypatch.setattr(places.os, "statvfs", lambda _: room)
-    found = [each.says for each in places.disks([str(tmp_path)]) if each.what == places.DISK]
+    monkeypatch.setattr(disk_checks.os, "statvfs", lambda _: room)
+    found = [each.says for each in disk_checks.disks([str(tmp_path)]) if each.what == disk_checks.DISK]
     assert found[1].endswith("40 of 1,000 inodes free")
 
 
@@ -206,10 +207,10 @@ def test_rights(tmp_path: Path) -> None:
     )
     file.chmod(0o600)
     config = load_config(file).config
-    assert worst(places.rights(str(file), config)) is FindingState.OK
+    assert worst(disk_checks.rights(str(file), config)) is FindingState.OK
     file.chmod(0o644)
     data.chmod(0o777)
-    found = said(places.rights(str(file), config), FindingState.BAD)
+    found = said(disk_checks.rights(str(file), config), FindingState.BAD)
     assert len(found) == 2
     assert "can be changed by every user" in found[0]
     assert "which hold passwords" in found[1]
@@ -236,7 +237,7 @@ def test_data_that_others_may_read(public_place: Path) -> None:
 
     def of(**given: str) -> list[str]:
         settings = {"log.dirs": str(data)} | {name.replace("_", "."): text for name, text in given.items()}
-        found = list(places.rights(None, load_config(settings=settings).config))
+        found = list(disk_checks.rights(None, load_config(settings=settings).config))
         assert said(found, FindingState.BAD) == []
         return said(found, FindingState.WARN)
 
@@ -265,13 +266,13 @@ def test_ids(tmp_path: Path) -> None:
         made.execute("INSERT INTO node VALUES ('/cluster', 'id', ?)", (b'{"version":"1","id":"three"}',))
     made.close()
     config = load_config(settings={"log.dirs": f"{first},{second}"}).config
-    (says,) = said(places.ids(config), FindingState.BAD)
+    (says,) = said(disk_checks.ids(config), FindingState.BAD)
     assert [each for each in ("to one", "to two", "to three") if each in says] == ["to one", "to two", "to three"]
     other = load_config(settings={"log.dirs": str(first), "node.id": "7"}).config
-    (says,) = said(places.ids(other), FindingState.BAD)
+    (says,) = said(disk_checks.ids(other), FindingState.BAD)
     assert "belongs to broker 1, this is broker 7" in says
     store.unlink()
-    (says,) = said(places.ids(other), FindingState.BAD)
+    (says,) = said(disk_checks.ids(other), FindingState.BAD)
     assert "is missing" in says
 
 
@@ -296,9 +297,9 @@ def test_ports() -> None:
 
 def test_topics_against_their_replicas() -> None:
     factors = {"one": 1, "weak": 3, "stiff": 2, "good": 3, "risky": 3}
-    wanted = {name: {settings.MIN_ISR: "2", settings.UNCLEAN: "false"} for name in factors}
-    wanted["weak"][settings.MIN_ISR] = "1"
-    wanted["risky"][settings.UNCLEAN] = "true"
+    wanted = {name: {setting_checks.MIN_ISR: "2", setting_checks.UNCLEAN: "false"} for name in factors}
+    wanted["weak"][setting_checks.MIN_ISR] = "1"
+    wanted["risky"][setting_checks.UNCLEAN] = "true"
     found = list(of_topics(factors, wanted))
     assert [(each.state, each.topics) for each in found] == [
         (FindingState.WARN, ("one",)),

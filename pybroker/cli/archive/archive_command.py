@@ -1,0 +1,177 @@
+"""`pybroker archive`: a topic into Parquet files, each row with its origin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.archive.archive_bounds import bound, check_order, named_as_here
+from pybroker.cli.archive.archive_plan import ArchivePlan, ArchiveRequest, WrittenPartition
+from pybroker.cli.archive.folder import Folder
+from pybroker.cli.archive.part_writer import PartWriter
+from pybroker.cli.completion import topic_names
+from pybroker.cli.options import broker_options
+from pybroker.cli.output import say, table, write_json
+from pybroker.cli.spark.interruption import StoppedError, stoppable
+from pybroker.cli.spark.progress import Progress, progress
+from pybroker.cli.spark.spark_errors import errors_as_lines, refusals_as_lines
+from pybroker.cli.spark.spark_session import client_options, cluster_of, require_spark, session, verbose_option
+from pybroker.cli.target import Target
+
+if TYPE_CHECKING:
+    from pybroker.spark.cluster import SparkCluster, SparkTopic
+
+PART_ROWS = 10_000_000
+
+
+@click.command()
+@click.argument("topic", shell_complete=topic_names)
+@click.argument("dest")
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    callback=bound,
+    help="earliest, a time (ISO, UTC unless it has an offset, or milliseconds) or offsets as JSON.",
+)
+@click.option("--to", "end", metavar="WHERE", callback=bound, help="latest, a time or offsets as JSON; exclusive.")
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True)
+@click.option(
+    "--part-rows",
+    type=click.IntRange(min=1),
+    default=PART_ROWS,
+    show_default=True,
+    help="Rows of a part: what is written again at most after a kill.",
+)
+@verbose_option
+@broker_options
+def archive(
+    *,
+    topic: str,
+    dest: str,
+    start: dict[str, str],
+    end: dict[str, str],
+    master: str,
+    mode: str,
+    part_rows: int,
+    verbose: bool,
+    target: Target,
+) -> None:
+    """Write TOPIC (an id or a name) as Parquet files into DEST (a folder or an URL that Spark knows), with the columns
+    _topic_id, _cluster_id, _partition, _offset and _timestamp.
+
+    Run again after it was killed or stopped, the same command goes on where it was.
+    """
+    check_order(start, end)
+    require_spark()
+    with refusals_as_lines():
+        cluster = cluster_of(target)
+        found = topic_of(cluster, topic)
+    asked = ArchiveRequest(found.id, _text(start), _text(end))
+
+    def plan() -> ArchivePlan:
+        from pybroker.spark.options import read_options
+        from pybroker.spark.starting import bounds_of
+
+        given = {**client_options(target), "topicIds": found.id, **start, **end}
+        with named_as_here(), refusals_as_lines():
+            _, first, last = bounds_of(cluster, read_options(given, streaming=False))
+        return ArchivePlan.of(asked, found.name, first, last, part_rows=part_rows, now_ms=time.time_ns() // 1_000_000)
+
+    def job(moving: Progress) -> dict[int, WrittenPartition]:
+        with session(master, verbose=verbose) as spark:
+            moving.step(spark.sparkContext)
+            with errors_as_lines(dest):
+                folder = Folder(spark, dest)
+                made = _unfinished(folder, dest, asked, mode) or _begun(folder, dest, mode, plan)
+                parts = PartWriter(spark, target, folder, made, found.partitions)
+                written: dict[int, WrittenPartition] = {}
+                for number in range(made.parts):
+                    moving.step(spark.sparkContext, f"part {number + 1} of {made.parts}" if made.parts > 1 else "")
+                    part = folder.part(number) or parts.write(number)
+                    for partition, one in part.written.items():
+                        written[partition] = written[partition] + one if partition in written else one
+                folder.finish()
+        return written
+
+    try:
+        with progress(f"{topic} → {dest}") as moving:
+            written = stoppable(lambda: job(moving))
+    except StoppedError as stopped:
+        say(f"stopped; what is in {dest} is not the whole archive: the same command goes on", err=True)
+        raise click.exceptions.Exit(stopped.exit_code) from None
+    _summary(found, dest, written, target)
+
+
+def _text(options: dict[str, str]) -> str | None:
+    """Return the text that `--from` or `--to` had for these options."""
+    return next((text for name, text in options.items() if name.endswith(("Offsets", "Timestamp"))), None)
+
+
+def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> ArchivePlan | None:
+    """Return the unfinished plan of an earlier run. Raises click.ClickException if its arguments were different."""
+    try:
+        plan = folder.plan()
+        if plan is None:
+            return None
+        if plan.asked == asked:
+            there = sum(folder.part(number) is not None for number in range(plan.parts))
+            said = f"going on with an archive that was not finished, {there} of {plan.parts} parts are there"
+            say(f"{dest}: {said}", err=True)
+            return plan
+    except click.ClickException:  # damaged
+        if mode != "overwrite":
+            raise
+        return None
+    if mode == "overwrite":
+        return None
+    raise click.ClickException(
+        f"{dest} holds another archive that was not finished ({plan.topic}: {plan.asked}): run that command again, or "
+        "begin anew with --mode overwrite"
+    )
+
+
+def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]) -> ArchivePlan:
+    """Write a plan into the folder. If the read is refused, leave nothing behind."""
+    if mode == "error" and folder.exists():
+        raise click.ClickException(f"{dest} exists already: --mode append adds to it, overwrite replaces it")
+    made = plan()
+    if mode == "overwrite":
+        folder.clear()
+    folder.begin(made)
+    return made
+
+
+def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition], target: Target) -> None:
+    """Print all partitions of the topic, also those without records."""
+    rows = [
+        {"partition": number, "first": one and one.first, "last": one and one.last, "rows": one.rows if one else 0}
+        for number in sorted({*range(topic.partitions), *written})
+        for one in (written.get(number),)
+    ]
+    total = sum(one.rows for one in written.values())
+    if target.json:
+        write_json({"topic": topic.name, "topic_id": topic.id, "dest": dest, "rows": total, "partitions": rows})
+        return
+    say(f"{topic.name} ({topic.id}) into {dest}: {total:,} rows")
+    table(rows, ("partition", "first", "last", "rows"))
+
+
+def topic_of(cluster: SparkCluster, text: str) -> SparkTopic:
+    """Return the topic with an id, else with a name, which may look like an id.
+
+    Raises UnknownTopicError.
+    """
+    from pybroker.native import Uuid
+    from pybroker.spark.selection import TopicSelection
+
+    try:
+        is_id = bool(Uuid.parse(text))
+    except ValueError:
+        is_id = False
+    by_id = cluster.existing(TopicSelection(ids=(text,))) if is_id else []
+    return (by_id or cluster.subscribed(TopicSelection(names=(text,))))[0]

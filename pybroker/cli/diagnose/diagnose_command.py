@@ -1,0 +1,208 @@
+"""The command line of `pybroker diagnose`, and the selection of parts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.options import refusals_told
+from pybroker.cli.output import say, write_json
+from pybroker.cli.target import address_option, target_of
+
+if TYPE_CHECKING:
+    from pybroker.cli.diagnose.archive import Archive
+    from pybroker.config import BrokerConfig
+
+LOG_BYTES_MAX = 4 << 20
+"""Bytes of the end of each log file."""
+
+
+@click.command()
+@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The settings of a broker on this machine.")
+@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
+@click.option(
+    "--log",
+    "logs",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file with the broker's log: its end is taken in. May be given more than once.",
+)
+@address_option("Brokers that run: ask them instead, or as well.")
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Client settings under Kafka's names, one key=value a line.",
+)
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="The archive (.tar.gz) to write.")
+@click.option("--json", "as_json", is_flag=True, help="Say in JSON what was written, for machines.")
+def diagnose(
+    file: str | None,
+    assignments: tuple[str, ...],
+    *,
+    logs: tuple[Path, ...],
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Write one archive for a bug report: no secrets, no records.
+
+    Of a broker on this machine (--config, as for `start`; without it a plain `pybroker start`), whether it runs or not:
+    settings, metadata, disks; if it runs, also metrics, the end of its log, and what its threads do. Of brokers
+    elsewhere (--bootstrap-server): what they say to an administrator.
+
+    Names of topics, groups, users, hosts and files are in it: look through it before you hand it on.
+    """
+    from pybroker.broker.observability.diagnosis.hidden import Cleaner
+    from pybroker.cli.diagnose.archive import Archive
+    from pybroker.cli.diagnose.machine_report import machine
+
+    if file is not None and not os.access(file, os.R_OK):
+        raise click.ClickException(f"{file} cannot be read: name the broker's settings file, or leave --config out.")
+    path = output or Path(time.strftime("pybroker-diagnose-%Y%m%d-%H%M%S.tar.gz"))
+    target = target_of(bootstrap_server, command_config, json=as_json) if bootstrap_server is not None else None
+    with refusals_told():
+        client_config = target.client_config() if target is not None else {}
+        config, problem = _settings(file, assignments)
+        secrets = _secrets(config, client_config)
+        with Archive(path, Cleaner(secrets)) as archive:
+            archive.document("machine.json", "this machine, its Python and packages", machine())
+            for number, log in enumerate(logs):
+                archive.text(f"logs/{number}-{log.name}", f"the end of {log}", _end_of(log))
+            if target is None or file is not None or assignments:
+                _broker_here(archive, file, assignments, config, problem)
+            if bootstrap_server is not None:
+                _cluster(archive, client_config)
+    _tell(archive, as_json=as_json)
+
+
+def _settings(file: str | None, assignments: tuple[str, ...]) -> tuple[BrokerConfig | None, str]:
+    from pybroker.config import ConfigError, load_config
+
+    try:
+        return load_config(file, assignments).config, ""
+    except ConfigError as problem:
+        return None, str(problem)
+
+
+def _secrets(config: BrokerConfig | None, client_config: dict[str, Any]) -> set[str]:
+    from pybroker.broker.observability.diagnosis import hidden
+
+    return (hidden.secrets(config) if config is not None else set()) | hidden.secrets_of_client(client_config)
+
+
+def _broker_here(
+    archive: Archive, file: str | None, assignments: tuple[str, ...], config: BrokerConfig | None, problem: str
+) -> None:
+    from pybroker.cli.doctor.doctor_command import machine_and_settings
+
+    found = machine_and_settings(file, assignments)
+    archive.document("doctor.json", "what `pybroker doctor` says", [each.document() for each in found])
+    if config is None:
+        archive.lacks("broker", f"its settings cannot be used: {problem}")
+        return
+    _disks(archive, config)
+    if not _of_running(archive, config):
+        _of_stopped(archive, config)
+
+
+def _disks(archive: Archive, config: BrokerConfig) -> None:
+    from pybroker.cli.diagnose import directory_listing
+
+    for number, directory in enumerate(map(Path, config.log_dirs)):
+        about = f"disks/{number}"
+        try:
+            archive.document(f"{about}.json", f"the disk of {directory}", directory_listing.disk(directory))
+        except OSError as problem:
+            archive.lacks(f"{about}.json", str(problem))
+        archive.text(f"{about}-files.txt", f"the files in {directory}", "".join(directory_listing.listing(directory)))
+        found = "\n".join(f"== {name}\n{text}" for name, text in directory_listing.texts(directory))
+        archive.text(f"{about}-checkpoints.txt", f"checkpoints and ids in {directory}", found)
+
+
+RUNNING = {
+    "settings": ("settings.json", "settings in force and where they come from"),
+    "metadata": ("metadata.json", "what the metadata store holds"),
+    "metrics": ("metrics.txt", "its /metrics"),
+    "log": ("log.txt", "the last lines of its log"),
+    "threads": ("threads/python.txt", "stacks of threads"),
+    "tasks": ("threads/tasks.txt", "tasks of the control plane and where they wait"),
+    "kernel_threads": ("threads/kernel.txt", "all threads: state, CPU time, name, where they wait in the kernel"),
+    "process": ("process.json", "the broker's process: memory, files, limits"),
+}
+"""Part of a running broker's report → file and description."""
+
+
+def _of_running(archive: Archive, config: BrokerConfig) -> bool:
+    """Add a running broker's report; return whether one answered."""
+    from pybroker.broker.observability.diagnosis.socket import ask
+
+    try:
+        report = ask(Path(config.log_dirs[0]))
+    except OSError as problem:
+        archive.lacks("running broker", f"{problem}; run this as the user that runs the broker")
+        return False
+    if report is None:
+        return False
+    for part, why in report.get("problems", {}).items():
+        archive.lacks(RUNNING[part][0] if part in RUNNING else part, str(why))
+    archive.document("broker.json", "that it runs", {name: report.get(name) for name in ("version", "pid")})
+    for part, (name, what) in RUNNING.items():
+        found = report.get(part)
+        if part == "log" and isinstance(found, list):
+            archive.text(name, what, "".join(f"{line}\n" for line in found))
+        elif isinstance(found, str):
+            archive.text(name, what, found)
+        elif found is not None:
+            archive.document(name, what, found)
+    return True
+
+
+def _of_stopped(archive: Archive, config: BrokerConfig) -> None:
+    from pybroker.broker.metadata.store import StoreError
+    from pybroker.broker.observability.diagnosis import hidden
+    from pybroker.cli.diagnose.metadata_snapshot import metadata
+    from pybroker.errors import StartError
+
+    archive.document("broker.json", "that no broker runs there that could be asked", {"pid": None})
+    name, what = RUNNING["settings"]
+    archive.document(name, f"{what}, as they were given", hidden.settings(config))
+    name, what = RUNNING["metadata"]
+    try:
+        archive.document(name, what, asyncio.run(metadata(config)))
+    except (StartError, StoreError, OSError, sqlite3.Error) as problem:
+        archive.lacks(name, str(problem))
+
+
+def _cluster(archive: Archive, client_config: dict[str, Any]) -> None:
+    from pybroker.cli.diagnose.cluster_snapshot import cluster
+    from pybroker.errors import KafkaError
+
+    try:
+        asyncio.run(cluster(archive, client_config))
+    except (KafkaError, OSError, TimeoutError) as problem:
+        archive.lacks("cluster", str(problem) or "no broker answers")
+
+
+def _end_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(stream.tell() - LOG_BYTES_MAX, 0))
+        return stream.read(LOG_BYTES_MAX).decode("utf-8", "backslashreplace")
+
+
+def _tell(archive: Archive, *, as_json: bool) -> None:
+    if as_json:
+        write_json({"archive": str(archive.path), "parts": archive.parts, "missing": archive.missing})
+        return
+    for part, why in archive.missing.items():
+        say(f"not in it: {part}: {why}", err=True)
+    say(f"{archive.path}: {len(archive.parts)} parts. Names are in it: look through it before you hand it on.")

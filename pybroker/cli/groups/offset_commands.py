@@ -1,0 +1,210 @@
+"""Commands that change a group: `delete`, `delete-offsets`, `reset-offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.completion import group_names, topic_names
+from pybroker.cli.grammar import named
+from pybroker.cli.groups.reset_targets import Goal, csv_line, goals, read_plan
+from pybroker.cli.options import broker_options, run
+from pybroker.cli.output import say, table, write_json
+from pybroker.cli.partitions import offsets, partitions_of
+from pybroker.cli.target import Target
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient, TopicPartition
+
+
+@click.command()
+@named("group", "NAME", "The group.", complete=group_names)
+@broker_options
+def delete(group: str, target: Target) -> None:
+    """Delete the group NAME, which has no members, with its positions."""
+    run(_delete(target, group))
+
+
+@click.command("delete-offsets")
+@named("group", "NAME", "The group.", complete=group_names)
+@click.option(
+    "--topic", "topics", metavar="NAME[:N,…]", multiple=True, required=True, shell_complete=topic_names,
+    help="Of this topic, or of these partitions of it; repeatable.",
+)  # fmt: skip
+@broker_options
+def delete_offsets(group: str, *, topics: tuple[str, ...], target: Target) -> None:
+    """Delete positions of the group NAME, of topics that no member reads."""
+    run(_delete_offsets(target, group, topics))
+
+
+@click.command("reset-offsets")
+@named("group", "NAME", "The group.", complete=group_names)
+@click.option(
+    "--topic", "topics", metavar="NAME[:N,…]", multiple=True, shell_complete=topic_names,
+    help="Only this topic, or these partitions of it; repeatable.",
+)  # fmt: skip
+@click.option("--all-topics", is_flag=True, help="All that the group has positions of; so it is without --topic.")
+@goals
+@click.option("--dry-run", is_flag=True, help="Only show it; so it is without --execute.")
+@click.option("--execute", is_flag=True, help="Do it; else it is only shown.")
+@click.option("--export", is_flag=True, help="Write lines for --from-file instead of a table.")
+@broker_options
+def reset_offsets(
+    group: str,
+    *,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    goal: Goal | Path,
+    dry_run: bool,
+    execute: bool,
+    export: bool,
+    target: Target,
+) -> None:
+    """Move the positions of the group NAME, which has no members."""
+    if all_topics and topics:
+        raise click.UsageError("Say --topic or --all-topics.")
+    if dry_run and execute:
+        raise click.UsageError("Say --dry-run or --execute.")
+    if export and target.json:
+        raise click.UsageError("Say --export or --json.")
+    run(_reset(target, group, topics, goal, "execute" if execute else "export" if export else "show"))
+
+
+async def _delete(target: Target, group: str) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        await admin.delete_groups([group])
+    if target.json:
+        write_json({"group": group, "deleted": True})
+    else:
+        say(f"Deleted group {group}.")
+
+
+async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        is_share, _, committed = await _committed(admin, group)
+        wanted = [each for each in await _named(admin, topics) if each in committed]
+        if not wanted:
+            raise click.ClickException(f"Group {group} has no positions there.")
+        if is_share:
+            if part := next((text for text in topics if ":" in text), None):
+                raise click.ClickException(f"--topic {part}: a share group forgets whole topics.")
+            await admin.delete_share_group_offsets(group, dict.fromkeys(each.topic for each in wanted))
+        else:
+            await admin.delete_consumer_group_offsets(group, wanted)
+    rows = [{"topic": each.topic, "partition": each.partition} for each in wanted]
+    if target.json:
+        write_json({"group": group, "deleted": True, "positions": rows})
+    else:
+        for each in wanted:
+            say(f"Deleted the position of {each}.")
+
+
+async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal | Path, how: str) -> None:
+    from pybroker.client import AdminClient
+
+    async with AdminClient(target.client_config()) as admin:
+        is_share, members, committed = await _committed(admin, group)
+        if isinstance(goal, Path):
+            plan = read_plan(goal)
+            chosen = sorted(plan)
+            wanted = await _within(admin, plan)
+        else:
+            chosen = await _named(admin, topics) or sorted(committed)
+            if not chosen:
+                raise click.ClickException(f"Group {group} has no positions; name a --topic.")
+            wanted = await _reached(admin, chosen, goal, committed)
+        if how == "execute":
+            if is_share:
+                await admin.alter_share_group_offsets(group, wanted)
+            else:
+                await admin.alter_consumer_group_offsets(group, wanted)
+    rows = [
+        {"topic": each.topic, "partition": each.partition, "before": committed.get(each), "offset": wanted[each]}
+        for each in chosen
+    ]
+    if how == "export":
+        for each in chosen:
+            say(csv_line(each, wanted[each]))
+    elif target.json:
+        write_json({"group": group, "executed": how == "execute", "positions": rows})
+    else:
+        table(rows, ["topic", "partition", "before", "offset"])
+    if how != "execute":
+        say(f"Nothing was changed: --execute does it{_after_members(members)}.", err=True)
+
+
+def _after_members(members: int) -> str:
+    if not members:
+        return ""
+    what = "its member has" if members == 1 else f"all {members} members have"
+    return f", once {what} left the group"
+
+
+async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[TopicPartition, int]]:
+    """Return whether it is a share group, its number of members, and its positions. A group that does not exist yet has
+    none."""
+    from pybroker.client import ErrorCode, KafkaError
+
+    try:
+        described = (await admin.describe_groups([group]))[group]
+        is_share, members = described.protocol_type == "share", len(described.members)
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        is_share, members = False, 0
+    if is_share:
+        starts = await admin.list_share_group_offsets(group)
+        return True, members, {each: at.start_offset for each, at in starts.items()}
+    return False, members, {each: at.offset for each, at in (await admin.list_consumer_group_offsets(group)).items()}
+
+
+async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:
+    """Return the partitions of `NAME` or `NAME:0,1`, in order. Raises KafkaError for a topic that does not exist."""
+    from pybroker.client import TopicPartition
+
+    found: set[TopicPartition] = set()
+    for text in topics:
+        name, _, listed = text.partition(":")
+        there = [each.partition for each in await partitions_of(admin, [name])]
+        if listed and not all(part.isdecimal() and int(part) in there for part in listed.split(",")):
+            raise click.ClickException(f"--topic {text}: topic {name} has {len(there)} partitions, from 0 on.")
+        chosen = [int(part) for part in listed.split(",")] if listed else there
+        found |= {TopicPartition(name, index) for index in chosen}
+    return sorted(found)
+
+
+async def _reached(
+    admin: AdminClient, partitions: list[TopicPartition], goal: Goal, committed: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the target offset of each partition; the log end for a time after the last record."""
+    from pybroker.client import OffsetSpec
+
+    if goal.kind in ("current", "shift"):
+        if missing := [each for each in partitions if each not in committed]:
+            raise click.ClickException(f"The group has no position of {missing[0]} that could be kept or shifted.")
+        return await _within(admin, {each: committed[each] + goal.number for each in partitions})
+    if goal.kind == "offset":
+        return await _within(admin, dict.fromkeys(partitions, goal.number))
+    if goal.kind == "time":
+        found = await offsets(admin, partitions, OffsetSpec.for_timestamp(goal.number))
+        ends = await offsets(admin, partitions, OffsetSpec.latest())
+        return {each: found[each] if found[each] >= 0 else ends[each] for each in partitions}
+    spec = OffsetSpec.earliest() if goal.kind == "earliest" else OffsetSpec.latest()
+    return await offsets(admin, partitions, spec)
+
+
+async def _within(admin: AdminClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Limit offsets to the existing log."""
+    from pybroker.client import OffsetSpec
+
+    partitions = sorted(wanted)
+    starts = await offsets(admin, partitions, OffsetSpec.earliest())
+    ends = await offsets(admin, partitions, OffsetSpec.latest())
+    return {each: min(max(wanted[each], starts[each]), ends[each]) for each in partitions}

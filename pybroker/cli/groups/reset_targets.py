@@ -1,0 +1,122 @@
+"""Targets of `reset-offsets`: Kafka's options, and the file that `--export` writes."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from pybroker.cli import time_formats
+
+if TYPE_CHECKING:
+    from pybroker.client import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`number`: an offset, milliseconds since 1970, or a difference."""
+
+    kind: Literal["earliest", "latest", "current", "offset", "shift", "time"]
+    number: int = 0
+
+
+def goals(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options, exactly one of which must be given; the function gets it as `goal`, a Path for `--from-file`."""
+
+    @click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
+    @click.option("--to-latest", is_flag=True, help="Behind the last record.")
+    @click.option("--to-current", is_flag=True, help="Where they are, within what is there.")
+    @click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+    @click.option("--shift-by", type=int, metavar="N", help="On by N, or back by -N.")
+    @click.option(
+        "--to-timestamp",
+        type=click.IntRange(0, time_formats.MS_MAX),
+        metavar="MS",
+        help="To the first record of that time (ms since 1970).",
+    )
+    @click.option("--to-datetime", metavar="TIME", help="The same: 2026-11-05T10:00:00.000, UTC unless it has a zone.")
+    @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older.")
+    @click.option("--from-file", type=click.Path(path_type=Path), help="As lines say: topic,partition,offset.")
+    @functools.wraps(command)
+    def with_goal(
+        *args: object,
+        to_earliest: bool,
+        to_latest: bool,
+        to_current: bool,
+        to_offset: int | None,
+        shift_by: int | None,
+        to_timestamp: int | None,
+        to_datetime: str | None,
+        by_duration: str | None,
+        from_file: Path | None,
+        **rest: object,
+    ) -> None:
+        given: list[Goal | Path] = [
+            *([Goal("earliest")] if to_earliest else []),
+            *([Goal("latest")] if to_latest else []),
+            *([Goal("current")] if to_current else []),
+            *([Goal("offset", to_offset)] if to_offset is not None else []),
+            *([Goal("shift", shift_by)] if shift_by is not None else []),
+            *([Goal("time", to_timestamp)] if to_timestamp is not None else []),
+            *([Goal("time", _moment(to_datetime))] if to_datetime is not None else []),
+            *([Goal("time", _before(by_duration))] if by_duration is not None else []),
+            *([from_file] if from_file is not None else []),
+        ]
+        if len(given) != 1:
+            raise click.UsageError(
+                "Say where to, once: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
+                "--to-timestamp, --to-datetime, --by-duration or --from-file."
+            )
+        command(*args, goal=given[0], **rest)
+
+    return with_goal
+
+
+def _moment(text: str) -> int:
+    try:
+        found = time_formats.moment(text)
+    except ValueError as problem:
+        raise click.UsageError(f"--to-datetime {problem}.") from None
+    if found is None:
+        raise click.UsageError(f"--to-datetime {text}: say it as 2026-11-05T10:00:00.000.")
+    return found
+
+
+def _before(text: str) -> int:
+    found = time_formats.duration_ago(text)
+    if found is None:
+        raise click.UsageError(f"--by-duration {text}: say it as P1DT2H30M or PT90S.")
+    return found
+
+
+def csv_line(partition: TopicPartition, offset: int) -> str:
+    """Return a line of `--export` in the format of Kafka's tool."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([partition.topic, partition.partition, offset])
+    return line.getvalue()
+
+
+def read_plan(path: Path) -> dict[TopicPartition, int]:
+    """Read a file of `--export`. Raises click.ClickException, which names the line."""
+    from pybroker.client import TopicPartition
+
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{path} cannot be read: {error}") from None
+    plan: dict[TopicPartition, int] = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        if not row:
+            continue
+        if len(row) != 3 or not (row[1].isdecimal() and row[2].isdecimal()):
+            raise click.ClickException(f"{path}, line {number}: say topic,partition,offset.")
+        plan[TopicPartition(row[0], int(row[1]))] = int(row[2])
+    if not plan:
+        raise click.ClickException(f"{path} has no lines of topic,partition,offset.")
+    return plan

@@ -1,0 +1,70 @@
+"""Start and end of `consume`: `--from`, `--to`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pybroker.cli import time_formats
+
+if TYPE_CHECKING:
+    from pybroker.client import TopicPartition
+    from pybroker.client.blocking import Consumer
+
+GRAMMAR = "start, end, an offset, +N (after the start), -N (before the end), @TIME"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlace:
+    """A position in each partition. All kinds but "start" and "end" have a `number`; that of "time" is milliseconds."""
+
+    kind: Literal["start", "end", "offset", "after", "before", "time"]
+    number: int = 0
+
+
+def parse(text: str) -> ReadPlace:
+    """Parse a place of the command line. Raises ValueError with the allowed forms."""
+    if text in ("start", "beginning", "earliest"):
+        return ReadPlace("start")
+    if text in ("end", "latest"):
+        return ReadPlace("end")
+    if text.startswith("@"):
+        return ReadPlace("time", _time(text[1:]))
+    if re.fullmatch(r"[+-]?\d+", text):
+        number = int(text)
+        kinds: dict[str, Literal["after", "before"]] = {"+": "after", "-": "before"}
+        return ReadPlace(kinds.get(text[0], "offset"), abs(number))
+    raise ValueError(f"{text!r} is no place; a place is {GRAMMAR}")
+
+
+def _time(text: str) -> int:
+    for read in (time_formats.number, time_formats.ago, time_formats.moment):
+        if (found := read(text)) is not None:
+            return found
+    raise ValueError(
+        f"@{text} is no time; a time is @ with milliseconds since 1970, 2026-11-05T10:00 (UTC unless it has a zone) "
+        "or -2h (s, m, h, d)"
+    )
+
+
+def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: ReadPlace) -> dict[TopicPartition, int]:
+    """Return the offset of the place in each partition, limited to the existing log."""
+    starts = consumer.beginning_offsets(partitions)
+    ends = consumer.end_offsets(partitions)
+    if place.kind == "start":
+        return starts
+    if place.kind == "end":
+        return ends
+    if place.kind == "time":
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, place.number))
+        return {one: ends[one] if (first := found[one]) is None else first.offset for one in partitions}
+    at = {each: _base(place, starts[each], ends[each]) for each in partitions}
+    return {each: min(max(at[each], starts[each]), ends[each]) for each in partitions}
+
+
+def _base(place: ReadPlace, start: int, end: int) -> int:
+    if place.kind == "after":
+        return start + place.number
+    return end - place.number if place.kind == "before" else place.number

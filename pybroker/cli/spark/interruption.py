@@ -1,0 +1,83 @@
+"""Ends a command and its Spark on SIGINT and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pybroker.cli.spark.spark_errors import spark_errors
+
+POLL_S = 0.5
+GRACE_S = 30.0
+"""Limit of a stopped command's wait for Spark's end."""
+STARTING_S = 2.0
+"""The same for a Spark that is starting: it has done no work yet, and ends with this process."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXIT_OF_SIGNAL = 128
+T = TypeVar("T")
+
+running: list[Any] = []
+"""The JVM's SparkContext of the current session."""
+stopped = threading.Event()
+"""Set when no session may begin any more."""
+
+
+class StoppedError(Exception):
+    """A signal ended a command; `exit_code` is the shell's code for it."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = EXIT_OF_SIGNAL + number
+        super().__init__(number)
+
+
+def stoppable(work: Callable[[], T]) -> T:
+    """Run `work`, which uses Spark, and return its result. Raises StoppedError after SIGINT or SIGTERM, once Spark has
+    ended.
+
+    A thread does the work: a thread that a signal interrupts within a call of the JVM cannot call it again.
+    """
+    given: list[T] = []
+    raised: list[BaseException] = []
+    came: list[int] = []
+    stopped.clear()
+
+    def run() -> None:
+        try:
+            given.append(work())
+        except BaseException as error:  # the waiting thread raises it again
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in SIGNALS}
+    try:
+        thread.start()
+        while thread.is_alive() and not came:
+            thread.join(POLL_S)
+        if came:
+            stopped.set()
+            _end_spark(thread)
+            raise StoppedError(came[0])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if raised:
+        raise raised[0]
+    return given[0]
+
+
+def _end_spark(thread: threading.Thread) -> None:
+    """Cancel all jobs, prevent new ones, and wait for the thread that runs them."""
+    begun = time.monotonic()
+    give_up = begun + STARTING_S
+    while thread.is_alive() and time.monotonic() < give_up:
+        if running:
+            give_up = begun + GRACE_S
+            context = running.pop()
+            with suppress(*spark_errors()):
+                context.sc().cancelAllJobs()
+                context.stop()
+        thread.join(POLL_S)

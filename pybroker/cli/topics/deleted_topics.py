@@ -1,0 +1,94 @@
+"""Messages of `pybroker topics` about deleted topics, and their lookup by name or id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli import time_formats
+from pybroker.cli.options import run
+from pybroker.cli.topics.topic_arguments import name_or_id
+
+if TYPE_CHECKING:
+    from pybroker.cli.target import Target
+    from pybroker.client import AdminClient, TopicDeletion
+    from pybroker.native import Uuid
+
+REMOVED, FOUND = "removed", "found"
+
+
+async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDeletion]:
+    """Return every deletion of a name, or that of an id, the latest first; none if the cluster remembers none, or the
+    caller may not see them."""
+    from pybroker.client import KafkaError, TopicCollection
+
+    wanted = (
+        TopicCollection.of_topic_names([which]) if isinstance(which, str) else TopicCollection.of_topic_ids([which])
+    )
+    try:
+        return sorted(await admin.describe_deletions(wanted), key=lambda each: -each.deleted_ms)
+    except KafkaError:
+        # Apache Kafka, and versions without topic ids, do not know this request.
+        return []
+
+
+async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> TopicDeletion:
+    """Return the deleted topic with this id or former name: one that can be undeleted, or (`purge`) one that still has
+    data. Raises click.ClickException if there is none, or if there are several."""
+    name, topic_id = name_or_id(text)
+    by_id = [] if name is not None else await deletions_of(admin, topic_id)
+    if by_id:
+        return by_id[0]
+    if name is None:
+        # A name may look like an id.
+        name = text
+    known = await deletions_of(admin, name)
+    found = [each for each in known if (each.state not in (REMOVED, FOUND) if purge else each.undeletable)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        rows = "\n".join(f"  {each.topic_id}  {story(each)}" for each in found)
+        raise click.ClickException(f"{len(found)} deleted topics had the name {text}; give the id of one:\n{rows}")
+    if known:
+        raise click.ClickException(f"No deleted topic {text} can be had back: the last one was {story(known[0])}.")
+    raise click.ClickException(f"There is no deleted topic {text}.")
+
+
+def story(deletion: TopicDeletion) -> str:
+    """Return a sentence: when and by whom the topic was deleted, and until when it can be undeleted."""
+    if deletion.state == FOUND:
+        return f"found by a broker at {time_formats.text(deletion.deleted_ms)}"
+    told = f"deleted at {time_formats.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
+    if deletion.undeletable and deletion.remove_after_ms is not None:
+        return f"{told}, can come back until {time_formats.text(deletion.remove_after_ms)}"
+    return told if deletion.undeletable else f"{told}, and cannot come back"
+
+
+def way_back(deletion: TopicDeletion) -> str:
+    """Return a sentence with the command that undeletes the topic; "" if it cannot be undeleted."""
+    if not deletion.undeletable:
+        return ""
+    until = "" if deletion.remove_after_ms is None else f"Until {time_formats.text(deletion.remove_after_ms)} "
+    return f"{until}`pybroker topics undelete {deletion.topic_id}` brings it back."
+
+
+async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
+    """Return a sentence about a topic that does not exist: its deletion, and how to undelete it."""
+    shown = f"topic {which}" if isinstance(which, str) else f"topic with id {which}"
+    known = await deletions_of(admin, which)
+    if not known:
+        return f"There is no {shown}."
+    back = way_back(known[0])
+    return f"There is no {shown}: it was {story(known[0])}.{' ' if back else ''}{back}"
+
+
+def absent_topic(target: Target, name: str) -> str:
+    """Return `no_topic`, for commands without an admin client."""
+    from pybroker.client import AdminClient
+
+    async def ask() -> str:
+        async with AdminClient(target.client_config()) as admin:
+            return await no_topic(admin, name)
+
+    return run(ask())

@@ -1,0 +1,233 @@
+"""`pybroker topics create | delete | alter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.completion import topic_names
+from pybroker.cli.grammar import named
+from pybroker.cli.options import broker_options, run
+from pybroker.cli.output import say, write_json
+from pybroker.cli.target import Target
+from pybroker.cli.topics.topic_arguments import parsed_id, topic_id_option
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient, TopicDeletion
+    from pybroker.client.admin.results import TopicMetadataAndConfig
+    from pybroker.native import Uuid
+
+
+@click.command()
+@named("topic", "NAME", "The topic's name.")
+@click.option("--partitions", type=click.IntRange(min=1), help="How many; else the broker's num.partitions.")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Else the broker's default.replication.factor.")
+@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, help="A setting of the topic.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there is no failure.")
+@broker_options
+def create(
+    topic: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    target: Target,
+) -> None:
+    """Create the topic NAME."""
+    settings = _settings(configs)
+
+    async def work() -> tuple[bool, str | None, str | None]:
+        from pybroker.client import AdminClient, NewTopic
+        from pybroker.errors import KafkaError
+        from pybroker.protocol.error_codes import ErrorCode
+
+        new = NewTopic(topic, partitions or -1, replication_factor or -1, config=settings)
+        async with AdminClient(target.client_config()) as admin:
+            try:
+                made = (await admin.create_topics([new]))[topic]
+                return True, _text(made.topic_id), _too_few_replicas(topic, made)
+            except KafkaError as error:
+                if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False, await _id_of(admin, topic), None
+
+    created, topic_id, warning = run(work())
+    known = f" with id {topic_id}." if topic_id else "."
+    said = f"Created topic {topic}{known}" if created else f"Topic {topic} is there already{known}"
+    _done(target, {"topic": topic, "topic_id": topic_id, "created": created}, said)
+    if warning is not None:
+        say(warning, err=True)
+
+
+@click.command()
+@named("topic", "NAME", "The topic's name.", required=False, complete=topic_names)
+@topic_id_option
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be gone: records, bytes, who reads them.")
+@click.option("--now", is_flag=True, help="Remove the data at once and for good, as `pybroker topics purge` does.")
+@click.option("--yes", is_flag=True, help="With --now: do not ask.")
+@broker_options
+def delete(
+    topic: str | None,
+    *,
+    topic_id: str | None,
+    if_exists: bool,
+    dry_run: bool,
+    now: bool,
+    yes: bool,
+    target: Target,
+) -> None:
+    """Delete the topic NAME, or the one with an id. Its data waits for delete.topic.delay.ms and can come back."""
+    if topic is not None and topic_id is not None:
+        raise click.UsageError("Say the name or --topic-id, not both: what is gone is gone.")
+    if topic is None and topic_id is None:
+        raise click.UsageError("Say which: pybroker topics delete NAME (or --topic NAME, or --topic-id ID).")
+    wanted = None if topic_id is None else parsed_id(topic_id)
+    if dry_run:
+        from pybroker.cli.topics.impact_report import show_impact
+
+        show_impact(target, topic if wanted is None else wanted, if_exists=if_exists)
+        return
+    if now and not yes:
+        shown = topic if wanted is None else f"with id {wanted}"
+        click.confirm(f"Delete topic {shown} and remove its data for good?", abort=True, err=True)
+    row, said = run(_delete(target, topic if wanted is None else wanted, if_exists=if_exists, now=now))
+    _done(target, row, said)
+
+
+async def _delete(
+    target: Target, which: str | Uuid | None, *, if_exists: bool, now: bool
+) -> tuple[Mapping[str, object], str]:
+    """Delete a topic and return the result for machines and for people."""
+    from pybroker.cli.topics.deleted_topics import deletions_of, no_topic
+    from pybroker.client import AdminClient, ErrorCode, KafkaError, TopicCollection
+
+    async with AdminClient(target.client_config()) as admin:
+        name = which if isinstance(which, str) else None
+        topic_id = await _living_id(admin, which) if isinstance(which, str) else which
+        row: dict[str, object] = {"topic": name, "topic_id": None if topic_id is None else str(topic_id)}
+        chosen: TopicCollection | Iterable[str] = [name or ""]
+        if topic_id is not None:
+            chosen = TopicCollection.of_topic_ids([topic_id])
+        try:
+            await admin.delete_topics(chosen)
+        except KafkaError as error:
+            if error.code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise
+            if not if_exists:
+                raise
+            return {**row, "deleted": False}, await no_topic(admin, which or "")
+        row["deleted"] = True
+        found = [] if topic_id is None else await deletions_of(admin, topic_id)
+        if not found:
+            return row, f"Deleted topic {which}."
+        row["topic"] = found[0].name
+        said = f"Deleted topic {found[0].name} with id {topic_id}."
+        return await _with_receipt(admin, row, said, found[0], now=now)
+
+
+async def _with_receipt(
+    admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
+) -> tuple[Mapping[str, object], str]:
+    """Add the fate of the data: the end of its delay, or (`now`) its removal."""
+    from pybroker.cli.topics.deleted_topics import way_back
+    from pybroker.cli.topics.lifecycle import purged, receipt, receipt_sentence
+
+    if now:
+        left = await purged(admin, waiting)
+        return {**row, **receipt(waiting, left)}, f"{said}\n{receipt_sentence(waiting, left)}"
+    back = way_back(waiting)
+    row = {**row, "undeletable": waiting.undeletable, "remove_after_ms": waiting.remove_after_ms}
+    return row, f"{said} {back}" if back else said
+
+
+async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
+    """Return the id; None if the topic does not exist or brokers have no ids: the request by name finds out which."""
+    from pybroker.client import KafkaError
+
+    try:
+        return (await admin.describe_topics([topic]))[topic].topic_id or None
+    except KafkaError:
+        return None
+
+
+@click.command()
+@named("topic", "NAME", "The topic's name.", required=False, complete=topic_names)
+@topic_id_option
+@click.option("--partitions", type=click.IntRange(min=1), help="How many it shall have.")
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@broker_options
+def alter(
+    topic: str | None, *, topic_id: str | None, partitions: int | None, if_exists: bool, target: Target
+) -> None:
+    """Give the topic NAME, or the one with an id, more partitions. Settings are changed by pybroker configs."""
+    wanted: str | Uuid | None = topic if topic_id is None else parsed_id(topic_id)
+    if wanted is None or (topic is not None and topic_id is not None):
+        raise click.UsageError("Say which: pybroker topics alter NAME (or --topic NAME, or --topic-id ID).")
+    if partitions is None:
+        raise click.UsageError("alter needs --partitions; settings are changed by pybroker configs.")
+
+    async def work() -> str | None:
+        """Alter the topic; return a sentence about a topic that does not exist, else None."""
+        from pybroker.cli.topics.deleted_topics import no_topic
+        from pybroker.client import AdminClient
+        from pybroker.errors import KafkaError
+        from pybroker.protocol.error_codes import ErrorCode
+
+        async with AdminClient(target.client_config()) as admin:
+            try:
+                await admin.create_partitions({wanted: partitions})
+            except KafkaError as error:
+                absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+                if not if_exists or error.code not in absent:
+                    raise
+                return await no_topic(admin, wanted)
+        return None
+
+    absent = run(work())
+    altered = absent is None
+    said = absent or f"Topic {wanted} has {partitions} partitions now."
+    known = {} if topic_id is None else {"topic_id": str(wanted)}
+    _done(target, {"topic": topic, **known, "altered": altered}, said)
+
+
+def _settings(pairs: Iterable[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--config {pair}: expected KEY=VALUE")
+        settings[name] = value
+    return settings
+
+
+def _too_few_replicas(topic: str, made: TopicMetadataAndConfig) -> str | None:
+    """Return a warning if min.insync.replicas cannot be met; None if the broker does not report its settings."""
+    entry = (made.config or {}).get("min.insync.replicas")
+    if entry is None or entry.value is None or not 0 < made.replication_factor < int(entry.value):
+        return None
+    return (
+        f"warning: topic {topic} has {made.replication_factor} replica(s) and min.insync.replicas={entry.value}: "
+        "producers with acks=all are refused (NOT_ENOUGH_REPLICAS). Lower it: pybroker configs alter --topic "
+        f"{topic} --add-config min.insync.replicas={made.replication_factor}"
+    )
+
+
+async def _id_of(admin: AdminClient, topic: str) -> str | None:
+    found = (await admin.describe_topics([topic])).get(topic)
+    return None if found is None else _text(found.topic_id)
+
+
+def _text(topic_id: Uuid | None) -> str | None:
+    """Return the id as text; None for a broker without topic ids, which sends none or ZERO."""
+    return str(topic_id) if topic_id else None
+
+
+def _done(target: Target, row: Mapping[str, object], sentence: str) -> None:
+    if target.json:
+        write_json(row)
+    else:
+        say(sentence)
