@@ -77,12 +77,14 @@ EVENT_CHARACTERS_MAX = 60
 _PATTERNS = [(re.compile(".*".join(map(re.escape, words.split("*")))), event) for words, event in EVENTS]
 _VARIABLE = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]|%%")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_FIELDS = re.compile(r"(?<=\S)\s[\w.]+=.*", re.DOTALL)
+"""The fields of a message, and what follows them: `topic deleted name=orders id=…`."""
 _NATIVE_VARIABLE = re.compile(r"\(.*\)|\[.*\]|'[^']*'|\S*[\d/=]\S*")
 
 
 def event_of(record: logging.LogRecord, message: str) -> str:
     """Return a lowercase name: that of the log call (`extra={"event": …}`), of a known sentence, or the constant words
-    of the message."""
+    of the message before its fields."""
     given = getattr(record, "event", None)
     if isinstance(given, str):
         return given
@@ -93,8 +95,8 @@ def event_of(record: logging.LogRecord, message: str) -> str:
         for pattern, event in _PATTERNS:
             if pattern.search(words):
                 return event
-        words = _NATIVE_VARIABLE.sub(" ", words)
+        words = _NATIVE_VARIABLE.sub(" ", _FIELDS.sub("", words))
     else:
-        words = _VARIABLE.sub(" ", template)
+        words = _VARIABLE.sub(" ", _FIELDS.sub("", template))
     name = "_".join(re.findall(r"[a-z0-9]+", words.lower()))[:EVENT_CHARACTERS_MAX].rstrip("_")
     return name or "log"

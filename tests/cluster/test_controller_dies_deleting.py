@@ -30,7 +30,7 @@ ANSWER_S = 20.0
 SEED = 20_261_128
 ALARMS = (
     "is gone from this broker",
-    "may have records that the others have lost",
+    "may have records that other replicas have lost",
     "may be lost",
     "reconciled:",
     "bug in pybroker",

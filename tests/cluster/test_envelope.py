@@ -256,7 +256,7 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
         until(lambda: allowed(brokers[third], "kept") == {AclOperation.DESCRIBE})
         assert allowed(brokers[asked], "kept") == {AclOperation.DESCRIBE, AclOperation.DELETE}
         with asked_meanwhile(delete, brokers[asked], "kept") as answer:
-            refused = "may not DELETE on TOPIC 'kept': its DeleteTopics, passed on by broker"
+            refused = "operation=DELETE resource=TOPIC:'kept' request=DeleteTopics forwarded_by="
             until(lambda: refused in brokers[controller].console.read_text() or id_of(brokers[third], "kept") is None)
             network.links.heal()
             assert answer.result()[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -150,7 +150,7 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
     line = next(line for line in console.splitlines() if f"Cluster ID = {cluster_id}" in line)
     assert "INFO" in line
     # Right after the store is open, before anything else is said or done.
-    assert console.index(line) < console.index("is controller")
+    assert console.index(line) < console.index("became controller")
     assert "org.apache.kafka.common.metrics.JmxReporter is a class of the JVM" in console
     assert "metric reporter Broken failed in on_update" in console
     assert "metric reporter Plain" not in console, "called without implementing the interface"

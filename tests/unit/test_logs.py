@@ -36,17 +36,18 @@ def test_json(console: io.StringIO) -> None:
     log.warning("disk %s is slow: %d ms\n", "/a", 7)
     log.info("%s", "topic-0: a copy of 17 bytes (of 20) is removed")
     log.info("named", extra={"event": "disk_full"})
+    log.info("topic moved name=%s size=%d: %s", "orders", 7, "because")
     try:
         raise ValueError("broken")
     except ValueError:
         log.exception("it failed")
     lines = [json.loads(line) for line in console.getvalue().splitlines()]
     events = [line["event"] for line in lines]
-    assert events == ["disk_is_slow_ms", "a_copy_of_bytes_is_removed", "disk_full", "it_failed"]
+    assert events == ["disk_is_slow_ms", "a_copy_of_bytes_is_removed", "disk_full", "topic_moved", "it_failed"]
     assert lines[0]["message"] == "disk /a is slow: 7 ms\n"
     assert (lines[0]["level"], lines[0]["logger"]) == ("WARN", "pybroker.test")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["time"])
-    assert "ValueError: broken" in lines[3]["error"]
+    assert "ValueError: broken" in lines[4]["error"]
 
 
 def test_known_sentences_have_fixed_names() -> None:

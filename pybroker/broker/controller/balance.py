@@ -46,9 +46,9 @@ class LeaderBalance:
                 event = BalanceLeaders(self._settings["leader.imbalance.per.broker.percentage"])
                 elected = await self._port.submit(event)
             except KafkaError as error:
-                log.warning("leaders cannot be balanced now: %s", error)
+                log.warning("leaders cannot be balanced now, retrying at the next interval: %s", error)
                 continue
             if elected.reply:
-                log.info("%d preferred leaders lead again", elected.reply)
+                log.info("moved leadership back to preferred leaders partitions=%d", elected.reply)
             if elected.reply == BALANCED_AT_ONCE:
                 pause = PAUSE_S

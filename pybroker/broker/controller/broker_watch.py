@@ -73,12 +73,12 @@ class BrokerWatch:
                 await self._store.children(znodes.BROKER_IDS, fired)
                 nodes = await self._store.subtree(znodes.BROKER_IDS)
             except UnavailableError as problem:
-                log.warning("the registrations of brokers cannot be read; trying again: %s", problem)
+                log.warning("cannot read broker registrations, retrying: %s", problem)
                 continue
             except StoreClosedError:
                 return None
             except StoreError as problem:
-                log.error("the registrations of brokers cannot be read: %s", problem)
+                log.error("cannot read broker registrations: %s", problem)
                 return None
             return self._compare(values(nodes, znodes.BROKER_IDS)), changed
 
@@ -91,7 +91,7 @@ class BrokerWatch:
                 found = znodes.decode_broker(path, node.data)
                 broker_id = znodes.broker_id_of(path, name)
             except DamagedNodeError as problem:
-                log.error("the registration of a broker is damaged, and counts as none: %s", problem)
+                log.error("ignored a damaged broker registration: %s", problem)
                 continue
             there[broker_id] = node.created_zxid
             if self._known.get(broker_id) != node.created_zxid:

@@ -88,7 +88,8 @@ def _fits(image: ClusterImage, change: ConfigChange) -> bool:
 def _moved_on(change: ConfigChange) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"The settings of {change.resource} {change.name} have been changed by somebody else meanwhile.",
+        f"The settings of {change.resource} {change.name} have been changed by another request meanwhile. Read "
+        "them and try again.",
     )
 
 

@@ -56,14 +56,20 @@ class Confirmations:
     def answered(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
         """Process a broker's answer to a control request."""
         if isinstance(response, UpdateClusterResponse) and response.error_code == ErrorCode.INVALID_UPDATE_VERSION:
-            log.warning("broker %d has missed a change of the cluster; it gets the whole image", broker_id)
+            log.warning("broker missed a metadata change, sending the whole metadata image broker=%d", broker_id)
             self._tell_everything(broker_id)
             return
         if response.error_code:
             # A request for an earlier broker epoch is obsolete and is not repeated.
             level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
             reason = error_name(response.error_code)
-            log.log(level, "broker %d answered %s with %s", broker_id, type(request).__name__, reason)
+            log.log(
+                level,
+                "broker answered a control request with an error broker=%d request=%s error=%s",
+                broker_id,
+                type(request).__name__,
+                reason,
+            )
         if isinstance(response, LeaderAndIsrResponse) and isinstance(request, LeaderAndIsrRequest):
             self._applied(broker_id, request, response)
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):

@@ -151,7 +151,7 @@ class Controller:
         if self._balance is not None:
             self._balance.start()
         log.info(
-            "broker %d is controller with epoch %d: %d topics, %d deletions in progress",
+            "became controller broker=%d epoch=%d topics=%d deletions=%d",
             self._broker_id,
             office.epoch,
             len(self._image.topics),
@@ -278,7 +278,10 @@ class Controller:
         self._departures.observe(decision.delta)
         self._unregistrations.observe(decision.delta)
         if decision.delta.raised:
-            log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
+            log.warning(
+                "the cluster uses topic ids now: inter.broker.protocol.version is 2.8 or later and cannot be "
+                "lowered below 2.8 again"
+            )
             self._report(FinishMigrations(self._migrations.settled(self._image)))
         return self._in_force.decided(submission, decision.reply, self._send(decision.delta, messages))
 
@@ -312,7 +315,7 @@ class Controller:
     @staticmethod
     def _say_bug(submission: Submission, problem: Exception) -> None:
         name = type(submission.event).__name__
-        log.error("%s failed in the controller: this is a bug in pybroker", name, exc_info=problem)
+        log.error("controller event failed event=%s: this is a bug in pybroker", name, exc_info=problem)
         submission.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
 
     async def _write(self, decision: Decision, submission: Submission) -> None:
@@ -339,7 +342,7 @@ class Controller:
         except ResignedError as error:
             if self._port.is_open:
                 self._port.close()
-                log.error("another controller has taken over: %s", error.message)
+                log.error("another broker has become controller: %s", error.message)
             self.resigned.set()
             raise
         except FatalError as fatal:
@@ -349,7 +352,10 @@ class Controller:
             # Nothing was written. The next controller reads everything again and decides on the present content.
             if self._port.is_open:
                 self._port.close()
-                log.error("%s; this broker resigns, and the next controller reads everything anew", fatal)
+                log.error(
+                    "%s; this broker resigns as controller, and the next controller reads the metadata store again",
+                    fatal,
+                )
             self.overwritten = True
             self.resigned.set()
             raise ResignedError(str(fatal)) from fatal
@@ -387,7 +393,7 @@ class Controller:
         try:
             await answer
         except KafkaError as error:
-            log.error("what brokers answered could not be recorded (%s): %s", what, error)
+            log.error("cannot record the answers of brokers event=%s: %s", what, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

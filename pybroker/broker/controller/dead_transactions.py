@@ -49,8 +49,8 @@ def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
         others = tuple(one for one in record.outcomes if not _is_of(one, outcome))
         if sum(len(one.partitions) for one in (*others, outcome)) > OUTCOMES_MAX:
             warnings.append(
-                f"the deletion record of topic id {topic_id} ('{record.topic}') is full: if the topic comes back, the "
-                f"transaction of producer {event.producer_id} is open there until it is ended by hand"
+                f"the deletion record of topic '{record.topic}' (id {topic_id}) is full: an undelete of the topic "
+                f"brings back the transaction of producer {event.producer_id} as open, and an operator must end it"
             )
             continue
         after, written = write_operations(record, msgspec.structs.replace(record, outcomes=(*others, outcome)))

@@ -57,7 +57,9 @@ def require_life(image: ClusterImage, broker_id: int, broker_epoch: int) -> None
     """Raise KafkaError STALE_BROKER_EPOCH unless this broker epoch is the registered one."""
     registered = image.brokers.get(broker_id)
     if registered is None or registered.epoch != broker_epoch:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "Another life of this broker is registered.")
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, "This broker epoch is obsolete: the broker has registered again since."
+        )
 
 
 def nothing(reply: Any) -> Decision:
@@ -99,7 +101,7 @@ def decides(
     """Register the decorated function for a kind of event."""
 
     def register(decide: Decide[E, P]) -> Decide[E, P]:
-        assert kind not in _RULES, f"{kind.__name__} is decided by two functions"
+        assert kind not in _RULES, f"{kind.__name__} has two decision functions"
         _RULES[kind] = DecisionRule(decide, closes)
         return decide
 

@@ -32,7 +32,8 @@ def decide_change_token(image: ClusterImage, event: ChangeToken) -> Decision:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such delegation token.")
     if event.by is not None and not token.may_be_changed_by(event.by):
         raise KafkaError(
-            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, f"{event.by} neither owns nor renews this delegation token."
+            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+            f"{event.by} is neither the owner nor a renewer of this delegation token.",
         )
     path = token_path(token.token_id)
     if event.expires_ms is None:

@@ -103,7 +103,12 @@ class Deletions:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for future in self._undeletes.values():
             if not future.done():
-                future.set_result(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker stops; it goes on later."))
+                future.set_result(
+                    KafkaError(
+                        ErrorCode.NOT_CONTROLLER,
+                        "The broker is shutting down. The undelete continues on the next controller.",
+                    )
+                )
         for freed in self._freed.values():
             freed.cancel()
 
@@ -216,7 +221,8 @@ class Deletions:
         self._tries[topic_id] = self._tries.get(topic_id, 0) + 1
         if self._tries[topic_id] > RETRIES_MAX:
             log.error(
-                "a replica of topic %s does not confirm; its next start settles it", self._image.describe(topic_id)
+                "a broker does not confirm the deletion of topic %s; its next start completes it",
+                self._image.describe(topic_id),
             )
             return False
         return True
@@ -237,7 +243,7 @@ class Deletions:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("deletions are not recorded any more: this is a bug in pybroker", exc_info=task.exception())
+            log.error("deletions are no longer recorded: this is a bug in pybroker", exc_info=task.exception())
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -251,11 +257,11 @@ class Deletions:
                 return  # the broker stops
             except UnavailableError as problem:
                 # The store has waited already; a longer pause would delay undeletes.
-                log.warning("deletions cannot be recorded yet, trying again: %s", problem)
+                log.warning("cannot record deletions yet, retrying: %s", problem)
                 await asyncio.sleep(PAUSE_S)
                 continue
             except (KafkaError, StoreError) as problem:
-                log.error("deletions could not be recorded, trying again: %s", problem)
+                log.error("cannot record deletions, retrying: %s", problem)
                 await asyncio.sleep(RETRY_S)
                 continue
             await self._wake.wait()

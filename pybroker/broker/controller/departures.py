@@ -117,7 +117,7 @@ class Departures:
             except KafkaError as error:
                 if error.code == ErrorCode.NOT_CONTROLLER:
                     return
-                log.warning("which replicas are gone from their brokers cannot be stored, trying again: %s", error)
+                log.warning("cannot record removed replicas, retrying: %s", error)
                 self._confirmed.update(due)
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()

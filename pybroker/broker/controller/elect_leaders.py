@@ -52,7 +52,10 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
                 outcomes.append(ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, _not_needed(before)))
             continue
         if event.unclean and not alive.issuperset(before.isr) and index in attaching(image, topic.topic_id):
-            problem = f"{name}-{index} waits for a replica that has what a staged ingest brings."
+            problem = (
+                f"Partition {name}-{index} has no leader until a replica with the records of a committed staged "
+                "ingest is back."
+            )
             outcomes.append(ElectionOutcome(name, index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, problem))
             continue
         election = _uncleanly(image, before, alive) if event.unclean else preferred(before, alive)
@@ -81,12 +84,12 @@ def _uncleanly(image: ClusterImage, before: PartitionImage, alive: frozenset[int
 
 
 def _not_needed(before: PartitionImage) -> str:
-    return f"Broker {before.leader} leads already."
+    return f"Broker {before.leader} is the leader already."
 
 
 def _unavailable(name: str, index: int, before: PartitionImage, unclean: bool) -> ElectionOutcome:
     if unclean:
-        problem = f"No replica of {name}-{index} is alive."
+        problem = f"No replica of {name}-{index} is alive. Start one of its brokers first."
         return ElectionOutcome(name, index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, problem)
     problem = f"Broker {before.replicas[0]}, the preferred leader of {name}-{index}, is not alive or not in sync."
     return ElectionOutcome(name, index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, problem)

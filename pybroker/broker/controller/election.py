@@ -146,9 +146,9 @@ class ControllerElection:
     def _ended(self, task: asyncio.Task[None]) -> None:
         problem = None if task.cancelled() else task.exception()
         if problem is not None:
-            log.critical("standing for election failed", exc_info=problem)
+            log.critical("the controller election failed", exc_info=problem)
             self._on_fatal(
-                problem if isinstance(problem, FatalError) else FatalError(f"standing for election failed: {problem}")
+                problem if isinstance(problem, FatalError) else FatalError(f"the controller election failed: {problem}")
             )
 
     async def _run(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
@@ -157,7 +157,7 @@ class ControllerElection:
                 await self._stand(find_local_ids, shows_topic_ids)
             except (UnavailableError, UnknownOutcomeError) as problem:
                 # The next read shows the outcome.
-                log.warning("the metadata store does not say who is controller; asking again: %s", problem)
+                log.warning("cannot read from the metadata store which broker is controller, retrying: %s", problem)
             except StoreClosedError:
                 return
 
@@ -201,7 +201,7 @@ class ControllerElection:
             lost.cancel()
             resigned.cancel()
         self._seat.taken_by(None)
-        log.warning("this broker is not the controller any more")
+        log.warning("this broker is no longer controller")
         await self._resign(controller)
         if controller.overwritten:
             await self._vacate(self._broker_id)

@@ -37,14 +37,14 @@ def _check(image: ClusterImage, change: FeatureChange) -> None:
     name, level = change.name, change.level
     if name not in HIGHEST:
         known = ", ".join(HIGHEST)
-        raise _invalid(f"There is no feature {name!r} here; there are: {known}.")
+        raise _invalid(f"There is no feature {name!r}; this broker has: {known}.")
     if not 0 <= level <= HIGHEST[name]:
         raise _invalid(f"Feature {name} has levels 0 to {HIGHEST[name]}, not {level}.")
     now = image.features.level(name)
     if level < now and change.upgrade == UpgradeType.UPGRADE:
-        raise _invalid(f"Feature {name} is at level {now}: {level} is a downgrade, which has to be asked for as such.")
+        raise _invalid(f"Feature {name} is at level {now}: {level} is a downgrade. Request it as a downgrade.")
     if level > now and change.upgrade != UpgradeType.UPGRADE:
-        raise _invalid(f"Feature {name} is at level {now}: {level} is no downgrade.")
+        raise _invalid(f"Feature {name} is at level {now}: {level} is not a downgrade.")
     if name in (GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION) and level > 0 and not image.topic_ids:
         raise _invalid(f"Feature {name} needs topic ids: inter.broker.protocol.version is below 2.8.")
 

@@ -130,7 +130,7 @@ class InForce:
             topic.topic_id: KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Topic '{topic.name}' was not created: a log directory refused its partitions (error "
-                f"{failed[topic.topic_id]}, see the broker's log).",
+                f"{failed[topic.topic_id]}). See the broker's log.",
             )
             for topic in doomed
         }

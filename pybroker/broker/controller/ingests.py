@@ -62,7 +62,8 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
         return nothing(known)
     if known is None and len(image.ingests) >= event.open_max:
         raise KafkaError(
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{event.open_max} ingests are open (ingest.open.max); none was begun."
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"{event.open_max} ingests are open already (ingest.open.max). Commit or abort one, then try again.",
         )
     if (
         known is None
@@ -71,8 +72,8 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
     ):
         raise KafkaError(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            f"{event.committed_max} ingests are open or remembered (ingest.committed.max); none was begun. The ids of "
-            f"commits are forgotten after ingest.id.retention.ms.",
+            f"{event.committed_max} ingests are open or remembered already (ingest.committed.max). The cluster "
+            "forgets the ids of committed ingests after ingest.id.retention.ms.",
         )
     epoch = event.first_epoch if known is None else known.epoch % EPOCH_MAX + 1
     record = IngestRecord(topic_id, ingest_id, batch_id, epoch, OPEN, event.ttl_ms, event.now_ms, dict(event.config))
@@ -87,7 +88,10 @@ def _check_readable(image: ClusterImage, key: IngestKey) -> None:
     """Refuse an id with a damaged record: it may have been committed, and a new ingest could duplicate its records."""
     for path in ingest_paths(key):
         if path in image.damaged_ingests:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The record of the ingest with this id is damaged: {path}. Use another ingest id.",
+            )
 
 
 def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid]:
@@ -107,7 +111,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
     if size > VALUE_BYTES_MAX:
         raise KafkaError(
             code,
-            f"The record of this ingest may take {VALUE_BYTES_MAX} bytes in the metadata store. With the topic's "
+            f"The record of an ingest may take {VALUE_BYTES_MAX} bytes in the metadata store. With the topic's "
             f"settings and {len(partitions)} partition{'s' * (len(partitions) != 1)} it could take {size}.",
         )
 
@@ -123,18 +127,21 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
     if known is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open.")
     if known.epoch != event.epoch:
-        raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {event.epoch} is over, {known.epoch} has begun.")
+        raise KafkaError(
+            ErrorCode.PRODUCER_FENCED, f"Epoch {event.epoch} of the ingest is obsolete: epoch {known.epoch} has begun."
+        )
     if image.topic_by_id(known.topic_id) is None:
         raise unknown_topic(image, known.topic_id)
     if known.reopened != event.reopened:
         raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "Another commit of the ingest came to nothing meanwhile; send it again."
+            ErrorCode.INVALID_TXN_STATE, "Another commit of this ingest failed at the same time. Send the commit again."
         )
     _check_states(image, known.topic_id, event.versions or {})
     before = image.committed_ingests.get(known.series)
     if before is not None and before.state == COMMITTING:
         raise KafkaError(
-            ErrorCode.CONCURRENT_TRANSACTIONS, f"Batch {before.batch_id} of the stream is still being attached."
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"Batch {before.batch_id} of this stream is still being committed. Try again later.",
         )
     partitions = {index: IngestedPartition(rows, size) for index, (rows, size) in event.partitions.items()}
     _check_room(known, partitions, ErrorCode.INVALID_REQUEST)
@@ -157,7 +164,7 @@ def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, in
     for index, version in versions.items():
         if partitions[index].state_version != version:
             raise KafkaError(
-                ErrorCode.INVALID_UPDATE_VERSION, f"Partition {index} has another leader or other replicas in sync."
+                ErrorCode.INVALID_UPDATE_VERSION, f"The leader or the ISR of partition {index} has changed. Try again."
             )
 
 
@@ -190,7 +197,7 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
     """Record the offsets of partitions that have the records. Reply: the record with its offsets."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit of this ingest is no longer known.")
     if known.state == COMMITTED:
         return nothing(known)
     partitions = {
@@ -217,7 +224,7 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
     data."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit of this ingest is no longer known.")
     topic = image.topic_by_id(known.topic_id)
     if known.state == COMMITTED or topic is None:
         return nothing(known)
@@ -242,8 +249,10 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
         return nothing(known)
     lost = sorted(set(record.lost) - set(known.lost))
     warnings = (
-        f"ingest {record.ingest_id!r} of topic {topic.name} (batch {record.batch_id}) was committed, and every replica "
-        f"that had it staged has lost it: its records are missing in partitions {lost}",
+        (
+            "records of a committed ingest are lost: every replica that had staged them has lost them "
+            f"ingest={record.ingest_id!r} topic={topic.name} batch={record.batch_id} partitions={lost}"
+        ),
     )
     delta = ImageDelta(
         topics=(with_partitions(topic, states),) if states != list(topic.partitions) else (),

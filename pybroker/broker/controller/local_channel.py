@@ -57,7 +57,10 @@ class LocalChannel:
         try:
             return await self._receiver(request)
         except Exception:  # the controller waits for an answer, and the requests behind this one must still run
-            log.exception("%s failed in the local broker: this is a bug in pybroker", type(request).__name__)
+            log.exception(
+                "control request failed in the local broker request=%s: this is a bug in pybroker",
+                type(request).__name__,
+            )
             return refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 

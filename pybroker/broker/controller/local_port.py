@@ -54,7 +54,8 @@ class Submission(msgspec.Struct, eq=False):
         """Raise KafkaError REQUEST_TIMED_OUT if the decision can no longer begin in time."""
         if self.decide_by is not None and asyncio.get_running_loop().time() >= self.decide_by:
             raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, "The controller did not come to it in time; nothing was changed."
+                ErrorCode.REQUEST_TIMED_OUT,
+                "The controller did not process the request in time. Nothing was changed. Try again.",
             )
 
     def answer(self, answer: EventAnswer[Any]) -> None:
@@ -104,7 +105,10 @@ class LocalPort:
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
         if self._queue.qsize() >= EVENTS_QUEUED_MAX:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{EVENTS_QUEUED_MAX} changes of the metadata wait already.")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{EVENTS_QUEUED_MAX} metadata changes are queued already. Try again later.",
+            )
         answered = self._put(event, self._broker_id if asked_by is None else asked_by, timeout_ms, asked, caller)
         if asked is None:
             return await answered

@@ -99,9 +99,11 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
     warnings = losses.warnings()
     if behind:
         warnings += (
-            f"broker {event.broker_id} has records and was not in sync, and the logs of replicas that were are gone: "
-            "nobody leads before an unclean election (kafka-leader-election --election-type unclean): "
-            f"{', '.join(behind[:NAMED_MAX])}",
+            (
+                f"partitions have no leader: only broker {event.broker_id}, which was not in sync, still has records; "
+                "the logs of the in-sync replicas are gone. To accept the loss run an unclean election "
+                f"(kafka-leader-election --election-type unclean): {', '.join(behind[:NAMED_MAX])}"
+            ),
         )
     return Decision(tuple(operations), delta, None, separable=True, warnings=warnings)
 

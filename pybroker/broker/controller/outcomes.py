@@ -102,10 +102,15 @@ class RequestOutcomes:
         found = self._known.get(asked.request_id)
         if found is None:
             if asked.ms_ago and self._wall_ms() - asked.ms_ago < self._oldest_ms():
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Whether this was decided is not known any more; look.")
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "It is no longer known whether this change was made. Read the current state before you try again.",
+                )
             return None
         if found.reply is None or found.event != type(event).__name__:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This was decided, and the answer was lost; look.")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The change was made, but its answer is lost. Read the current state."
+            )
         return found
 
     def _oldest_ms(self) -> int:
@@ -119,7 +124,8 @@ class RequestOutcomes:
             return unpack_reply(type(event), outcome.reply)
         except UnreadableError as problem:
             raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"This was decided, and the answer cannot be read ({problem}); look."
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The change was made, but its answer cannot be read ({problem}). Read the current state.",
             ) from None
 
     def to_keep(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:

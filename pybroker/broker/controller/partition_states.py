@@ -101,14 +101,14 @@ def change_partitions(
     return PartitionChange(tuple(changed), tuple(operations), losses.warnings(), more)
 
 
-BEHIND = "replicas that were not in sync lead now, since no other was left"
+BEHIND = "elected leaders that were not in sync, because no in-sync replica was left"
 HURT = "may have lost the end of their logs (a machine lost power with log.flush.mode=os, or data is gone)"
-FURTHEST = f"all that were in sync {HURT}, and the one that has most leads"
-NOT_AWAITED = f"replicas that {HURT} lead now by an unclean election, which waits for no other that may have more"
+FURTHEST = f"elected the in-sync replica with the longest log, but every in-sync replica {HURT}"
+NOT_AWAITED = f"an unclean election chose leaders that {HURT}, without waiting for replicas that may have longer logs"
 
 
 MAY_HAVE_MORE = (
-    "may have records that the others have lost (a machine lost power with log.flush.mode=os, or data is gone)"
+    "may have records that other replicas have lost (a machine lost power with log.flush.mode=os, or data is gone)"
 )
 MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interrupted"
 
@@ -129,7 +129,7 @@ class Losses:
     def warnings(self) -> tuple[str, ...]:
         """Return warnings, each with many partitions."""
         return tuple(
-            f"{what}: records that were acknowledged may be lost in {', '.join(found[at : at + NAMED_MAX])}"
+            f"{what}; acknowledged records may be lost: {', '.join(found[at : at + NAMED_MAX])}"
             for what, found in self._found.items()
             for at in range(0, len(found), NAMED_MAX)
         )
@@ -153,9 +153,11 @@ def waiting_warnings(
                 began = not never_began(partition, emptied)
                 waiting.setdefault((missing, began), []).append(f"{topic.name}-{index}")
     return tuple(
-        f"brokers {', '.join(map(str, brokers))} {MAY_HAVE_MORE if began else MAY_HAVE_BEGUN}: nobody leads before "
-        "they are back, or an unclean election (kafka-leader-election --election-type unclean) does without them: "
-        f"{', '.join(names[at : at + NAMED_MAX])}"
+        (
+            f"partitions have no leader until brokers {', '.join(map(str, brokers))} are back, which "
+            f"{(MAY_HAVE_MORE if began else MAY_HAVE_BEGUN)}. To go on without them run an unclean election "
+            f"(kafka-leader-election --election-type unclean): {', '.join(names[at : at + NAMED_MAX])}"
+        )
         for (brokers, began), names in waiting.items()
         for at in range(0, len(names), NAMED_MAX)
     )

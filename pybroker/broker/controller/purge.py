@@ -54,7 +54,7 @@ def _deleted(image: ClusterImage, topic_id: Uuid) -> DeletionRecord:
     if live is not None:
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"Topic id {topic_id} ('{live.name}') is not deleted: only deleted topics are purged.",
+            f"Topic id {topic_id} ('{live.name}') is not deleted: only deleted topics can be purged.",
         )
     record = image.deletions.get(topic_id)
     if record is None:
@@ -64,8 +64,8 @@ def _deleted(image: ClusterImage, topic_id: Uuid) -> DeletionRecord:
     if record.state == FOUND:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Topic id {topic_id} was not deleted: brokers found data of it. `pybroker topics deletions --discard "
-            f"{topic_id}` deletes that.",
+            f"Topic id {topic_id} was not deleted: brokers found its data as stray replicas. Remove it with "
+            f"`pybroker topics deletions --discard {topic_id}`.",
         )
     return record
 

@@ -175,7 +175,8 @@ def _reassigned(
     if not isr:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Of the replicas that partition {wanted.topic}-{wanted.partition} would have, none is in sync.",
+            f"None of the new replicas of partition {wanted.topic}-{wanted.partition} is in sync. Keep one that "
+            "is in sync.",
         )
     return _finished(image, _led(image, before, replicas, isr, (adding, removing)))
 
@@ -206,8 +207,8 @@ def _check(
     if not factor_may_change and len(target) != factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Partition {wanted.topic}-{wanted.partition} has {factor} replicas, and the new assignment {len(target)}: "
-            "the request does not allow to change the number.",
+            f"The new assignment of partition {wanted.topic}-{wanted.partition} has {len(target)} replicas "
+            f"instead of {factor}. The request does not allow another number of replicas.",
         )
 
 

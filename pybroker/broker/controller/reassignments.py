@@ -55,7 +55,7 @@ class Reassignments:
                 self._due.add(topic.topic_id)
                 self._wake.set()
             elif self._moving.pop(topic.topic_id, None) is not None:
-                log.info("the replicas of topic %s (id %s) are where they shall be", topic.name, topic.topic_id)
+                log.info("reassignment completed topic=%s id=%s", topic.name, topic.topic_id)
 
     async def _run(self) -> None:
         while True:
@@ -70,7 +70,7 @@ class Reassignments:
             except KafkaError as error:
                 if error.code == ErrorCode.NOT_CONTROLLER:
                     return
-                log.warning("reassignments cannot go on now, trying again: %s", error)
+                log.warning("cannot continue reassignments now, retrying: %s", error)
                 self._due.update(due)
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()

@@ -97,5 +97,5 @@ def _outcome(record: DeletionRecord, restore: _Restore) -> FinishUndelete | None
         return None
     names = ", ".join(sorted(map(error_name, restore.codes)))
     return FinishUndelete(
-        record.topic_id, f"no replica that was in sync has the data of partition {lacking[0]} any more ({names})"
+        record.topic_id, f"no replica that was in sync still has the data of partition {lacking[0]} ({names})"
     )

@@ -101,7 +101,7 @@ def grant(image: ClusterImage, submission: Submission, rights: Rights | None) ->
     rule = RULES.get(type(event))
     if rule is None:
         return AuthorizedEvent(
-            event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask that.")
+            event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may send this request.")
         )
     if rule.items is None:
         return AuthorizedEvent(event, refusal=_refusal(rule.needs(image, event), submission, caller, rights))
@@ -121,7 +121,7 @@ def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Right
         if not any(rights.permits(caller, *need) for need in enough):
             missing = enough[-1]
             log.info(
-                "%r from %s may not %s on %s %r: its %s, passed on by broker %d, is refused",
+                "denied request principal=%r host=%s operation=%s resource=%s:%r request=%s forwarded_by=%d",
                 caller.principal,
                 caller.host,
                 missing.operation.name,

@@ -100,7 +100,7 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"Topic '{name}' is marked for deletion."
             if taken.by_order
-            else f"The name '{name}' is taken: topic id {taken.topic_id} is being undeleted under it.",
+            else f"The name '{name}' is taken: topic id {taken.topic_id} is being undeleted with this name.",
         )
     if has_clash_key(name):
         key = clash_key(name)
@@ -108,7 +108,7 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
         if other is not None and other != name:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with existing topic '{other}': metrics cannot tell '.' from '_'.",
+                f"Topic '{name}' collides with existing topic '{other}': metric names cannot distinguish '.' from '_'.",
             )
 
 
@@ -129,7 +129,8 @@ def _assign(image: ClusterImage, topic: NewTopic, seed: int, partitions_left: in
     if topic.assignments is not None:
         if sorted(topic.assignments) != list(range(len(topic.assignments))):
             raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions of a manual assignment must be numbered from 0 on."
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "Partitions of a manual assignment must be numbered consecutively from 0.",
             )
         if len(topic.assignments) > partitions_left:
             raise _too_many()
@@ -145,7 +146,7 @@ def _assign(image: ClusterImage, topic: NewTopic, seed: int, partitions_left: in
 
 def _too_many() -> KafkaError:
     return KafkaError(
-        ErrorCode.POLICY_VIOLATION, f"At most {PARTITIONS_PER_REQUEST_MAX} partitions can be created by one request."
+        ErrorCode.POLICY_VIOLATION, f"A request can create at most {PARTITIONS_PER_REQUEST_MAX} partitions."
     )
 
 
@@ -161,7 +162,7 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
         down = [broker for broker in assigned if broker not in image.brokers]
         unknown = down and [broker for broker in down if broker not in away(image)]
         if unknown:
-            problem = f"names brokers that the cluster does not have: {unknown}"
+            problem = f"names unknown brokers: {unknown}"
         elif len(down) == len(assigned):
             problem = f"names only brokers that are down: {down}"
     if problem is not None:
@@ -330,7 +331,8 @@ def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> t
     if change.name in INTERNAL_TOPICS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Topic '{change.name}' is internal: groups are found by its number of partitions, which cannot change.",
+            f"Topic '{change.name}' is internal. Its number of partitions cannot change, because it decides which "
+            "coordinator a group belongs to.",
         )
     current = len(topic.partitions)
     if change.total == current:
@@ -350,7 +352,7 @@ def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> t
         if len(change.assignments) != count:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{count} partitions are to be added, but {len(change.assignments)} assignments are given.",
+                f"The request adds {count} partitions but has {len(change.assignments)} assignments.",
             )
         replicas = list(change.assignments)
         for index, assigned in enumerate(replicas):

@@ -129,6 +129,7 @@ def _ends(closed: FencedTopics, one: Truncation, old: TopicImage) -> tuple[int, 
     if len(ends) != len(old.partitions) or any(end < 0 for end in ends):
         raise KafkaError(
             ErrorCode.LEADER_NOT_AVAILABLE,
-            f"Topic '{old.name}' cannot keep its offsets now: not every partition has a leader that knows its end.",
+            f"Topic '{old.name}' cannot be truncated with its offsets kept: not every partition has a leader that "
+            "knows its log end. Try again when every partition has a leader.",
         )
     return ends

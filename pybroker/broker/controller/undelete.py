@@ -61,7 +61,7 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
     if live is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic id {event.topic_id} ('{live.name}') is not deleted.")
     if record is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a deleted topic with id {event.topic_id}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No deleted topic has the id {event.topic_id}.")
     if record.state == UNDELETING:
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -70,7 +70,8 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
     if record.by_order:
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"Topic id {event.topic_id} ('{record.topic}') is marked for deletion: its replicas have not all answered.",
+            f"Topic id {event.topic_id} ('{record.topic}') is marked for deletion, and not all of its replicas "
+            "have confirmed. Try again later.",
         )
     if record.state not in (DELETING, STAGED, FOUND) or record.closed:
         raise _gone(record)
@@ -78,18 +79,18 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
     if missing:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"Of topic id {event.topic_id} no broker has found partition {missing[0]}: it cannot come back without.",
+            f"Topic id {event.topic_id} cannot be undeleted: no broker has found a replica of partition {missing[0]}.",
         )
     lost = next((index for index in sorted(record.partitions) if not record.in_sync(index)), None)
     if lost is not None:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"Of topic id {event.topic_id} only brokers that were unregistered had all records of partition {lost}: it "
-            "cannot come back.",
+            f"Topic id {event.topic_id} cannot be undeleted: only unregistered brokers had all records of "
+            f"partition {lost}.",
         )
     if not (event.new_name or record.topic):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Nobody knows what topic id {event.topic_id} was called: use --as NAME."
+            ErrorCode.INVALID_REQUEST, f"The name of topic id {event.topic_id} is unknown: choose one with --as NAME."
         )
     return record
 
@@ -99,20 +100,25 @@ def _gone(record: DeletionRecord) -> KafkaError:
         purged = record.lineage.events[-1]
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_ID,
-            f"Topic id {record.topic_id} was '{record.topic}': {purged.by} purged it at {time_text(purged.at_ms)}, its "
-            "data is gone.",
+            f"Topic id {record.topic_id} ('{record.topic}') cannot be undeleted: {purged.by} purged it at "
+            f"{time_text(purged.at_ms)}, and its data is gone.",
         )
     return KafkaError(
         ErrorCode.UNKNOWN_TOPIC_ID,
-        f"Topic id {record.topic_id} was '{record.topic}', deleted at {time_text(record.deleted_ms)}: its data was to "
-        f"be removed from {time_text(record.remove_after_ms)} on, and is gone.",
+        f"Topic id {record.topic_id} ('{record.topic}') cannot be undeleted: it was deleted at "
+        f"{time_text(record.deleted_ms)}, its data was kept until {time_text(record.remove_after_ms)}, and is "
+        "gone.",
     )
 
 
 def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
     if name in INTERNAL_TOPICS and name != record.topic:
         # The broker would read clients' records as its own, and lose them to the topic's retention.
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Only the broker's own topic can come back as '{name}'.")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Topic id {record.topic_id} cannot be undeleted as '{name}': the name is reserved for the broker's "
+            "internal topic.",
+        )
     try:
         check_name_is_free(image, name, {})
     except KafkaError as error:
@@ -120,8 +126,8 @@ def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
             raise
         raise KafkaError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"Topic id {record.topic_id} cannot come back as '{name}': the name is taken. "
-            f"Choose another one with --as NAME.",
+            f"Topic id {record.topic_id} cannot be undeleted as '{name}': the name is taken. Choose another one "
+            "with --as NAME.",
         ) from None
 
 
@@ -147,7 +153,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
         )
         error = KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"Topic id {record.topic_id} ('{record.topic}') cannot come back: {event.problem}",
+            f"Topic id {record.topic_id} ('{record.topic}') cannot be undeleted: {event.problem}",
         )
         return Decision(tuple(operations), ImageDelta(deletions=(after,)), error)
     name = record.restore_as

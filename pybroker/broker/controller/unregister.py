@@ -72,7 +72,7 @@ def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
         leftovers=leftovers,
         broker_epochs={broker_id: UNREGISTERED},
     )
-    said = f"broker {broker_id} was unregistered: nobody waits for what it has of deleted topics and of moved replicas"
+    said = f"unregistered broker={broker_id}: its data of deleted topics and removed replicas is no longer waited for"
     return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams), warnings=(said,))
 
 
@@ -91,8 +91,8 @@ def _check(image: ClusterImage, broker_id: int) -> None:
     if broker_id in image.brokers:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Broker {broker_id} is registered as running: stop it first. One that has died is missed after a moment, "
-            "at the latest after zookeeper.session.timeout.ms.",
+            f"Broker {broker_id} is registered as running: stop it first. If it has died, wait until its "
+            "registration ends, at the latest after zookeeper.session.timeout.ms.",
         )
     first = list(islice(_hosted(image, broker_id), NAMED_MAX))
     if first:
@@ -106,8 +106,8 @@ def _check(image: ClusterImage, broker_id: int) -> None:
     if image.damaged:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Whether broker {broker_id} has replicas of topic {min(image.damaged)} is not known, whose metadata is "
-            "damaged: mend that first.",
+            f"It is unknown whether broker {broker_id} has replicas of topic {min(image.damaged)}, because the "
+            "metadata of the topic is damaged. Repair the topic first.",
         )
 
 

@@ -82,7 +82,9 @@ class Unregistrations:
             except (StoreError, KafkaError) as problem:
                 if isinstance(problem, KafkaError) and problem.code == ErrorCode.NOT_CONTROLLER:
                     return
-                log.warning("the notes of unregistered broker %d are not removed yet: %s", broker_id, problem)
+                log.warning(
+                    "cannot remove the metadata of an unregistered broker, retrying broker=%d: %s", broker_id, problem
+                )
             await asyncio.sleep(RETRY_S)
 
     async def _remove_notes(self, broker_id: int) -> bool:

@@ -71,7 +71,9 @@ class Writer:
         parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
         for part in parts if len(parts) > 1 else ():
             if operations_bytes(part) > MULTI_BYTES_MAX:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "The metadata store does not take that much at once.")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "The change is too large for one write to the metadata store."
+                )
         # The outcome comes last: a half-done decision has none, and its rest is decided again.
         parts[-1] = (*parts[-1], *outcome)
         for number, part in enumerate(parts):
@@ -81,7 +83,8 @@ class Writer:
                 if number and not separable:
                     # The write has begun; the next controller completes it or undoes it.
                     raise ResignedError(
-                        "Another controller has taken over; look whether this was decided.",
+                        "Another broker has become controller, and the change may or may not be made. Read the "
+                        "current state before you try again.",
                         ErrorCode.REQUEST_TIMED_OUT,
                     ) from error
                 raise
@@ -113,14 +116,15 @@ class Writer:
         REQUEST_TIMED_OUT if the store has not confirmed by then (loop time)."""
         _, epoch = await self._look(by, count=False)
         if epoch != self._office.epoch_version:
-            raise ResignedError("This broker is not the controller any more.")
+            raise ResignedError("This broker is no longer controller.")
 
     async def _was_done(self, number: int, again: bool) -> bool:
         count, epoch = await self._look(None, count=True)
         if epoch != self._office.epoch_version:
             # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.
             raise ResignedError(
-                "Another controller has taken over; look whether this was decided.",
+                "Another broker has become controller, and the change may or may not be made. Read the current "
+                "state before you try again.",
                 ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
             )
         return count == number
@@ -142,17 +146,17 @@ class Writer:
 
     def _unless_given_up(self, error: StoreError, by: float | None = None) -> None:
         if self._given_up:
-            raise ResignedError(f"This broker is not the controller any more: {error}") from error
+            raise ResignedError(f"This broker is no longer controller: {error}") from error
         if by is not None and asyncio.get_running_loop().time() >= by:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Nothing was changed: {error}") from error
 
     @staticmethod
     def _refused(error: MultiError) -> Exception:
         if error.index == 0:
-            return ResignedError("This broker is not the controller any more.")
+            return ResignedError("This broker is no longer controller.")
         if isinstance(error.cause, ValueTooLargeError):
             return KafkaError(
-                ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
+                ErrorCode.INVALID_REQUEST, f"The metadata store does not accept a value of this size: {error.cause}"
             )
         # The write fits the image but not the store: another program writes to the store.
-        return FatalError(f"the metadata store was changed by somebody else: {error.cause!r}")
+        return FatalError(f"another program has changed the metadata store: {error.cause!r}")

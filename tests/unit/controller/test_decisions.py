@@ -515,7 +515,7 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
         await store.close()
 
     asyncio.run(nobody_confirms())
-    assert f"a replica of topic {image.describe(dead)} does not confirm" in caplog.text
+    assert f"a broker does not confirm the deletion of topic {image.describe(dead)}" in caplog.text
 
 
 async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

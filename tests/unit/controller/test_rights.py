@@ -187,7 +187,7 @@ async def test_what_was_decided_counts_from_the_next_event_on_and_for_the_next_c
         return [0 if isinstance(one, CreatedTopic) else one.code for one in answer.reply]
 
     assert await create("a1") == [MAY_NOT_TOPIC]
-    assert "'User:a' from 127.0.0.1 may not CREATE on TOPIC 'a1': its CreateTopics, passed on by broker" in caplog.text
+    assert "principal='User:a' host=127.0.0.1 operation=CREATE resource=TOPIC:'a1' request=CreateTopics" in caplog.text
     with pytest.raises(KafkaError, match="Cluster authorization failed"):
         await control_plane.parts.port.submit(e.CreateAcls((right,)), caller=CALLER)
     await control_plane.parts.port.submit(e.CreateAcls((right,)), caller=root)
