@@ -60,8 +60,8 @@ def console(
         if not url.startswith(("http://", "https://")):
             raise click.UsageError(f"--metrics-url {url}: say http://HOST:PORT/metrics.")
     try:
+        from pybroker.console.console_settings import ConsoleSettings
         from pybroker.console.serve import serve
-        from pybroker.console.settings import ConsoleSettings
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "pybroker":
             raise

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import uvicorn
 
 from pybroker.client import ClientConfigError
-from pybroker.console.app import make_app
-from pybroker.console.settings import ConsoleSettings
-from pybroker.console.web.connections import CONNECTIONS_MAX, WAITING_MAX, BoundedProtocol, RateFilter
+from pybroker.console.console_settings import ConsoleSettings
+from pybroker.console.routes import make_app
+from pybroker.console.web.idle_connections import CONNECTIONS_MAX, WAITING_MAX, BoundedProtocol, RateFilter
 
 
 def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:

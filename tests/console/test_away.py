@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from pybroker.client import AdminClient, NewTopic
-from pybroker.console import app
+from pybroker.console import routes
 from pybroker.testing.ports import free_port
 from tests.conftest import StartBroker
 from tests.console.chromium import Chromium
@@ -22,7 +22,7 @@ TOLD_S = 1.0
 SAID = "The cluster does not answer"
 PATHS = sorted(
     path.replace("{name}", "words").replace("{kind}", "ndjson").replace("{id}", "1")
-    for path in app.SHOWN
+    for path in routes.SHOWN
     # The first two need no cluster; the curves say it in their place; a stream begins at once.
     if path not in ("/topics/new", "/topic-ids/{id}", "/live", "/live/curves")
 )

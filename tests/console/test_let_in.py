@@ -8,12 +8,12 @@ import pytest
 
 from pybroker import Broker
 from pybroker.client import ClientConfigError
-from pybroker.console import app
-from pybroker.console.settings import ConsoleSettings
+from pybroker.console import routes
+from pybroker.console.console_settings import ConsoleSettings
 from tests.console.console_process import COOKIE, Browserless, console, text_of
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-CHANGES = [path.replace("{name}", "orders-0000") for path in (*app.DONE, "/logout", "/login")]
+CHANGES = [path.replace("{name}", "orders-0000") for path in (*routes.DONE, "/logout", "/login")]
 
 
 @pytest.mark.parametrize("path", CHANGES)
@@ -38,8 +38,8 @@ def test_another_sites_form_is_refused_even_with_a_token(person: Browserless) ->
 
 
 def test_nothing_changes_by_get(person: Browserless) -> None:
-    for path in app.DONE:
-        if path not in app.SHOWN:
+    for path in routes.DONE:
+        if path not in routes.SHOWN:
             assert person.get(path.replace("{name}", "orders-0000")).status in (404, 405)
 
 

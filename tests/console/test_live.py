@@ -13,11 +13,11 @@ import pytest
 
 from pybroker import Broker
 from pybroker.client import AdminClient, NewTopic, Producer, TopicPartition
-from pybroker.console.facts import history
-from pybroker.console.facts.activity import LAG, RECORDS
-from pybroker.console.facts.history import History, Measurement
-from pybroker.console.facts.metrics import ScrapedMetrics, ScrapeError
-from pybroker.console.screens import live
+from pybroker.console.queries import measurements
+from pybroker.console.queries.cluster_activity import LAG, RECORDS
+from pybroker.console.queries.measurements import History, Measurement
+from pybroker.console.queries.metrics_scrape import ScrapedMetrics, ScrapeError
+from pybroker.console.screens import throughput_page
 from pybroker.testing.ports import free_port
 from tests.console.chromium import Chromium
 from tests.console.console_process import Browserless, console
@@ -168,8 +168,8 @@ def test_the_last_deletion_is_undone_on_the_overview(browser: Chromium, address:
 
 
 async def test_a_figure_that_is_not_known_any_more_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "PAUSE_S", 0.01)
-    monkeypatch.setattr(history, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(measurements, "PAUSE_S", 0.01)
+    monkeypatch.setattr(measurements, "FIRST_PAUSE_S", 0.01)
     known = [Measurement({RECORDS: number * 10.0}, {LAG: 7.0}) for number in range(3)]
 
     failed = asyncio.Event()
@@ -185,7 +185,7 @@ async def test_a_figure_that_is_not_known_any_more_is_a_dash(monkeypatch: pytest
     await failed.wait()
     await asyncio.sleep(0)
     await measured.close()
-    found = {each.title: each for each in live.tiles(measured, by_metrics=False)}
+    found = {each.title: each for each in throughput_page.tiles(measured, by_metrics=False)}
     assert measured.last.problems == ("away",)
     assert found["Records in"].now == found["Consumer lag"].now == found["Memory"].now == "–"
     assert found["Consumer lag"].points, "the curve of before stays"
@@ -198,7 +198,7 @@ async def test_nobody_looks_and_nothing_is_measured() -> None:
 
     async def take() -> Measurement:
         looks.append(now[0])
-        now[0] += history.UNWATCHED_S
+        now[0] += measurements.UNWATCHED_S
         return Measurement()
 
     measured = History(take, lambda: now[0])

@@ -11,7 +11,7 @@ import pytest
 
 from pybroker import Broker
 from pybroker.client import AclBinding, AclOperation, AdminClient, NewTopic, ResourceType, TopicPartition
-from pybroker.console.web.sessions import SESSIONS_MAX, Sessions
+from pybroker.console.web.login_sessions import SESSIONS_MAX, Sessions
 from tests.console.chromium import Chromium
 from tests.console.console_process import COOKIE, Browserless, console, properties, text_of
 from tests.security.kit import ROOT, password_of, port_of, secure_broker

@@ -20,7 +20,7 @@ from pybroker.client import (
     TransactionalProducer,
     Uuid,
 )
-from pybroker.console import app
+from pybroker.console import routes
 from tests.console.chromium import ENTER, TAB, Chromium
 from tests.console.console_process import Browserless, text_of
 
@@ -166,7 +166,7 @@ def test_every_address_is_looked_at() -> None:
     looked_at = {path.partition("?")[0].replace("/words", "/{name}").replace("/gone", "/{name}") for path in SCREENS}
     looked_at |= {"/brokers/{id}", "/topic-ids/{id}", "/live/curves"}
     looked_at |= {"/topics/{name}/export/{kind}", "/topics/{name}/tail/events"}
-    assert set(app.SHOWN) - looked_at == set()
+    assert set(routes.SHOWN) - looked_at == set()
 
 
 def test_by_keyboard(browser: Chromium, address: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from urllib.parse import urlsplit
 
-from pybroker.console.web.connections import CONNECTIONS_MAX, WAITING_MAX
+from pybroker.console.web.idle_connections import CONNECTIONS_MAX, WAITING_MAX
 from tests.console.console_process import Browserless, console
 
 GIVE_UP_S = 60.0

@@ -10,8 +10,8 @@ import pytest
 from pybroker import Broker
 from pybroker.client import AdminClient
 from pybroker.client.connection.broker_connection import BrokerConnection
-from pybroker.console.facts.topic_names import TopicNames
-from pybroker.console.facts.topics import PAGE, topic_list
+from pybroker.console.queries.topic_rows import PAGE, topic_list
+from pybroker.console.queries.visible_topics import TopicNames
 from tests.console.chromium import Chromium
 from tests.console.conftest import TOPICS
 

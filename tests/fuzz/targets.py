@@ -10,7 +10,7 @@ from pybroker.broker.security.oauth.jwks import JwksError, KeySet
 from pybroker.config.jaas import module_of, options, options_of_client
 from pybroker.config.properties import PropertiesError, read_properties, write_properties
 from pybroker.config.values import InvalidValue
-from pybroker.console.facts import avro, decode
+from pybroker.console.queries import avro_decoding, value_decoding
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -43,14 +43,14 @@ def jwks(data: bytes) -> None:
 
 def avro_schema(data: bytes) -> None:
     """Schemas that a person pastes into the console."""
-    with contextlib.suppress(avro.AvroError):
-        avro.parsed_schema(data.decode("utf-8", "replace"))
+    with contextlib.suppress(avro_decoding.AvroError):
+        avro_decoding.parsed_schema(data.decode("utf-8", "replace"))
 
 
 def shown_value(data: bytes) -> None:
     """Values of records on the console's pages, in each format; the schema is a fixed one."""
-    for how in decode.FORMATS:
-        decode.shown(data, how, _SCHEMA)
+    for how in value_decoding.FORMATS:
+        value_decoding.shown(data, how, _SCHEMA)
 
 
 def telemetry(data: bytes) -> None:
@@ -59,7 +59,7 @@ def telemetry(data: bytes) -> None:
         numbers(data)
 
 
-_SCHEMA = avro.parsed_schema(
+_SCHEMA = avro_decoding.parsed_schema(
     '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"},'
     ' {"name": "many", "type": {"type": "array", "items": ["null", "string", "R"]}}]}'
 )

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from pybroker.client import QuotaEntity, blocking
-from pybroker.console.facts.metrics import counters
+from pybroker.console.queries.metrics_scrape import counters
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.cluster import until

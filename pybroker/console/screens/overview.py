@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from pybroker.client import AdminClient, Node
-from pybroker.console.facts.activity import LAG
-from pybroker.console.facts.parts import PART_S, FactPart, part, parts
-from pybroker.console.screens.live import tiles
-from pybroker.console.web.visits import Visit
+from pybroker.console.queries.cluster_activity import LAG
+from pybroker.console.queries.fragments import PART_S, FactPart, part, parts
+from pybroker.console.screens.throughput_page import tiles
+from pybroker.console.web.request_context import Visit
 
 BROKERS_MAX = 50
 """Whose disks are asked for on this page."""

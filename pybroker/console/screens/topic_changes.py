@@ -12,10 +12,10 @@ from pybroker.client import (
     TopicCollection,
     deletion_impact,
 )
-from pybroker.console.facts.parts import in_words
-from pybroker.console.facts.topics import parsed_id
-from pybroker.console.screens.topic import described, settings_page
-from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
+from pybroker.console.queries.fragments import in_words
+from pybroker.console.queries.topic_rows import parsed_id
+from pybroker.console.screens.topic_pages import described, settings_page
+from pybroker.console.web.request_context import InputError, NotFoundError, Visit, at
 
 
 async def change_setting(visit: Visit) -> Response:

@@ -12,8 +12,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from pybroker.console.facts.avro import LIST_VALUES_MAX, VALUES_MAX, AvroError, datum, file, parsed_schema
-from pybroker.console.facts.decode import PAGE_CHARACTERS, shown
+from pybroker.console.queries.avro_decoding import LIST_VALUES_MAX, VALUES_MAX, AvroError, datum, file, parsed_schema
+from pybroker.console.queries.value_decoding import PAGE_CHARACTERS, shown
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 WITHIN_ITSELF = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": "Node"}]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pybroker.console.facts.history import Points
-from pybroker.console.web.shown import number, size, span
+from pybroker.console.queries.measurements import Points
+from pybroker.console.web.template_filters import number, size, span
 
 WINDOWS_S = (60, 120, 300, 600)
 WIDTH, HEIGHT = 240.0, 60.0

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pybroker.client import AdminClient, Consumer, OffsetSpec, TopicPartition
-from pybroker.console.facts.offsets import ends, with_leader
-from pybroker.console.facts.records import written_at
-from pybroker.console.facts.topics import descriptions
+from pybroker.console.queries.partition_logs import ends, with_leader
+from pybroker.console.queries.record_search import written_at
+from pybroker.console.queries.topic_rows import descriptions
 
 TIMED_MAX = 100
 """Partitions whose oldest unread record is read, to know how old it is."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from pybroker.console.facts import activity
-from pybroker.console.facts.history import History
-from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.web.curves import Curve, a_second, bytes_of, cores, curve, per_second, records
-from pybroker.console.web.visits import Visit
+from pybroker.console.queries import cluster_activity
+from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.queries.measurements import History
+from pybroker.console.web.charts import Curve, a_second, bytes_of, cores, curve, per_second, records
+from pybroker.console.web.request_context import Visit
 
 NEEDS_METRICS = "needs --metrics-url"
 DETAILS_SHOWN = 3
@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
         "live.html",
         **await _facts(visit),
         by_metrics=bool(visit.console.settings.metrics_urls),
-        most=activity.TOPICS_MAX,
+        most=cluster_activity.TOPICS_MAX,
     )
 
 
@@ -59,20 +59,20 @@ def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
         is_current = history.is_current(points)
         return curve(title, points, words, now_s=now, is_current=is_current, note=note if points else why)
 
-    lags = details.get(activity.LAG) or ()
+    lags = details.get(cluster_activity.LAG) or ()
     largest = f"most: {lags[0].group}" if lags and lags[0].records else "all groups together"
-    errors = rate("Errors", activity.ERRORS, per_second("errors"), _kinds(history, activity.ERRORS))
-    is_bad = bool(history.rates(activity.ERRORS)) and history.rates(activity.ERRORS)[-1][1] > 0
+    errors = rate("Errors", cluster_activity.ERRORS, per_second("errors"), _kinds(history, cluster_activity.ERRORS))
+    is_bad = bool(history.rates(cluster_activity.ERRORS)) and history.rates(cluster_activity.ERRORS)[-1][1] > 0
     return [
-        rate("Records in", activity.RECORDS, per_second("records"), "written by producers"),
-        rate("Bytes in", activity.IN, a_second, "written by producers"),
-        rate("Bytes out", activity.OUT, a_second, "read by consumers"),
-        rate("Requests", activity.REQUESTS, per_second("requests"), _kinds(history, activity.REQUESTS)),
+        rate("Records in", cluster_activity.RECORDS, per_second("records"), "written by producers"),
+        rate("Bytes in", cluster_activity.IN, a_second, "written by producers"),
+        rate("Bytes out", cluster_activity.OUT, a_second, "read by consumers"),
+        rate("Requests", cluster_activity.REQUESTS, per_second("requests"), _kinds(history, cluster_activity.REQUESTS)),
         replace(errors, is_bad=is_bad),
-        gauge("Consumer lag", activity.LAG, records, largest),
-        gauge("Disk room", activity.DISK, bytes_of, str(details.get(activity.DISK, ""))),
-        gauge("Memory", activity.MEMORY, bytes_of, "all brokers", "not known" if by_metrics else NEEDS_METRICS),
-        rate("CPU", activity.CPU, cores, "all brokers; 100 % is one core"),
+        gauge("Consumer lag", cluster_activity.LAG, records, largest),
+        gauge("Disk room", cluster_activity.DISK, bytes_of, str(details.get(cluster_activity.DISK, ""))),
+        gauge("Memory", cluster_activity.MEMORY, bytes_of, "all brokers", "not known" if by_metrics else NEEDS_METRICS),
+        rate("CPU", cluster_activity.CPU, cores, "all brokers; 100 % is one core"),
     ]
 
 

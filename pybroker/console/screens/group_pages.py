@@ -8,11 +8,11 @@ from pybroker.client import (
     GroupDescription,
     TopicPartition,
 )
-from pybroker.console.facts.group import GOALS, GroupOffset, moved, positions, with_time
-from pybroker.console.facts.groups import GroupLag, lags_of
-from pybroker.console.facts.parts import TROUBLE, in_words, part
-from pybroker.console.screens.messages import moment_of
-from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
+from pybroker.console.queries.fragments import TROUBLE, in_words, part
+from pybroker.console.queries.group_lag import GroupLag, lags_of
+from pybroker.console.queries.group_positions import GOALS, GroupOffset, moved, positions, with_time
+from pybroker.console.screens.message_pages import moment_of
+from pybroker.console.web.request_context import InputError, NotFoundError, Visit, at
 
 PAGE = 50
 PLAN_MAX = 4_000

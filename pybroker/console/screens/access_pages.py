@@ -15,8 +15,8 @@ from pybroker.client import (
     ScramMechanism,
     ScramUpsertion,
 )
-from pybroker.console.facts.parts import TROUBLE, in_words, part
-from pybroker.console.web.visits import Form, InputError, Visit
+from pybroker.console.queries.fragments import TROUBLE, in_words, part
+from pybroker.console.web.request_context import Form, InputError, Visit
 
 RESOURCES = [each.name for each in ResourceType if each.name not in ("UNKNOWN", "ANY")]
 OPERATIONS = [each.name for each in AclOperation if each.name not in ("UNKNOWN", "ANY")]

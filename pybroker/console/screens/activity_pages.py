@@ -7,9 +7,9 @@ import asyncio
 from starlette.responses import Response
 
 from pybroker.client import IngestState, TransactionDescription
-from pybroker.console.facts.parts import TROUBLE, in_words, part
-from pybroker.console.facts.topics import parsed_id
-from pybroker.console.web.visits import InputError, Visit
+from pybroker.console.queries.fragments import TROUBLE, in_words, part
+from pybroker.console.queries.topic_rows import parsed_id
+from pybroker.console.web.request_context import InputError, Visit
 
 SHOWN = 200
 

@@ -7,10 +7,10 @@ import asyncio
 from starlette.responses import Response
 
 from pybroker.client import AuthenticationError
-from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.web.clients import Clients
-from pybroker.console.web.reach import ClusterAwayError, while_reachable
-from pybroker.console.web.visits import Visit, away, local, set_cookie
+from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.web.reachability import ClusterAwayError, while_reachable
+from pybroker.console.web.request_context import Visit, away, local, set_cookie
+from pybroker.console.web.user_clients import Clients
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _attempts = asyncio.Semaphore(4)

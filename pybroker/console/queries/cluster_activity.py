@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from pybroker.client import AdminClient, OffsetSpec
-from pybroker.console.facts.groups import GROUPS_MAX, GroupLag, lags_of
-from pybroker.console.facts.history import Measurement
-from pybroker.console.facts.metrics import ScrapedMetrics, ScrapeError
-from pybroker.console.facts.offsets import ends, with_leader
-from pybroker.console.facts.parts import part
-from pybroker.console.facts.topics import descriptions
+from pybroker.console.queries.fragments import part
+from pybroker.console.queries.group_lag import GROUPS_MAX, GroupLag, lags_of
+from pybroker.console.queries.measurements import Measurement
+from pybroker.console.queries.metrics_scrape import ScrapedMetrics, ScrapeError
+from pybroker.console.queries.partition_logs import ends, with_leader
+from pybroker.console.queries.topic_rows import descriptions
 
 TOPICS_MAX = 200
 """Whose offsets are looked at where no /metrics are known."""

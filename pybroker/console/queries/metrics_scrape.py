@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 
-from pybroker.console.facts.history import Measurement
+from pybroker.console.queries.measurements import Measurement
 
 BYTES_MAX = 16 << 20
 TIMEOUT_S = 5.0

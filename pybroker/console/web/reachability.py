@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from pybroker.client import AuthenticationError
-from pybroker.console.web.clients import Clients
+from pybroker.console.web.user_clients import Clients
 
 Value = TypeVar("Value")
 

@@ -7,10 +7,10 @@ import asyncio
 from starlette.responses import Response
 
 from pybroker.client import ConfigResource, LogDirDescription
-from pybroker.console.facts.parts import PART_S, FactPart, part, parts
+from pybroker.console.queries.fragments import PART_S, FactPart, part, parts
 from pybroker.console.screens.overview import BrokerRow, broker_disks
-from pybroker.console.screens.topic import SOURCES
-from pybroker.console.web.visits import InputError, NotFoundError, Visit
+from pybroker.console.screens.topic_pages import SOURCES
+from pybroker.console.web.request_context import InputError, NotFoundError, Visit
 
 REPLICAS_SHOWN = 50
 """The largest of a log directory."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from pybroker.client import QuotaEntity
-from pybroker.console.facts.parts import TROUBLE, in_words, part
-from pybroker.console.web.visits import Form, InputError, Visit
+from pybroker.console.queries.fragments import TROUBLE, in_words, part
+from pybroker.console.web.request_context import Form, InputError, Visit
 
 KINDS = {"user": "User", "client-id": "Client id", "ip": "Address"}
 QUOTAS = {

@@ -16,11 +16,11 @@ from pybroker.client import (
     TopicIncarnation,
 )
 from pybroker.client.topic_events import topic_events
-from pybroker.console.facts.groups import groups_of
-from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
-from pybroker.console.facts.parts import PART_S, FactPart, part
-from pybroker.console.facts.topics import descriptions, partition_rows
-from pybroker.console.web.visits import NotFoundError, Visit
+from pybroker.console.queries.fragments import PART_S, FactPart, part
+from pybroker.console.queries.group_lag import groups_of
+from pybroker.console.queries.partition_logs import both_ends, replicas_on_disk, with_leader
+from pybroker.console.queries.topic_rows import descriptions, partition_rows
+from pybroker.console.web.request_context import NotFoundError, Visit
 
 PARTITIONS_SHOWN = 200
 """On one page."""

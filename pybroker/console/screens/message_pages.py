@@ -10,11 +10,11 @@ from typing import Any
 from starlette.responses import Response
 
 from pybroker.client import ConsumerRecord, TopicDescription, TopicPartition
-from pybroker.console.facts import decode, export
-from pybroker.console.facts.parts import FactPart, part
-from pybroker.console.facts.records import Offsets, RecordPage, RecordQuery, all_partitions, find, one
-from pybroker.console.screens.topic import described
-from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
+from pybroker.console.queries import record_export, value_decoding
+from pybroker.console.queries.fragments import FactPart, part
+from pybroker.console.queries.record_search import Offsets, RecordPage, RecordQuery, all_partitions, find, one
+from pybroker.console.screens.topic_pages import described
+from pybroker.console.web.request_context import InputError, NotFoundError, Visit, at
 
 SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"), ("time", "from a time (UTC)"))
 LIMITS = (20, 50, 100, 200, 500)
@@ -23,16 +23,18 @@ CURSOR_MAX = 2_000
 """Partitions whose offsets an address can hold."""
 
 
-def shown_record(visit: Visit, record: ConsumerRecord, *, characters: int = decode.LIST_CHARACTERS) -> dict[str, Any]:
+def shown_record(
+    visit: Visit, record: ConsumerRecord, *, characters: int = value_decoding.LIST_CHARACTERS
+) -> dict[str, Any]:
     """What a row or a page shows of it."""
     wanted = visit.query.text("contains")
     how = visit.query.text("format", "auto")
     schema = visit.session.schemas.get(record.topic, (None, None))[1] if visit.session is not None else None
     return {
         "record": record,
-        "key": decode.shown(record.key, "auto", characters=characters, around=wanted),
-        "value": decode.shown(record.value, how, schema, characters=characters, around=wanted),
-        "headers": [(name, decode.shown(value, characters=characters)) for name, value in record.headers],
+        "key": value_decoding.shown(record.key, "auto", characters=characters, around=wanted),
+        "value": value_decoding.shown(record.value, how, schema, characters=characters, around=wanted),
+        "headers": [(name, value_decoding.shown(value, characters=characters)) for name, value in record.headers],
     }
 
 
@@ -42,8 +44,8 @@ def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQu
     seek = query.text("seek", "newest")
     if seek not in dict(SEEKS):
         raise InputError(f"seek: {seek[:40]!r} is none of {', '.join(dict(SEEKS))}.")
-    if query.text("format", "auto") not in decode.FORMATS:
-        raise InputError(f"format: none of {', '.join(decode.FORMATS)}.")
+    if query.text("format", "auto") not in value_decoding.FORMATS:
+        raise InputError(f"format: none of {', '.join(value_decoding.FORMATS)}.")
     number = 0
     if seek == "offset":
         number = query.number("offset", 0) or 0
@@ -123,7 +125,7 @@ async def messages_page(
         problem=problem,
         seeks=SEEKS,
         limits=LIMITS,
-        formats=decode.FORMATS,
+        formats=value_decoding.FORMATS,
         given=given,
         address=lambda path, **more: at(f"/topics/{topic.name}/{path}", given, **more),
         beside=_beside(topic, given, found.value),
@@ -161,8 +163,8 @@ async def record(visit: Visit) -> Response:
         "record.html",
         tab="messages",
         topic=topic,
-        shown=shown_record(visit, found, characters=decode.PAGE_CHARACTERS),
-        formats=decode.FORMATS,
+        shown=shown_record(visit, found, characters=value_decoding.PAGE_CHARACTERS),
+        formats=value_decoding.FORMATS,
         how=visit.query.text("format", "auto"),
     )
 
@@ -173,11 +175,14 @@ async def exported(visit: Visit) -> Response:
     kind = visit.path("kind")
     found = await _found(visit, wanted_of(visit, topic, EXPORTED_MAX))
     if kind == "ndjson":
-        data, media = await asyncio.to_thread(export.ndjson, found.records), "application/x-ndjson"
+        data, media = await asyncio.to_thread(record_export.ndjson, found.records), "application/x-ndjson"
     elif kind == "parquet":
         try:
-            data, media = await asyncio.to_thread(export.parquet, found.records), "application/vnd.apache.parquet"
-        except export.MissingPackageError as error:
+            data, media = (
+                await asyncio.to_thread(record_export.parquet, found.records),
+                "application/vnd.apache.parquet",
+            )
+        except record_export.MissingPackageError as error:
             raise InputError(str(error)) from None
     else:
         raise NotFoundError("Files are ndjson or parquet.")

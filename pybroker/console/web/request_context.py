@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pybroker.client import AdminClient, AuthenticationError, BrokerConnectionError, KafkaTimeoutError
-from pybroker.console.facts.history import History
-from pybroker.console.facts.metrics import ScrapedMetrics
-from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.settings import ConsoleSettings
-from pybroker.console.web.clients import Clients
-from pybroker.console.web.guard import BodyTooLargeError
-from pybroker.console.web.pages import Pages
-from pybroker.console.web.reach import ClusterAwayError, while_reachable
-from pybroker.console.web.sessions import Session, Sessions
+from pybroker.console.console_settings import ConsoleSettings
+from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.queries.measurements import History
+from pybroker.console.queries.metrics_scrape import ScrapedMetrics
+from pybroker.console.web.login_sessions import Session, Sessions
+from pybroker.console.web.page_templates import Pages
+from pybroker.console.web.reachability import ClusterAwayError, while_reachable
+from pybroker.console.web.request_guard import BodyTooLargeError
+from pybroker.console.web.user_clients import Clients
 
 COOKIE = "pybroker_console"
 FIELDS_MAX = 5_000

@@ -8,11 +8,11 @@ import binascii
 from starlette.responses import Response
 
 from pybroker.client import TopicDescription
-from pybroker.console.facts.avro import AvroError, parsed_schema
-from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.screens.messages import messages_page
-from pybroker.console.screens.topic import described
-from pybroker.console.web.visits import Form, InputError, Visit, at
+from pybroker.console.queries.avro_decoding import AvroError, parsed_schema
+from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.screens.message_pages import messages_page
+from pybroker.console.screens.topic_pages import described
+from pybroker.console.web.request_context import Form, InputError, Visit, at
 
 
 async def show(visit: Visit) -> Response:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pybroker.console.web.shown import FILTERS
+from pybroker.console.web.template_filters import FILTERS
 
 FOLDER = Path(__file__).parents[1]
 STATIC = FOLDER / "static"

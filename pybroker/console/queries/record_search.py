@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from pybroker.client import AdminClient, Consumer, ConsumerRecord, ErrorCode, KafkaError, OffsetSpec, TopicPartition
-from pybroker.console.facts.offsets import both_ends, ends
+from pybroker.console.queries.partition_logs import both_ends, ends
 
 SECONDS_MAX = 8.0
 BYTES_MAX = 32 << 20

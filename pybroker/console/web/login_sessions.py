@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pybroker.console.web.clients import Clients
+from pybroker.console.web.user_clients import Clients
 
 SESSIONS_MAX = 200
 LIFE_MAX_S = 12 * 3600.0

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from pybroker.console.facts import avro
+from pybroker.console.queries import avro_decoding
 
 LIST_CHARACTERS = 2_000
 """Of a value in a list; its own page shows more."""
@@ -142,17 +142,17 @@ def _json(data: bytes, indent: int | None) -> str:
 def _avro(data: bytes, schema: Any, indent: int | None) -> str:
     """An Avro file with its schema, or one datum, bare or behind the five bytes that serializers of schema registries
     put before it."""
-    values_max = avro.LIST_VALUES_MAX if indent is None else avro.VALUES_MAX
+    values_max = avro_decoding.LIST_VALUES_MAX if indent is None else avro_decoding.VALUES_MAX
     try:
-        if data.startswith(avro.MAGIC):
-            return _as_json(avro.file(data, values_max), indent)
+        if data.startswith(avro_decoding.MAGIC):
+            return _as_json(avro_decoding.file(data, values_max), indent)
         if schema is None:
             raise DecodeError("Avro needs a schema: paste one on the page of the topic's messages")
         if data[0] == 0 and len(data) > HEADER_BYTES:
-            with contextlib.suppress(avro.AvroError):  # then it is no such header, but the datum's own bytes
-                return _as_json(avro.datum(data[HEADER_BYTES:], schema, values_max), indent)
-        return _as_json(avro.datum(data, schema, values_max), indent)
-    except avro.AvroError as error:
+            with contextlib.suppress(avro_decoding.AvroError):  # then it is no such header, but the datum's own bytes
+                return _as_json(avro_decoding.datum(data[HEADER_BYTES:], schema, values_max), indent)
+        return _as_json(avro_decoding.datum(data, schema, values_max), indent)
+    except avro_decoding.AvroError as error:
         raise DecodeError(f"not Avro of this schema: {error}") from None
 
 

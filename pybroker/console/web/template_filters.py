@@ -8,7 +8,7 @@ import time
 
 from markupsafe import Markup, escape
 
-from pybroker.console.web.values import value
+from pybroker.console.web.value_markup import value
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 

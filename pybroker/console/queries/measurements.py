@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from pybroker.console.facts.parts import in_words
+from pybroker.console.queries.fragments import in_words
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from starlette.responses import Response, StreamingResponse
 
 from pybroker.client import TopicPartition
-from pybroker.console.facts.decode import FORMATS
-from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.facts.records import all_partitions, matches
-from pybroker.console.screens.messages import shown_record
-from pybroker.console.screens.topic import described
-from pybroker.console.web.visits import InputError, Visit, at
+from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.queries.record_search import all_partitions, matches
+from pybroker.console.queries.value_decoding import FORMATS
+from pybroker.console.screens.message_pages import shown_record
+from pybroker.console.screens.topic_pages import described
+from pybroker.console.web.request_context import InputError, Visit, at
 
 LIFE_S = 1800.0
 """Then the page has to be loaded again."""

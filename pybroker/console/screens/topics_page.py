@@ -6,9 +6,9 @@ from starlette.responses import Response
 
 from pybroker.client import KafkaError, NewTopic, TopicCollection, TopicIncarnation, TopicListing, Uuid
 from pybroker.client.topic_events import topic_events
-from pybroker.console.facts.parts import in_words, part
-from pybroker.console.facts.topics import TopicList, parsed_id, rows_of, topic_by_id, topic_list
-from pybroker.console.web.visits import Form, InputError, NotFoundError, Visit, at
+from pybroker.console.queries.fragments import in_words, part
+from pybroker.console.queries.topic_rows import TopicList, parsed_id, rows_of, topic_by_id, topic_list
+from pybroker.console.web.request_context import Form, InputError, NotFoundError, Visit, at
 
 
 async def show(visit: Visit) -> Response:

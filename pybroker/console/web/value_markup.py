@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from pybroker.console.facts.decode import places
+from pybroker.console.queries.value_decoding import places
 
 COLOURED_CHARACTERS = 100_000
 """Longer texts have one colour: browsers are slow with so many elements."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pybroker.client import AdminClient, ErrorCode, KafkaError, OffsetSpec, TopicPartition
-from pybroker.console.facts.group import existing
-from pybroker.console.facts.offsets import ends
+from pybroker.console.queries.group_positions import existing
+from pybroker.console.queries.partition_logs import ends
 
 GROUPS_MAX = 500
 """Whose positions are looked at for one page."""

@@ -16,9 +16,9 @@ from pybroker.client import (
     TopicPartition,
     Uuid,
 )
-from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
-from pybroker.console.facts.parts import PART_S, part
-from pybroker.console.facts.topic_names import TopicNames
+from pybroker.console.queries.fragments import PART_S, part
+from pybroker.console.queries.partition_logs import both_ends, replicas_on_disk, with_leader
+from pybroker.console.queries.visible_topics import TopicNames
 
 PAGE = 50
 

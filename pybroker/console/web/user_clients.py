@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pybroker.client import AdminClient, Consumer, KafkaTimeoutError, Producer
-from pybroker.console.facts.activity import activity
-from pybroker.console.facts.history import History
-from pybroker.console.facts.metrics import ScrapedMetrics
-from pybroker.console.facts.topic_names import TopicNames
+from pybroker.console.queries.cluster_activity import activity
+from pybroker.console.queries.measurements import History
+from pybroker.console.queries.metrics_scrape import ScrapedMetrics
+from pybroker.console.queries.visible_topics import TopicNames
 
 READERS_MAX = 8
 """Consumers of one person at the same time; further ones wait."""

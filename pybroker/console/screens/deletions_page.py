@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 
 from pybroker.client import KafkaError, TopicCollection, Uuid
-from pybroker.console.facts.parts import in_words, part
-from pybroker.console.facts.topics import parsed_id
-from pybroker.console.web.visits import InputError, Visit, at
+from pybroker.console.queries.fragments import in_words, part
+from pybroker.console.queries.topic_rows import parsed_id
+from pybroker.console.web.request_context import InputError, Visit, at
 
 SHOWN = 500
 FOUND = "found"
