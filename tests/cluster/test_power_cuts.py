@@ -214,7 +214,7 @@ def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> Non
     until(lambda: state(machines.cluster, name).leader == -1)
     lose_disk(machines, 3)
     machines.cluster.brokers[3].start()
-    line = "log directories of this broker's life before are gone"
+    line = "log directories that this broker had before are gone"
     until(lambda: line in machines.cluster.brokers[3].console.read_text())
     machines.cluster.brokers[2].start()
     assert b"kept" in log_of(machines.cluster.brokers[2], name)

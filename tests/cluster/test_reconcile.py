@@ -142,7 +142,7 @@ def test_more_than_a_tenth_that_nobody_knows_of_waits_for_an_operator(brokers: E
     away.start()
     assert all(one.exists() for one in many)
     assert brokers.staged(number, unknown) == []
-    until(lambda: "local partitions would be put aside" in away.console.read_text())
+    until(lambda: "local replicas would be staged for deletion" in away.console.read_text())
     until(lambda: brokers.isr("among-them", controller) == {1, 2, 3})
     away.stop()
     away.settings["stale.replicas.max.percent"] = "100"

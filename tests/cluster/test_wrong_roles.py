@@ -44,7 +44,7 @@ def test_a_lost_election_is_mended(tmp_path: Path) -> None:
         assert all_take_a_record(ports(cluster), at=controller, patience_s=MENDED_S) == {}
         (line,) = reconciled(cluster, leading)
         assert f"topic=t partition=0 id={topic_id} leader_epoch=1 " in line
-        assert f"found='follows {dying} in epoch 0, and has to lead' done='LeaderAndIsr carried out again'" in line
+        assert f"found='follows {dying} in epoch 0 but should lead' done='LeaderAndIsr applied again'" in line
 
 
 def test_a_lost_creation_is_mended(tmp_path: Path) -> None:

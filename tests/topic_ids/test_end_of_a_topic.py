@@ -199,4 +199,4 @@ def test_topics_come_back_in_the_layout_by_id(start_broker: StartBroker, crash: 
     assert (lives.read("before"), lives.read("before", partition=1)) == (["a"], ["b"])
     assert lives.produce(second, "new").base_offset == 1
     assert places() == laid(first, second)
-    assert "nothing is known" not in broker.console.read_text()
+    assert "does not know" not in broker.console.read_text()

@@ -100,7 +100,7 @@ def _number(config: Mapping[str, str], name: str, whose: str | None) -> float | 
     except ValueError:
         value = math.nan
     if not value > 0:
-        log.error("quota %s of %s is damaged and not in force: %r", name, whose, text)
+        log.error("ignored a damaged quota name=%s of=%s value=%r", name, whose, text)
         return None
     return value
 
@@ -121,6 +121,6 @@ async def _resolved(name: str) -> tuple[str, ...]:
         async with asyncio.timeout(RESOLVE_S):
             found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as problem:
-        log.error("the quota of host %s is not in force: its name cannot be resolved (%s)", name, problem)
+        log.error("ignored the quota of a host whose name cannot be resolved host=%s: %s", name, problem)
         return ()
     return tuple(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))

@@ -141,7 +141,7 @@ class TopicClosing:
             over = [closing for closing in self._closings if self._is_over(closing)]
             if over:
                 log.info(
-                    "closings expired: controller_epoch=%d topics=%d",
+                    "write fences expired controller_epoch=%d topics=%d",
                     controller_epoch,
                     len({topic_id for closing in over for topic_id in closing.topics}),
                 )

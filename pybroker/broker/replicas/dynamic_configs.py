@@ -58,7 +58,7 @@ class DynamicConfigs:
         for name, text in (*cluster.items(), *broker.items()):
             problem = _obstacle(name, text, in_cluster=self._config.in_cluster)
             if problem is not None:
-                log.warning("The stored broker setting %s has no effect: %s", name, problem)
+                log.warning("ignored a stored broker setting name=%s: %s", name, problem)
         in_cluster = self._config.in_cluster
         self._config.set_dynamic(
             cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
@@ -78,7 +78,12 @@ class DynamicConfigs:
         try:
             await asyncio.to_thread(connection_overrides.resolve, text)
         except InvalidValue as problem:
-            log.warning("%s=%s: %s; the rest is in force", connection_overrides.NAME, text, problem)
+            log.warning(
+                "host names of a setting cannot be resolved; its other entries have effect %s=%s: %s",
+                connection_overrides.NAME,
+                text,
+                problem,
+            )
         self._native.set_settings(self._config.native_settings())
 
     async def _put_in_force(self, topics: Iterable[TopicImage]) -> None:
@@ -89,7 +94,12 @@ class DynamicConfigs:
             except ValueError as problem:
                 # Stored by another version or by hand: the topic keeps its effective settings, the other topics
                 # continue.
-                log.error("The settings of topic %s (%s) are not in force: %s", topic.name, topic.topic_id, problem)
+                log.error(
+                    "cannot apply the settings of a topic; its earlier settings stay name=%s id=%s: %s",
+                    topic.name,
+                    topic.topic_id,
+                    problem,
+                )
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
 

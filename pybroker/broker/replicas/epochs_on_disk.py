@@ -23,5 +23,5 @@ def last_epoch(directory: Path) -> int:
     except FileNotFoundError:
         return -1
     except (OSError, ValueError) as problem:
-        log.error("%s: %s", path, problem)
+        log.error("cannot read a leader epoch checkpoint path=%s: %s", path, problem)
         return EPOCH_MAX

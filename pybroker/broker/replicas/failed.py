@@ -16,7 +16,7 @@ class FailedReplicas:
         self._telling = Telling(
             port,
             lambda told: ReplicasOffline(broker_id, told, broker_epoch()),
-            refused="the controller does not let others lead what failed here",
+            refused="the controller refused the report of replicas on a failed log directory",
         )
 
     def offline(self, partitions: Sequence[Partition]) -> None:

@@ -51,7 +51,7 @@ class FoundReports:
                 if found:
                     await self._port.submit(FoundReplicas(self._broker_id, found, self._clock.wall_ms()))
             except (KafkaError, NativeError) as problem:
-                log.debug("what was found on this broker is told again: %s", problem)
+                log.debug("retrying the report of stray replicas: %s", problem)
                 await asyncio.sleep(RETRY_S)
                 continue
             for topic_id in names:

@@ -133,7 +133,7 @@ class IsrKeeper:
             except KafkaError as error:
                 self.failed_updates += len(batch)
                 if error.code not in UNDECIDED:
-                    log.error("the controller refuses to change ISRs: %s", error)
+                    log.error("the controller refused an ISR change: %s", error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
                 continue
@@ -163,4 +163,4 @@ class IsrKeeper:
         partition = proposal.topic_id, proposal.partition
         level = logging.DEBUG if partition in self._said else logging.INFO
         self._said.add(partition)
-        log.log(level, "the ISR of %s-%d stays as it is: %s", *partition, reason)
+        log.log(level, "the ISR is unchanged partition=%s-%d: %s", *partition, reason)

@@ -27,7 +27,7 @@ class LogEnds:
         self._broker_id = broker_id
         self._broker_epoch = -1
         self._telling = Telling(
-            port, self._told, refused="the controller does not take how far logs go here", batch_max=BATCH_MAX
+            port, self._told, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:

@@ -208,7 +208,7 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_ID
         problem = self._strays.problem(name, partition)
         if problem is not None:
-            log.error("partition %s-%d (id %s) is put aside: %s", name, partition, topic.topic_id, problem.text)
+            log.error("replica not served partition=%s-%d id=%s: %s", name, partition, topic.topic_id, problem.text)
             return problem.code
         local_id = self._hosted.id_at(name, partition)
         local_epoch = None if local_id is None else self._hosted.epoch(local_id, partition)
@@ -236,7 +236,12 @@ class ReplicaManager:
             name, reason = names[topic_id], error_name(code)
             stayed[name, partition] = code
             log.error(
-                "partition %s-%d (id %s) cannot be put aside for its successor: %s", name, partition, topic_id, reason
+                "cannot stage a replica for deletion to make room for the new topic of the same name "
+                "partition=%s-%d id=%s: %s",
+                name,
+                partition,
+                topic_id,
+                reason,
             )
         left = []
         for one in wanted:
@@ -258,7 +263,7 @@ class ReplicaManager:
                 self._say_missing(one)
             else:
                 reason = error_name(code)
-                log.error("partition %s-%d (id %s) cannot be served: %s", one.name, one.partition, one.topic_id, reason)
+                log.error("replica not served partition=%s-%d id=%s: %s", one.name, one.partition, one.topic_id, reason)
         if self._following is not None:
             applied = [one for one, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
             self._following.obey(
@@ -277,16 +282,18 @@ class ReplicaManager:
     def _say_missing(self, one: _Wanted) -> None:
         topic = self._view.image.topic_by_id(one.topic_id)
         known = () if topic is None else topic.partitions
-        where = f"{one.name}-{one.partition} (id {one.topic_id})"
+        where = f"{one.name}-{one.partition} id={one.topic_id}"
         if one.partition < len(known) and may_lack_logs(known[one.partition]):
             log.info(
-                "partition %s has no log on this broker; if no replica has one, its creation was interrupted, and it "
-                "begins empty",
+                "replica has no log on this broker; the partition begins empty if no other replica has a log "
+                "partition=%s",
                 where,
             )
         else:
             log.error(
-                "the data of partition %s is gone from this broker; it is copied anew if another replica has it", where
+                "the data of a replica is gone from this broker; the broker copies it again if another replica "
+                "has it partition=%s",
+                where,
             )
 
     async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
@@ -366,7 +373,7 @@ class ReplicaManager:
         try:
             return await asyncio.get_running_loop().run_in_executor(None, look)
         except NativeError as problem:
-            log.error("what waits for removal cannot be listed: %s", problem)
+            log.error("cannot list staged replicas: %s", problem)
             return unseen
 
     # --- RestoreReplicas ----------------------------------------------------------------------------------------------
@@ -389,6 +396,6 @@ class ReplicaManager:
                 codes = [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(topic.partitions)
             errors = [PartitionError(index, code) for index, code in zip(topic.partitions, codes, strict=True)]
             answers.append(TopicPartitionErrors(topic.topic_id, errors))
-            what = "cannot be brought back" if any(codes) else "is brought back from deletion"
-            log.info("topic %s (id %s) %s", topic.topic_name, topic.topic_id, what)
+            what = "cannot undelete local replicas" if any(codes) else "undeleted local replicas"
+            log.info("%s name=%s id=%s", what, topic.topic_name, topic.topic_id)
         return RestoreReplicasResponse(0, tuple(answers))

@@ -120,8 +120,8 @@ class BrokerRegistration:
             new = gone - set(before.gone)
             if new:
                 log.warning(
-                    "log directories of this broker's life before are gone (directory.id %s): what was only there is "
-                    "lost, unless they come back",
+                    "log directories that this broker had before are gone; records that only they had are lost "
+                    "unless they come back directory.id=%s",
                     ", ".join(sorted(new)),
                 )
             intact = not (new or before.suspect) and (before.stopped or self._outlived(before, self._running))
@@ -143,7 +143,7 @@ class BrokerRegistration:
             await self._store.set(self._running_path, self._running.encode())
         except (UnavailableError, UnknownOutcomeError) as problem:
             # The next registration records it; at worst the next run reports the loss once more.
-            log.warning("that this broker has come back cannot be noted yet: %s", problem)
+            log.warning("cannot record yet that this broker has come back: %s", problem)
 
     def stay(
         self,
@@ -170,14 +170,16 @@ class BrokerRegistration:
                 epoch = await self._create(node())
             except (UnavailableError, UnknownOutcomeError) as problem:
                 # The next read shows the outcome.
-                log.warning("the metadata store does not say whether this broker is registered: %s", problem)
+                log.warning(
+                    "cannot read from the metadata store whether this broker is registered, retrying: %s", problem
+                )
                 continue
             except StoreClosedError:
                 return
             except (StartError, FatalError) as problem:
                 self._on_fatal(FatalError(str(problem)))
                 return
-            log.warning("this broker was not registered any more; registered again, broker epoch %d", epoch)
+            log.warning("registered again after the registration was lost broker_epoch=%d", epoch)
             registered(epoch)
 
     async def _until_gone(self) -> None:

@@ -40,7 +40,7 @@ def parse(path: Path | str, content: bytes) -> Uuid:
         if not colon:
             raise PartitionMetadataError(f"{path}: {line[:80]!r} is not a line of the form 'key: value'")
         if key.strip() in values:
-            raise PartitionMetadataError(f"{path}: {key.strip()!r} stands twice")
+            raise PartitionMetadataError(f"{path}: {key.strip()!r} appears twice")
         values[key.strip()] = value.strip()
     version = values.get("version", "")
     if not version.isdigit():

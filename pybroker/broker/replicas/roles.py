@@ -70,7 +70,7 @@ class Mismatch(NamedTuple):
         )
 
 
-FENCED = "refuses appends although no deletion is under way"
+FENCED = "refuses appends although no deletion is in progress"
 
 
 def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int) -> str | None:
@@ -78,14 +78,14 @@ def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int
     problem: replicas in a failed log directory, and followers that are not open, are out of the ISR."""
     leads = shown.leader == broker_id
     if role is None:
-        return "leads, and is not open" if leads else None
+        return "should lead but is not open" if leads else None
     if role.offline or role.leader_epoch > shown.leader_epoch:
         return None
     if role.leader == shown.leader and role.leader_epoch == shown.leader_epoch:
         return None
     does = "leads" if role.leader == broker_id else f"follows {role.leader}"
     wanted = "lead" if leads else f"follow {shown.leader}"
-    return f"{does} in epoch {role.leader_epoch}, and has to {wanted}"
+    return f"{does} in epoch {role.leader_epoch} but should {wanted}"
 
 
 class RoleReconciler:
@@ -143,7 +143,7 @@ class RoleReconciler:
                 worked = await self.reconcile()
             except NativeError as problem:
                 # The broker stops, or has lost its last log directory.
-                log.debug("the roles of partitions cannot be read: %s", problem)
+                log.debug("cannot read the roles of partitions: %s", problem)
                 worked = 0.0
             rest = max(PAUSE_S, worked * REST_FACTOR)
             now = loop.time()
@@ -156,7 +156,7 @@ class RoleReconciler:
         left = await self._closing.expire(self._controller_epoch)
         self._controller_epoch = self._view.image.controller_epoch
         if left:
-            log.warning("closings reconciled: their controller is gone, and did not end them: closings=%d", left)
+            log.warning("write fences reconciled: removed fences that their controller did not remove fences=%d", left)
         found: list[Mismatch] = []
         worked, began, looked_at = 0.0, loop.time(), 0
         for topic in tuple(self._view.image.topics.values()):
@@ -212,7 +212,7 @@ class RoleReconciler:
             return
         if mismatch.found == FENCED:
             await self._closing.open_left(mismatch.topic_id)
-            log.warning("partition reconciled: %s done='takes appends again'", mismatch)
+            log.warning("partition reconciled: %s done='accepts appends again'", mismatch)
             return
         topic = self._view.image.topics[mismatch.topic]
         request = self._order_for(topic, mismatch.partition)
@@ -223,7 +223,7 @@ class RoleReconciler:
         self._on_led(request)
         code = next((one.error_code for topic in response.topics for one in topic.partition_errors), 0)
         if code == ErrorCode.NONE:
-            log.warning("partition reconciled: %s done='LeaderAndIsr carried out again'", mismatch)
+            log.warning("partition reconciled: %s done='LeaderAndIsr applied again'", mismatch)
         else:
             log.warning("partition not reconciled: %s error=%s", mismatch, error_name(code))
             await self._tell(mismatch, code)
@@ -254,5 +254,4 @@ class RoleReconciler:
         try:
             await self._port.submit(event, TIMEOUT_MS)
         except KafkaError as error:
-            log.warning("the controller does not hear of %s: %s", mismatch, error)
-
+            log.warning("cannot report a partition with a wrong role to the controller %s: %s", mismatch, error)

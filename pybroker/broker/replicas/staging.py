@@ -152,7 +152,7 @@ class Staging:
                 self._nodes[Uuid.parse(name)] = znodes.decode_staged(path, node.data)
             except (ValueError, znodes.DamagedNodeError) as problem:
                 # Its data gets a new deadline in `start`, a full delay from then.
-                log.error("a stored deadline is damaged and is made anew: %s", problem)
+                log.error("replaced a damaged removal deadline: %s", problem)
                 await self._store.delete(path)
         await self._count_on()
         for topic_id in list(self._nodes):  # other tasks promise meanwhile
@@ -167,7 +167,7 @@ class Staging:
         try:
             return None if node is None else decode_deletion_head(path, node.data)
         except znodes.DamagedNodeError as problem:
-            log.error("the record of a deletion is damaged: %s", problem)
+            log.error("ignored a damaged deletion record: %s", problem)
             return None
 
     async def _count_on(self) -> None:
@@ -232,7 +232,10 @@ class Staging:
         try:
             await self._note_moves()
         except StoreError as problem:
-            log.warning("deleted topics wait their whole delay again after the next start: %s", problem)
+            log.warning(
+                "cannot store removal deadlines; after the next start staged replicas wait their whole delay again: %s",
+                problem,
+            )
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
         """Store the deadlines of topics whose data is about to be staged, or is being staged (None: no deadline);
@@ -273,7 +276,7 @@ class Staging:
                 await self._store.multi(part)
                 return
             except (UnavailableError, UnknownOutcomeError) as problem:
-                log.warning("the time when deleted topics are removed cannot be stored, trying again: %s", problem)
+                log.warning("cannot store removal deadlines, retrying: %s", problem)
             except MultiError as error:
                 if not isinstance(error.cause, NodeExistsError | NoNodeError):
                     raise
@@ -370,8 +373,8 @@ class Staging:
             if node.endless:
                 log.log(
                     level,
-                    "%s: topic %s (id %s), partitions %s: nothing that can be trusted is known of that id; they are "
-                    "not served, and stay in deleting/ until an operator decides",
+                    "%s: topic %s (id %s), partitions %s: the cluster's metadata does not know this id; the "
+                    "replicas are not served and stay in deleting/ until an operator removes them",
                     what,
                     node.topic or UNKNOWN,
                     topic_id,
@@ -411,7 +414,7 @@ class Staging:
             try:
                 await self._store.delete(f"{self._path}/{topic_id}")
             except (UnavailableError, UnknownOutcomeError) as problem:
-                log.warning("that topic %s is gone from here cannot be stored, trying again: %s", topic_id, problem)
+                log.warning("cannot store that a topic's data is removed, retrying id=%s: %s", topic_id, problem)
                 continue
             except NoNodeError:
                 pass
@@ -431,7 +434,7 @@ class Staging:
                 try:
                     await self._note_moves()
                 except (UnavailableError, UnknownOutcomeError) as problem:
-                    log.warning("when deleted topics were moved cannot be stored, trying again: %s", problem)
+                    log.warning("cannot store when staged replicas were moved, retrying: %s", problem)
                     self._note_at = self._clock.monotonic_ms() + NOTE_MS
                 continue
             times = [*self._due.values(), *([self._note_at] if self._moved else ())]
@@ -449,7 +452,7 @@ class Staging:
         try:
             directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         except NativeError as problem:
-            log.error("what waits for removal cannot be listed, trying again: %s", problem)
+            log.error("cannot list staged replicas, retrying: %s", problem)
             for topic_id in due:
                 self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             self._removing.difference_update(due)
@@ -476,7 +479,7 @@ class Staging:
                 )
         except NativeError as problem:
             log.error(
-                "the data of deleted topic %s (id %s) cannot be removed, trying again: %s",
+                "cannot remove the data of a deleted topic, retrying name=%s id=%s: %s",
                 self._nodes[topic_id].topic or UNKNOWN,
                 topic_id,
                 problem,
@@ -504,7 +507,7 @@ class Staging:
                 await self._close(topic_id)
                 evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
         except (UnavailableError, UnknownOutcomeError, KafkaError) as problem:
-            log.warning("whether topic %s is still deleted cannot be read, trying again: %s", topic_id, problem)
+            log.warning("cannot read whether a topic is still deleted, retrying id=%s: %s", topic_id, problem)
             self._due[topic_id] = self._clock.monotonic_ms() + NOTE_MS
             return False
         if evidence is Evidence.NOTHING:
@@ -513,7 +516,7 @@ class Staging:
             return False
         if closed:
             return True
-        log.warning("topic %s is not deleted for good: what waits here for its removal stays", topic_id)
+        log.warning("staged replicas stay, because the deletion of their topic is not final id=%s", topic_id)
         self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
         return False
 
@@ -521,4 +524,4 @@ class Staging:
 def _ended(task: asyncio.Task[None]) -> None:
     # Log at once, not when the interpreter collects the task. The data stays, and is removed after the next start.
     if not task.cancelled() and task.exception() is not None:
-        log.error("data of deleted topics is not removed any more until the next start", exc_info=task.exception())
+        log.error("data of deleted topics is no longer removed until the next start", exc_info=task.exception())

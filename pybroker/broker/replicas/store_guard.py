@@ -74,7 +74,7 @@ class StoreGuard:
         try:
             noted = self._noted = self._read()
         except (OSError, msgspec.DecodeError) as problem:
-            return f"{self._path}, which says what this broker has seen of it, cannot be read ({problem})"
+            return f"{self._path}, which records the last known state of the metadata store, cannot be read ({problem})"
         await self._store.sync()
         counted = await get_or_none(self._store, znodes.DECISIONS)
         offices = await get_or_none(self._store, znodes.OFFICES)
@@ -93,14 +93,14 @@ class StoreGuard:
         noted = self._noted
         if said is not None and (noted is None or said.id not in noted.accepted):
             if reason is not None:
-                log.warning("the metadata store was set back, which was accepted: %s", reason)
+                log.warning("an operator accepted a metadata store that was set back: %s", reason)
             # The earlier state no longer counts.
             accepted = [*(() if noted is None else noted.accepted), said.id]
             self._write(_File(-1, "", -1, accepted))
         elif reason is not None:
             raise StoreSetBackError(
-                f"the metadata store was restored from a backup, or is another one: {reason}; nothing was touched. "
-                f"Restore the newest state of ZooKeeper, or take this one with {REMEDY}"
+                f"the metadata store was restored from a backup, or is another one: {reason}. Nothing was "
+                f"changed. Restore the newest state of ZooKeeper, or accept this one with {REMEDY}"
             )
 
     # --- recording ----------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class StoreGuard:
             counted = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
             offices = decode_offices((await self._store.get(znodes.OFFICES)).data)
         except (StoreError, znodes.DamagedNodeError) as problem:
-            log.debug("the history of the metadata store cannot be read now: %s", problem)
+            log.debug("cannot read the history of the metadata store now: %s", problem)
             return
         found = office_of(offices, counted)
         if found is None:
@@ -161,4 +161,4 @@ class StoreGuard:
         except FileNotFoundError:
             return  # a new broker, whose directory does not exist yet
         except OSError as problem:
-            log.error("%s: %s", self._path, problem.strerror or problem)
+            log.error("cannot write path=%s: %s", self._path, problem.strerror or problem)

@@ -90,7 +90,7 @@ class _Candidate(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.directory is not None:
             return self.directory.directory
-        return f"partition {self.place[0]}-{self.partition} (id {self.topic_id})"
+        return f"{self.place[0]}-{self.partition} (id {self.topic_id})"
 
 
 class _Plan:
@@ -173,7 +173,10 @@ class Strays:
         them. Returns the partitions that are no longer in service; `stop` stops them."""
         full = request.type == LeaderAndIsrType.FULL
         if full and not self._known.is_of(request.controller_epoch):
-            log.error("a FULL request came before what its controller knows: what it does not name stays as it is")
+            log.error(
+                "received a FULL LeaderAndIsr request before its metadata; replicas that it does not name stay "
+                "as they are"
+            )
             full = False
         if full:
             for place in self._undecided:
@@ -275,23 +278,23 @@ class Strays:
             return
         self.left_alone.add(one.place)
         log.warning(
-            "%s belongs to topic id %s, of which nothing is known: it is not served and stays where it is",
+            "replica not served, because the cluster does not know its topic id; it stays where it is replica=%s id=%s",
             one,
             one.topic_id,
         )
 
     def _aside(self, one: _Candidate, claim: Claim[Uuid] | None, what: Evidence, plan: _Plan) -> None:
         if one.directory is None:
-            log.error("%s is served under a name that its topic does not have any more", one)
+            log.error("replica served under an old name of its topic replica=%s", one)
             return
         if what is not Evidence.OTHER_NAME:
             why = one.directory.problem or f"it has no {partition_metadata.FILE_NAME}"
             if one.topic_id is not None and claim is not None:
                 why = _refused(one, claim).text
-            log.error("%s is put aside: %s", one, why)
+            log.error("replica not served; it stays where it is replica=%s: %s", one, why)
             return
         why = f"{one} holds the id {one.topic_id} of a topic of another name"
-        log.error("%s is put aside: it was copied there, or renamed", why)
+        log.error("replica not served, because its directory was copied or renamed; it stays where it is: %s", why)
         plan.copies.append(one.directory.directory)
         if claim is None or not claim.present:
             self._problems[one.place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
@@ -303,7 +306,8 @@ class Strays:
             self._problem_until_full(
                 one.place,
                 ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"{one} has its place, and its topic {'comes back' if what is Evidence.RETURNING else 'lives'}",
+                f"{one} occupies the directory, and its topic "
+                f"{('is being undeleted' if what is Evidence.RETURNING else 'exists')}",
             )
 
     def _problem_until_full(self, place: Place, code: int, text: str) -> None:
@@ -313,8 +317,8 @@ class Strays:
     def _wait_for_operator(self, plan: _Plan, claims: Mapping[Place, Claim[Uuid]], count: int) -> None:
         doubtful = plan.staged + plan.unknown
         log.error(
-            "%d of %d local partitions would be put aside, because their topics are unknown, elsewhere, or have other "
-            "ids now; nothing is touched until an operator has looked at it: should it be right, raise "
+            "%d of %d local replicas would be staged for deletion, because their topics are unknown, have other "
+            "ids or have no replica here. No replicas were moved. If this is expected, raise "
             "stale.replicas.max.percent for one start",
             len(doubtful),
             count,
@@ -324,7 +328,9 @@ class Strays:
                 self._by_place.setdefault(one.place, []).append(one.directory)
             if one.place in claims:
                 self._problem_until_full(
-                    one.place, ErrorCode.KAFKA_STORAGE_ERROR, f"{one} is one of too many to put aside"
+                    one.place,
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{one} is one of too many replicas to stage for deletion (stale.replicas.max.percent)",
                 )
         plan.staged.clear()
         plan.unknown.clear()
@@ -350,7 +356,7 @@ class Strays:
         problems = await loop.run_in_executor(None, self._native.log_dirs.adopt, wanted) if wanted else []
         for (directory, topic_id), problem in zip(taken, problems, strict=True):
             if problem is None:
-                log.info("%s takes the topic id %s", directory.directory, topic_id)
+                log.info("adopted a topic id directory=%s id=%s", directory.directory, topic_id)
             else:
                 self._refuse(directory, problem)
 
@@ -363,14 +369,14 @@ class Strays:
         try:
             node = await get_or_none(self._store, path)
         except StoreError as problem:
-            log.error("whether topic %s has just got its id cannot be read: %s", name, problem)
+            log.error("cannot read whether a topic was just given its id name=%s: %s", name, problem)
             return None
         if node is None:
             return None
         try:
             return znodes.decode_topic_id(path, node.data).topic_id
         except znodes.DamagedNodeError as problem:
-            log.error("the record of a migration is damaged: %s", problem)
+            log.error("ignored a damaged migration record: %s", problem)
             return None
 
     async def _stage(
@@ -391,8 +397,10 @@ class Strays:
         stopped = []
         for (one, topic_id), code in zip(moved, codes, strict=True):
             if code:
-                log.error("%s cannot be staged for deletion: %s", one, error_name(code))
-                self._problems[one.place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{one} cannot be staged")
+                log.error("cannot stage a replica for deletion replica=%s: %s", one, error_name(code))
+                self._problems[one.place] = Problem(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{one} cannot be staged for deletion"
+                )
             elif one.directory is None:
                 stopped.append((topic_id, one.partition))
         return stopped
@@ -407,8 +415,8 @@ def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
         return Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{one}: {why}")
     return Problem(
         ErrorCode.INCONSISTENT_TOPIC_ID,
-        f"{one} holds topic id {one.topic_id}, and nothing proves that topic {one.place[0]} of id {claim.topic_id} "
-        "comes after it",
+        f"{one} holds topic id {one.topic_id}, and nothing proves that topic {one.place[0]} with id "
+        f"{claim.topic_id} replaces it",
     )
 
 
@@ -420,7 +428,7 @@ def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
         if partition_metadata.read(path) is not None:
             return directory.problem
         if not first_id and any(segment.stat().st_size > 0 for segment in path.glob("*.log")):
-            return f"{path} has records but no {partition_metadata.FILE_NAME}: nothing tells whose they are"
+            return f"{path} has records but no {partition_metadata.FILE_NAME}: its topic id is unknown"
     except PartitionMetadataError as problem:
         return str(problem)
     except OSError as problem:

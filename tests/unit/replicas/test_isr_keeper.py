@@ -88,7 +88,7 @@ async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
         for number in range(times):
             keeper.proposed(proposal(1, 2))
             await until(lambda number=number: len(told.refusals) > number)  # type: ignore[misc]
-        return [record.levelno for record in caplog.records if "stays as it is" in record.message]
+        return [record.levelno for record in caplog.records if "the ISR is unchanged" in record.message]
 
     assert await propose(3) == [logging.INFO, logging.DEBUG, logging.DEBUG]
     monkeypatch.setattr(isr, "SAID_ANEW_S", 0.0)

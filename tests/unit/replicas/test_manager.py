@@ -459,10 +459,10 @@ async def test_a_removal_that_ends_by_a_bug_is_told_at_once(host: Host, caplog: 
     await host.staging.promise({A: "a"}, 0)
     host.staging.staged([A])
     for _ in range(6_000):
-        if "is not removed any more" in caplog.text:
+        if "is no longer removed" in caplog.text:
             break
         await asyncio.sleep(0.01)
-    assert "is not removed any more" in caplog.text
+    assert "is no longer removed" in caplog.text
     await host.staging.stop()
 
 

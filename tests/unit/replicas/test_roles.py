@@ -44,11 +44,11 @@ def role(leader: int, epoch: int, *, fenced: bool = False, offline: bool = False
         # The controller knows of both.
         (led(ME, 3), role(-1, 3, offline=True), None),
         (led(OTHER, 3), None, None),
-        (led(ME, 3), None, "leads, and is not open"),
-        (led(ME, 3), role(OTHER, 2), "follows 2 in epoch 2, and has to lead"),
-        (led(ME, 3), role(ME, 2), "leads in epoch 2, and has to lead"),
-        (led(ME, 3), role(-1, -1), "follows -1 in epoch -1, and has to lead"),
-        (led(OTHER, 3), role(ME, 2), "leads in epoch 2, and has to follow 2"),
+        (led(ME, 3), None, "should lead but is not open"),
+        (led(ME, 3), role(OTHER, 2), "follows 2 in epoch 2 but should lead"),
+        (led(ME, 3), role(ME, 2), "leads in epoch 2 but should lead"),
+        (led(ME, 3), role(-1, -1), "follows -1 in epoch -1 but should lead"),
+        (led(OTHER, 3), role(ME, 2), "leads in epoch 2 but should follow 2"),
     ],
 )
 def test_what_is_wrong(shown: PartitionImage, here: PartitionRole | None, wrong: str | None) -> None:
@@ -177,4 +177,4 @@ async def test_what_cannot_be_mended_is_told_once_and_stays_known(
     await ground.passes(5)
     assert len(ground.orders) == 1
     assert ground.told == [told]
-    assert [one.found for one in ground.reconciler.wrong] == ["leads, and is not open"]
+    assert [one.found for one in ground.reconciler.wrong] == ["should lead but is not open"]
