@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pybroker.client.admin.client import AdminClient, ClusterDescription
-    from pybroker.client.admin.client_quotas import ClientQuota, QuotaEntity
-    from pybroker.client.admin.cluster_state import ClusterState, TroubledPartition
+    from pybroker.client.admin.admin_client import AdminClient, ClusterDescription
+    from pybroker.client.admin.admin_results import (
+        CreateTopicsResult,
+        DeleteTopicsResult,
+        DescribeTopicsResult,
+        KeyedResult,
+        TopicMetadataAndConfig,
+    )
+    from pybroker.client.admin.cluster_state_admin import ClusterState, TroubledPartition
+    from pybroker.client.admin.config_admin import LogDirDescription, ReplicaInfo
     from pybroker.client.admin.config_types import (
         AlterConfigOp,
         ConfigEntry,
@@ -20,17 +27,20 @@ if TYPE_CHECKING:
         ConfigSource,
         OpType,
     )
-    from pybroker.client.admin.configs import LogDirDescription, ReplicaInfo
-    from pybroker.client.admin.groups import GroupDescription, GroupListing, MemberDescription
-    from pybroker.client.admin.ingests import IngestListing, IngestPartition, IngestState
-    from pybroker.client.admin.placement_types import ElectionType, PartitionReassignment
-    from pybroker.client.admin.results import (
-        CreateTopicsResult,
-        DeleteTopicsResult,
-        DescribeTopicsResult,
-        KeyedResult,
-        TopicMetadataAndConfig,
+    from pybroker.client.admin.group_admin import GroupDescription, GroupListing, MemberDescription
+    from pybroker.client.admin.incarnation_types import (
+        DeletedReplica,
+        LogEnds,
+        PurgedTopic,
+        TopicDeletion,
+        TopicEvent,
+        TopicIncarnation,
+        TruncatedTopic,
+        UndeletedTopic,
     )
+    from pybroker.client.admin.ingest_admin import IngestListing, IngestPartition, IngestState
+    from pybroker.client.admin.placement_admin import ElectionType, PartitionReassignment
+    from pybroker.client.admin.quota_admin import ClientQuota, QuotaEntity
     from pybroker.client.admin.security_types import (
         AclBinding,
         AclBindingFilter,
@@ -43,17 +53,7 @@ if TYPE_CHECKING:
         ScramMechanism,
         ScramUpsertion,
     )
-    from pybroker.client.admin.share_groups import SharePartitionOffset
-    from pybroker.client.admin.topic_life_types import (
-        DeletedReplica,
-        LogEnds,
-        PurgedTopic,
-        TopicDeletion,
-        TopicEvent,
-        TopicIncarnation,
-        TruncatedTopic,
-        UndeletedTopic,
-    )
+    from pybroker.client.admin.share_group_admin import SharePartitionOffset
     from pybroker.client.admin.topic_types import (
         ListTopicsResult,
         NewPartitions,
@@ -64,18 +64,13 @@ if TYPE_CHECKING:
         TopicPage,
         TopicPartitionInfo,
     )
-    from pybroker.client.admin.transactions import (
+    from pybroker.client.admin.transaction_admin import (
         OpenTransaction,
         ProducerState,
         TransactionDescription,
         TransactionListing,
     )
-    from pybroker.client.cluster import Cluster, Node, PartitionInfo, TopicIdPartition, TopicPartition
-    from pybroker.client.connection.broker_connection import BrokerConnection
-    from pybroker.client.consumer.consumer import Consumer
-    from pybroker.client.consumer.group.membership import GroupMetadata
-    from pybroker.client.consumer.group.rebalances import RebalanceListener
-    from pybroker.client.errors import (
+    from pybroker.client.client_errors import (
         AuthenticationError,
         BrokerConnectionError,
         ClientConfigError,
@@ -92,10 +87,15 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedVersionError,
     )
-    from pybroker.client.impact import DeletionImpact, GroupPosition, deletion_impact
-    from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
+    from pybroker.client.cluster_metadata import Cluster, Node, PartitionInfo, TopicIdPartition, TopicPartition
+    from pybroker.client.connection.broker_connection import BrokerConnection
+    from pybroker.client.consumer.async_consumer import Consumer
+    from pybroker.client.consumer.group.group_membership import GroupMetadata
+    from pybroker.client.consumer.group.rebalances import RebalanceListener
+    from pybroker.client.deletion_impact import DeletionImpact, GroupPosition, deletion_impact
+    from pybroker.client.offset_types import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
+    from pybroker.client.plugins.client_metrics import ClientMetrics
     from pybroker.client.plugins.interceptors import ConsumerInterceptor, MetricReporter, ProducerInterceptor
-    from pybroker.client.plugins.metrics import ClientMetrics
     from pybroker.client.plugins.serialization import (
         Deserializer,
         JsonDeserializer,
@@ -104,12 +104,12 @@ if TYPE_CHECKING:
         StringDeserializer,
         StringSerializer,
     )
+    from pybroker.client.producer.async_producer import Producer
     from pybroker.client.producer.delivery import Delivery, OnDelivery
-    from pybroker.client.producer.producer import Producer
-    from pybroker.client.producer.transactional import TransactionalProducer
-    from pybroker.client.records import ProducerRecord, RecordMetadata
+    from pybroker.client.producer.transactional_producer import TransactionalProducer
+    from pybroker.client.producer_records import ProducerRecord, RecordMetadata
     from pybroker.client.share.acknowledgements import AcknowledgeType
-    from pybroker.client.share.consumer import ShareConsumer
+    from pybroker.client.share.async_share_consumer import ShareConsumer
     from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
     from pybroker.native import ConsumerRecord, Uuid
 
@@ -227,12 +227,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "pybroker.client.admin.client": (
+    "pybroker.client.admin.admin_client": (
         "AdminClient",
         "ClusterDescription",
     ),
-    "pybroker.client.admin.client_quotas": ("ClientQuota", "QuotaEntity"),
-    "pybroker.client.admin.cluster_state": ("ClusterState", "TroubledPartition"),
+    "pybroker.client.admin.quota_admin": ("ClientQuota", "QuotaEntity"),
+    "pybroker.client.admin.cluster_state_admin": ("ClusterState", "TroubledPartition"),
     "pybroker.client.admin.config_types": (
         "AlterConfigOp",
         "ConfigEntry",
@@ -241,22 +241,22 @@ _MODULES = {
         "ConfigSource",
         "OpType",
     ),
-    "pybroker.client.admin.configs": (
+    "pybroker.client.admin.config_admin": (
         "LogDirDescription",
         "ReplicaInfo",
     ),
-    "pybroker.client.admin.groups": (
+    "pybroker.client.admin.group_admin": (
         "GroupDescription",
         "GroupListing",
         "MemberDescription",
     ),
-    "pybroker.client.admin.ingests": (
+    "pybroker.client.admin.ingest_admin": (
         "IngestListing",
         "IngestPartition",
         "IngestState",
     ),
-    "pybroker.client.admin.placement_types": ("ElectionType", "PartitionReassignment"),
-    "pybroker.client.admin.results": (
+    "pybroker.client.admin.placement_admin": ("ElectionType", "PartitionReassignment"),
+    "pybroker.client.admin.admin_results": (
         "CreateTopicsResult",
         "DeleteTopicsResult",
         "DescribeTopicsResult",
@@ -275,8 +275,8 @@ _MODULES = {
         "ScramMechanism",
         "ScramUpsertion",
     ),
-    "pybroker.client.admin.share_groups": ("SharePartitionOffset",),
-    "pybroker.client.admin.topic_life_types": (
+    "pybroker.client.admin.share_group_admin": ("SharePartitionOffset",),
+    "pybroker.client.admin.incarnation_types": (
         "DeletedReplica",
         "LogEnds",
         "TopicDeletion",
@@ -296,13 +296,13 @@ _MODULES = {
         "TopicPage",
         "TopicPartitionInfo",
     ),
-    "pybroker.client.admin.transactions": (
+    "pybroker.client.admin.transaction_admin": (
         "OpenTransaction",
         "ProducerState",
         "TransactionDescription",
         "TransactionListing",
     ),
-    "pybroker.client.cluster": (
+    "pybroker.client.cluster_metadata": (
         "Cluster",
         "Node",
         "PartitionInfo",
@@ -310,10 +310,10 @@ _MODULES = {
         "TopicPartition",
     ),
     "pybroker.client.connection.broker_connection": ("BrokerConnection",),
-    "pybroker.client.consumer.consumer": ("Consumer",),
-    "pybroker.client.consumer.group.membership": ("GroupMetadata",),
+    "pybroker.client.consumer.async_consumer": ("Consumer",),
+    "pybroker.client.consumer.group.group_membership": ("GroupMetadata",),
     "pybroker.client.consumer.group.rebalances": ("RebalanceListener",),
-    "pybroker.client.errors": (
+    "pybroker.client.client_errors": (
         "AuthenticationError",
         "BrokerConnectionError",
         "ClientConfigError",
@@ -330,12 +330,12 @@ _MODULES = {
         "UnknownTopicError",
         "UnsupportedVersionError",
     ),
-    "pybroker.client.impact": (
+    "pybroker.client.deletion_impact": (
         "DeletionImpact",
         "GroupPosition",
         "deletion_impact",
     ),
-    "pybroker.client.offsets": (
+    "pybroker.client.offset_types": (
         "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "OffsetSpec",
@@ -345,7 +345,7 @@ _MODULES = {
         "MetricReporter",
         "ProducerInterceptor",
     ),
-    "pybroker.client.plugins.metrics": ("ClientMetrics",),
+    "pybroker.client.plugins.client_metrics": ("ClientMetrics",),
     "pybroker.client.plugins.serialization": (
         "Deserializer",
         "JsonDeserializer",
@@ -358,14 +358,14 @@ _MODULES = {
         "Delivery",
         "OnDelivery",
     ),
-    "pybroker.client.producer.producer": ("Producer",),
-    "pybroker.client.producer.transactional": ("TransactionalProducer",),
-    "pybroker.client.records": (
+    "pybroker.client.producer.async_producer": ("Producer",),
+    "pybroker.client.producer.transactional_producer": ("TransactionalProducer",),
+    "pybroker.client.producer_records": (
         "ProducerRecord",
         "RecordMetadata",
     ),
     "pybroker.client.share.acknowledgements": ("AcknowledgeType",),
-    "pybroker.client.share.consumer": ("ShareConsumer",),
+    "pybroker.client.share.async_share_consumer": ("ShareConsumer",),
     "pybroker.cluster_resource": (
         "ClusterResource",
         "ClusterResourceListener",

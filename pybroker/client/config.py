@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from pybroker.client.errors import ClientConfigError
+from pybroker.client.client_errors import ClientConfigError
 from pybroker.config.definition import ConfigDef, nearest_name
 from pybroker.config.stores import CRL, check_type
 from pybroker.config.values import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pybroker.client.admin.topic_life_types import TopicIncarnation
+from pybroker.client.admin.incarnation_types import TopicIncarnation
 from pybroker.native import Uuid
 
 _WORDS = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pybroker.spark.errors import OptionError, TokenError
 
 if TYPE_CHECKING:
-    from pybroker.client.connection.kept_token import CachedToken
+    from pybroker.client.connection.token_file import CachedToken
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 OF_PROVIDER = (
@@ -42,9 +42,9 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
     if not by_url(settings):
         return found
     # Imported here, because it imports an HTTP client.
+    from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError
     from pybroker.client.config import ADMIN, ClientConfig
-    from pybroker.client.connection.kept_token import CachedToken
-    from pybroker.client.errors import AuthenticationError, BrokerConnectionError
+    from pybroker.client.connection.token_file import CachedToken
     from pybroker.config.values import ConfigError
 
     names = ("sasl.mechanism", "sasl.jaas.config", ENDPOINT, *OF_PROVIDER)

@@ -95,7 +95,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 def patient_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients end when they are done: how soon they give up on a broker that is silent is tested elsewhere."""
     for name in ("SILENCE_S", "INTERRUPTED_SILENCE_S", "INTERRUPTED_MAX_S"):
-        monkeypatch.setattr(f"pybroker.client.connection.life.{name}", 100.0)
+        monkeypatch.setattr(f"pybroker.client.connection.client_lifecycle.{name}", 100.0)
 
 
 @pytest.fixture

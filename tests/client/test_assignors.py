@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pybroker.client import ClientConfigError, TopicPartition
-from pybroker.client.consumer.group.assignors import assignors
+from pybroker.client.consumer.group.partition_assignors import assignors
 from pybroker.client.consumer.group.protocol_bytes import (
     ProtocolSubscription,
     read_assignment,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.client import AdminClient, NewTopic, ShareConsumer
-from pybroker.client.errors import KafkaError
+from pybroker.client.client_errors import KafkaError
 from tests.client.test_consumer import LIMIT_S, reader, until
 
 pytestmark = pytest.mark.usefixtures("patient_ends")

@@ -33,7 +33,7 @@ from pybroker.client import (
 )
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.sasl import SaslCredentials
+from pybroker.client.connection.sasl_login import SaslCredentials
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.client.conftest import SecureKafka

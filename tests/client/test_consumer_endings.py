@@ -18,7 +18,7 @@ from pybroker.client import (
     RebalanceListener,
     TopicPartition,
 )
-from pybroker.client.consumer.group.member import GroupMember
+from pybroker.client.consumer.group.classic_member import GroupMember
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.client.conftest import recreate

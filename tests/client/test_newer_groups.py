@@ -25,7 +25,7 @@ from pybroker.client import (
     Uuid,
 )
 from pybroker.client.blocking import Consumer as BlockingConsumer
-from pybroker.client.consumer.group.newer_member import NewerMember
+from pybroker.client.consumer.group.consumer_protocol_member import NewerMember
 from tests.client.conftest import known, recreate
 from tests.support.brokers import PybrokerProcess
 

@@ -25,7 +25,7 @@ from pybroker.client import (
     TopicPartitionInfo,
     Uuid,
 )
-from pybroker.client.admin.results import (
+from pybroker.client.admin.admin_results import (
     CreateTopicsResult,
     DeleteTopicsResult,
     DescribeTopicsResult,
@@ -33,8 +33,8 @@ from pybroker.client.admin.results import (
     settle,
     start,
 )
-from pybroker.client.cluster import TopicInfo
-from pybroker.client.errors import KafkaError
+from pybroker.client.client_errors import KafkaError
+from pybroker.client.cluster_metadata import TopicInfo
 
 ID, OTHER = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A"), Uuid.parse("vPeOCWypqUOSepEvx0cbog")
 B_ID = Uuid.parse("Rr22P56NSji_e-5OsqeU5A")

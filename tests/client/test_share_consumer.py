@@ -27,7 +27,7 @@ from pybroker.client import (
     blocking,
 )
 from pybroker.client.share.acknowledgements import batches
-from pybroker.client.share.given import given
+from pybroker.client.share.acquired_records import given
 from pybroker.native import NativeError
 
 from .test_consumer import LIMIT_S, write

@@ -20,7 +20,7 @@ from pybroker.client import (
     TransactionFailedError,
     blocking,
 )
-from pybroker.client.consumer.group.membership import GroupMetadata
+from pybroker.client.consumer.group.group_membership import GroupMetadata
 from tests.conftest import StartBroker
 
 LIMIT_S = 120.0
@@ -206,7 +206,7 @@ def test_what_is_in_no_batch_yet_is_given_up_with_its_transaction(
     bootstrap: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next transaction does not hear of it: it has lost nothing."""
-    monkeypatch.setattr("pybroker.client.blocking.feed._PAUSE_S", 600.0)
+    monkeypatch.setattr("pybroker.client.blocking.thread_bridge._PAUSE_S", 600.0)
     with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
     with blocking.TransactionalProducer(settings(bootstrap, name)) as producer:

@@ -15,7 +15,7 @@ from pybroker import native
 from pybroker.broker.cluster.events import UpgradeType
 from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.client import NewTopic, ScramUpsertion, blocking
-from pybroker.client.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
+from pybroker.client.client_errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

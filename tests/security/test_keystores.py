@@ -12,7 +12,7 @@ import pytest
 
 from pybroker import Broker
 from pybroker.client import blocking
-from pybroker.client.errors import ClientConfigError
+from pybroker.client.client_errors import ClientConfigError
 from pybroker.config.stores import StoreFile
 from pybroker.config.values import InvalidValue
 from pybroker.native import BlockingClient, NativeError

@@ -19,7 +19,7 @@ from joserfc.jwk import ECKey
 
 from pybroker import Broker
 from pybroker.client import AuthenticationError, blocking
-from pybroker.client.errors import ClientConfigError
+from pybroker.client.client_errors import ClientConfigError
 from pybroker.config import ConfigError, load_config
 from pybroker.native import BlockingClient, NativeError
 from pybroker.protocol import messages as m

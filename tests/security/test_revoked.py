@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from pybroker import Broker
 from pybroker.cli import cli
 from pybroker.client import AdminClient
-from pybroker.client.errors import BrokerConnectionError, ClientConfigError
+from pybroker.client.client_errors import BrokerConnectionError, ClientConfigError
 from pybroker.native import BlockingClient, NativeError
 from pybroker.protocol import messages as m
 from pybroker.testing.broker import BrokerProcessError

@@ -27,7 +27,7 @@ from pybroker.client import (
     ScramUpsertion,
     blocking,
 )
-from pybroker.client.admin.client_quotas import DEFAULT
+from pybroker.client.admin.quota_admin import DEFAULT
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.support.wire import free_port

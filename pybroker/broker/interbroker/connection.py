@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from pybroker.broker.metadata.image import BrokerImage
+from pybroker.client.client_errors import BrokerConnectionError, KafkaTimeoutError
 from pybroker.client.connection.broker_connection import BrokerConnection
-from pybroker.client.connection.message_facts import MessageFacts, message_facts
-from pybroker.client.errors import BrokerConnectionError, KafkaTimeoutError
+from pybroker.client.connection.request_schema import MessageFacts, message_facts
 from pybroker.errors import KafkaError
 from pybroker.native import message_class, message_schema
 

@@ -10,8 +10,8 @@ from typing import Any
 from pybroker.broker.interbroker.connection import InterBrokerConnection
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.znodes import Endpoint
+from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError
 from pybroker.client.config import ADMIN, ClientConfig
-from pybroker.client.errors import AuthenticationError, BrokerConnectionError
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from pybroker.broker.cluster.packed import UnreadableError, pack, unpack
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.interbroker.connection import InterBrokerConnection, ask_once
 from pybroker.broker.metadata.image import BrokerImage
-from pybroker.client.errors import BrokerConnectionError, KafkaTimeoutError
+from pybroker.client.client_errors import BrokerConnectionError, KafkaTimeoutError
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError
 from pybroker.protocol import interbroker as wire

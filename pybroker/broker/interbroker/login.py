@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError
 from pybroker.client.config import ADMIN, ClientConfig
-from pybroker.client.errors import AuthenticationError, BrokerConnectionError
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_login import broker_login
 from pybroker.config.values import ConfigError, InvalidValue
@@ -21,7 +21,7 @@ async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
     if not login.token:
         return settings
     # Import the HTTP code only where it is needed.
-    from pybroker.client.connection.kept_token import CachedToken
+    from pybroker.client.connection.token_file import CachedToken
 
     given = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism, **login.token}
     try:

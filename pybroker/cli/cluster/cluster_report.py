@@ -12,7 +12,7 @@ from pybroker.broker.admin.disk_room import USABLE_BYTES_MIN
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient
-    from pybroker.client.cluster import Node
+    from pybroker.client.cluster_metadata import Node
 
 ANSWER_SECONDS_MAX = 10.0
 """A broker that does not respond within this time counts as silent."""
@@ -116,7 +116,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
 
 
 async def _ask(admin: AdminClient, node: Node) -> _Said:
-    from pybroker.client.errors import KafkaError, UnsupportedVersionError, broker_error
+    from pybroker.client.client_errors import KafkaError, UnsupportedVersionError, broker_error
     from pybroker.protocol import messages as m
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -189,7 +189,7 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
 
 async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
     """Return the deletions as one broker reports them: it asks the others for their data."""
-    from pybroker.client.errors import KafkaError, UnsupportedVersionError
+    from pybroker.client.client_errors import KafkaError, UnsupportedVersionError
     from pybroker.protocol import messages as m
 
     try:

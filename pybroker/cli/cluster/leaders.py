@@ -75,8 +75,8 @@ def _batches(led: list[LeaderView]) -> Iterator[tuple[int, list[LeaderView]]]:
 
 
 async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list[LeaderProblem]:
-    from pybroker.client.errors import KafkaError
-    from pybroker.client.offsets import OffsetSpec
+    from pybroker.client.client_errors import KafkaError
+    from pybroker.client.offset_types import OffsetSpec
     from pybroker.protocol import messages as m
     from pybroker.protocol.error_codes import ErrorCode
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.broker.observability.diagnosis.hidden import HIDDEN, may_be_shown
 from pybroker.cli.diagnose.archive import Archive
-from pybroker.client.errors import KafkaError
+from pybroker.client.client_errors import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient

@@ -55,7 +55,7 @@ async def running(bootstrap: str, client_config: Mapping[str, Any]) -> list[Find
 async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list[Finding]:
     """Check each address separately: a client would use one of another cluster only while the others are down."""
     from pybroker.client import AdminClient
-    from pybroker.client.errors import KafkaError
+    from pybroker.client.client_errors import KafkaError
 
     addresses = [each.strip() for each in bootstrap.split(",") if each.strip()]
     said: dict[str, str] = {}

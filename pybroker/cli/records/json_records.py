@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pybroker.client import ConsumerRecord
-    from pybroker.client.records import HeaderList
+    from pybroker.client.producer_records import HeaderList
 
 BASE64 = "base64"
 

@@ -16,7 +16,7 @@ from pybroker.cli.topics.topic_arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicDeletion
-    from pybroker.client.admin.results import TopicMetadataAndConfig
+    from pybroker.client.admin.admin_results import TopicMetadataAndConfig
     from pybroker.native import Uuid
 
 

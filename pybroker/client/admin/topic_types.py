@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
-from pybroker.client.cluster import Node
+from pybroker.client.cluster_metadata import Node
 from pybroker.native import Uuid
 
 _KEY = object()

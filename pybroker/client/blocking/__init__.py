@@ -11,10 +11,10 @@ Consumer.
 
 from __future__ import annotations
 
-from pybroker.client.blocking.admin import AdminClient
-from pybroker.client.blocking.consumer import Consumer
+from pybroker.client.blocking.blocking_admin import AdminClient
+from pybroker.client.blocking.blocking_consumer import Consumer
+from pybroker.client.blocking.blocking_producer import Delivery, Producer, TransactionalProducer
+from pybroker.client.blocking.blocking_share_consumer import ShareConsumer
 from pybroker.client.blocking.event_loop import loop, run
-from pybroker.client.blocking.producer import Delivery, Producer, TransactionalProducer
-from pybroker.client.blocking.share_consumer import ShareConsumer
 
 __all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "ShareConsumer", "TransactionalProducer", "loop", "run"]

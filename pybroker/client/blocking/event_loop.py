@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from pybroker.client.cluster import Cluster
+from pybroker.client.cluster_metadata import Cluster
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

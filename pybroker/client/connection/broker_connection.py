@@ -19,17 +19,17 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self, cast
 
-from pybroker.client.config import ADMIN, ClientConfig
-from pybroker.client.connection.message_facts import MessageFacts, message_facts
-from pybroker.client.connection.sasl import SaslCredentials
-from pybroker.client.connection.tls import tls_context
-from pybroker.client.errors import (
+from pybroker.client.client_errors import (
     AuthenticationError,
     BrokerConnectionError,
     KafkaError,
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from pybroker.client.config import ADMIN, ClientConfig
+from pybroker.client.connection.request_schema import MessageFacts, message_facts
+from pybroker.client.connection.sasl_login import SaslCredentials
+from pybroker.client.connection.tls import tls_context
 from pybroker.native import CodecError, decode_response, encode_request
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode, error_name

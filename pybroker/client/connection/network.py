@@ -10,14 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from enum import IntEnum
 from typing import Any, Literal, TypeVar
 
-from pybroker.client.cluster import Cluster, Node, TopicPartition
-from pybroker.client.config import ClientConfig, addresses
-from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.broker_connection import BrokerConnection, address, needs_login
-from pybroker.client.connection.message_facts import message_facts
-from pybroker.client.connection.metadata import ClientMetadata
-from pybroker.client.connection.trouble import Trouble
-from pybroker.client.errors import (
+from pybroker.client.client_errors import (
     AuthenticationError,
     BrokerConnectionError,
     KafkaError,
@@ -28,6 +21,13 @@ from pybroker.client.errors import (
     broker_error,
     is_retriable,
 )
+from pybroker.client.cluster_metadata import Cluster, Node, TopicPartition
+from pybroker.client.config import ClientConfig, addresses
+from pybroker.client.connection.backoff import Backoff
+from pybroker.client.connection.broker_connection import BrokerConnection, address, needs_login
+from pybroker.client.connection.connection_errors import Trouble
+from pybroker.client.connection.metadata_cache import ClientMetadata
+from pybroker.client.connection.request_schema import message_facts
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import FindCoordinatorRequest
 

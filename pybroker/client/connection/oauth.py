@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
 
+from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError, ClientConfigError
 from pybroker.client.config import ClientConfig
-from pybroker.client.errors import AuthenticationError, BrokerConnectionError, ClientConfigError
 from pybroker.config.stores import StoreFile, StoreText
 from pybroker.config.values import InvalidValue
 from pybroker.web_request import WebError, ask

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pybroker.client.cluster import Partition, TopicPartition, by_topic, by_topic_and_id, partition_of
+from pybroker.client.client_errors import broker_error
+from pybroker.client.cluster_metadata import Partition, TopicPartition, by_topic, by_topic_and_id, partition_of
 from pybroker.client.connection.broker_connection import BrokerConnection
-from pybroker.client.errors import broker_error
-from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
+from pybroker.client.offset_types import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 

@@ -6,8 +6,8 @@ import os
 import ssl
 from contextlib import closing
 
+from pybroker.client.client_errors import ClientConfigError
 from pybroker.client.config import ClientConfig
-from pybroker.client.errors import ClientConfigError
 from pybroker.config.memory_file import MemoryFile
 from pybroker.config.stores import CRL, CrlFile, StoreFile, StoreText
 from pybroker.config.values import InvalidValue

@@ -1,1 +1,1 @@
-"""`Consumer`: `consumer` returns records, `fetcher` prefetches, `positions` tracks offsets, `group/` is membership."""
+"""`Consumer`: `async_consumer` returns records, `fetcher` prefetches, `group/` is membership."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pybroker.client.cluster import TopicPartition
+from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 

@@ -7,19 +7,19 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pybroker.client.cluster import TopicPartition
+from pybroker.client.client_errors import KafkaError, NoOffsetError, TopicRecreatedError, broker_error, is_retriable
+from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.metadata import TopicRecreation
+from pybroker.client.connection.metadata_cache import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.offset_requests import heeds_ids
 from pybroker.client.connection.wake_loop import WakeLoop
+from pybroker.client.consumer.fetch_positions import Chunk, PartitionState, Positions
 from pybroker.client.consumer.fetch_session import BY_ID, FetchPartition, FetchSession
 from pybroker.client.consumer.offset_lookup import OffsetLookup
-from pybroker.client.consumer.positions import Chunk, PartitionState, Positions
-from pybroker.client.errors import KafkaError, NoOffsetError, TopicRecreatedError, broker_error, is_retriable
-from pybroker.client.offsets import OffsetSpec
-from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.client.offset_types import OffsetSpec
+from pybroker.client.plugins.client_metrics import ClientMetrics
 from pybroker.client.plugins.serialization import Deserialize
 from pybroker.native import RecordDecoder, Uuid
 from pybroker.protocol import messages as m

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pybroker.client.cluster import TopicPartition, by_name, partition_of
+from pybroker.client.client_errors import broker_error
+from pybroker.client.cluster_metadata import TopicPartition, by_name, partition_of
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import Network
 from pybroker.client.connection.offset_requests import heeds_ids, list_offsets_request, listed_offsets
-from pybroker.client.errors import broker_error
-from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
+from pybroker.client.offset_types import OffsetAndTimestamp, OffsetSpec
 from pybroker.protocol.error_codes import ErrorCode
 
 Told = TypeVar("Told")

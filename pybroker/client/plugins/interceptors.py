@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from pybroker.client.cluster import TopicPartition
-    from pybroker.client.offsets import OffsetAndMetadata
-    from pybroker.client.plugins.metrics import ClientMetrics
-    from pybroker.client.records import ProducerRecord, RecordMetadata
+    from pybroker.client.cluster_metadata import TopicPartition
+    from pybroker.client.offset_types import OffsetAndMetadata
+    from pybroker.client.plugins.client_metrics import ClientMetrics
+    from pybroker.client.producer_records import ProducerRecord, RecordMetadata
     from pybroker.native import ConsumerRecord
 
 log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""`Producer`: `producer` takes records, `accumulator` buffers batches, `sender` sends them."""
+"""`Producer`: `async_producer` takes records, `accumulator` buffers batches, `batch_sender` sends them."""

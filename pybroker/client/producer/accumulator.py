@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from pybroker.client.cluster import TopicPartition
+from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.native import ClientBatch, Uuid
 
 RECORD_BYTES = 96

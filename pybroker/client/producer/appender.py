@@ -8,11 +8,11 @@ import time
 from typing import Any, NamedTuple
 
 from pybroker.client.config import ClientConfig
+from pybroker.client.offset_types import Moment, milliseconds
 from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues
+from pybroker.client.producer.batch_sender import BatchSender
 from pybroker.client.producer.delivery import Delivery
-from pybroker.client.producer.sender import BatchSender
-from pybroker.client.records import HeaderList
-from pybroker.client.times import Moment, milliseconds
+from pybroker.client.producer_records import HeaderList
 from pybroker.native import ClientBatch, append_partitioned
 
 _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from pybroker.client.producer.accumulator import Batch
-from pybroker.client.records import RecordMetadata
+from pybroker.client.producer_records import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 """Called with (metadata, None) or (None, error)."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pybroker.client.client_errors import broker_error
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import Network
-from pybroker.client.errors import broker_error
 from pybroker.protocol import messages as m
 
 _EPOCH_MAX = 0x7FFE

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from pybroker.client.cluster import TopicInfo
+from pybroker.client.client_errors import KafkaError, broker_error, is_retriable
+from pybroker.client.cluster_metadata import TopicInfo
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.wake_loop import WakeLoop
-from pybroker.client.errors import KafkaError, broker_error, is_retriable
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)

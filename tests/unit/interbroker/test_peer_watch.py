@@ -13,7 +13,7 @@ from pybroker.broker.interbroker import peer_watch
 from pybroker.broker.interbroker.peer_watch import PAUSE_S, PeerWatch
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.znodes import Endpoint
-from pybroker.client.errors import BrokerConnectionError
+from pybroker.client.client_errors import BrokerConnectionError
 from pybroker.protocol import interbroker as wire
 
 OWN, DEAD, WITNESS = 1, 2, 3

@@ -10,7 +10,7 @@ import pytest
 from pybroker.broker.cluster.packed import pack
 from pybroker.broker.cluster.seat import Seat
 from pybroker.broker.interbroker.whereabouts import Whereabouts
-from pybroker.client.errors import BrokerConnectionError
+from pybroker.client.client_errors import BrokerConnectionError
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 

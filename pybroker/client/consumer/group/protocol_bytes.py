@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pybroker.client.cluster import TopicPartition
+from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.native import CodecError, decode_data
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned, split_version

@@ -7,18 +7,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pybroker.client.cluster import TopicPartition
+from pybroker.client.client_errors import KafkaError
+from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.client.config import ClientConfig
+from pybroker.client.connection.close_timeout import Patience
 from pybroker.client.connection.network import LOST, Network
-from pybroker.client.connection.patience import Patience
-from pybroker.client.consumer.group.commits import GroupCommits
-from pybroker.client.consumer.group.member import GroupMember
-from pybroker.client.consumer.group.membership import Callbacks, GroupMembership
-from pybroker.client.consumer.group.newer_member import NewerMember
-from pybroker.client.consumer.positions import Positions
-from pybroker.client.errors import KafkaError
-from pybroker.client.offsets import OffsetAndMetadata
-from pybroker.client.plugins.metrics import ClientMetrics
+from pybroker.client.consumer.fetch_positions import Positions
+from pybroker.client.consumer.group.classic_member import GroupMember
+from pybroker.client.consumer.group.consumer_protocol_member import NewerMember
+from pybroker.client.consumer.group.group_membership import Callbacks, GroupMembership
+from pybroker.client.consumer.group.offset_committer import GroupCommits
+from pybroker.client.offset_types import OffsetAndMetadata
+from pybroker.client.plugins.client_metrics import ClientMetrics
 from pybroker.native import Uuid
 
 log = logging.getLogger(__name__)

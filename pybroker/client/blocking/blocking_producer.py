@@ -1,0 +1,121 @@
+"""The blocking `Producer`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Concatenate
+
+from pybroker.client.blocking.event_loop import BlockingClient, Given, Result, made, run, waiting
+from pybroker.client.blocking.thread_bridge import NO_EXTRAS, Delivery, Extras, FedProducer, FedTransactionalProducer
+from pybroker.client.offset_types import Moment
+from pybroker.client.plugins.client_metrics import ClientMetrics
+from pybroker.client.plugins.serialization import plain_bytes
+from pybroker.client.producer.accumulator import RECORD_BYTES
+from pybroker.client.producer.delivery import OnDelivery
+from pybroker.client.producer_records import Headers, ProducerRecord
+
+__all__ = ["Delivery", "Producer", "TransactionalProducer"]
+
+
+def in_turn(
+    method: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Any, Given], Result]:
+    """Return the blocking form of a method that first waits until queued records are in batches."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
+        async def there() -> Result:
+            await self._inner.feed.settled()
+            return await method(self._inner, *args, **named)
+
+        return run(there())
+
+    return call
+
+
+class Producer(BlockingClient):
+    """The blocking `pybroker.client.Producer`."""
+
+    _fed: type[FedProducer] = FedProducer
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._inner = inner = run(made(self._fed, config))
+        self._feed = inner.feed
+        self._is_plain = inner.is_plain
+
+    start = waiting(FedProducer.start)
+    send = in_turn(FedProducer.send)
+    send_many = in_turn(FedProducer.send_many)
+    flush = waiting(FedProducer.flush)
+    close = waiting(FedProducer.close)
+    partitions_for = waiting(FedProducer.partitions_for)
+
+    def enqueue(
+        self,
+        topic: str | ProducerRecord,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: Moment | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Enqueue a record as `pybroker.client.Producer.enqueue` does. Blocks only for buffer space and a topic's first
+        record.
+
+        on_delivery runs on the clients' thread and must not wait for a client. The Delivery and `flush` raise errors of
+        serializers.
+        """
+        size = RECORD_BYTES
+        if self._is_plain:
+            if type(value) is not bytes:
+                value = plain_bytes(value)
+            if value is not None:
+                size += len(value)
+            if key is not None:
+                key = plain_bytes(key)
+                size += len(key)
+        extras = None
+        if key is not None or partition is not None or timestamp_ms is not None or headers or on_delivery is not None:
+            extras = Extras(key, partition, timestamp_ms, headers, on_delivery)
+        elif not self._is_plain:
+            extras = NO_EXTRAS
+        record = Delivery(self._feed, topic, value, extras)
+        if self._feed.takes(topic, size):
+            self._feed.put(record, size)
+        else:
+            run(self._feed.wait_for(record))
+        return record
+
+    def metrics(self) -> ClientMetrics:
+        """Return this producer's metrics."""
+        metrics: ClientMetrics = self._inner.metrics()
+        return metrics
+
+
+class TransactionalProducer(Producer):
+    """The blocking `pybroker.client.TransactionalProducer`."""
+
+    _inner: FedTransactionalProducer
+    _fed = FedTransactionalProducer
+
+    init = waiting(FedTransactionalProducer.init)
+    begin = waiting(FedTransactionalProducer.begin)
+    commit = waiting(FedTransactionalProducer.commit)
+    abort = waiting(FedTransactionalProducer.abort)
+    send_offsets = in_turn(FedTransactionalProducer.send_offsets)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Call `begin`, then `commit`; call `abort` if the block raises or the commit fails."""
+        self.begin()
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            if self._inner.can_abort:
+                self.abort()
+            raise
