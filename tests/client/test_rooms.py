@@ -13,15 +13,15 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 FLOORS: list[set[str]] = [
     {"__init__"},
     {"blocking"},
-    {"impact", "topic_events"},
+    {"deletion_impact", "topic_events"},
     {"admin", "producer"},
     {"consumer", "share"},
     {"connection"},
     {"plugins"},
-    {"config", "records", "offsets"},
-    {"times"},
-    {"cluster"},
-    {"errors"},
+    {"config", "producer_records"},
+    {"offset_types"},
+    {"cluster_metadata"},
+    {"client_errors"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
