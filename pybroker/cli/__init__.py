@@ -55,7 +55,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
 )
 def cli() -> None:
-    """A broker that speaks Apache Kafka's protocol."""
+    """Run and manage pybroker, a broker for Apache Kafka's protocol."""
     from pybroker.cli.output import escape_warnings
 
     escape_warnings()

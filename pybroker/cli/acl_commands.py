@@ -42,7 +42,7 @@ def _all(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], Callab
 
 @click.group(cls=VerbGroup)
 def acls() -> None:
-    """Access control entries.
+    """Manage access control entries (ACLs).
 
     \b
     pybroker acls add --allow-principal User:alice --operation Read --operation Write --topic words
@@ -55,9 +55,21 @@ def acls() -> None:
 def resource_options(pattern_types: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options that select resources."""
     return _all(
-        click.option("--topic", multiple=True, metavar="NAME", shell_complete=topic_names, help="* is every topic."),
-        click.option("--group", multiple=True, metavar="NAME", shell_complete=group_names, help="* is every group."),
-        click.option("--cluster", is_flag=True, help="The cluster itself."),
+        click.option(
+            "--topic",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=topic_names,
+            help="Name of a topic; * means every topic.",
+        ),
+        click.option(
+            "--group",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=group_names,
+            help="Name of a group; * means every group.",
+        ),
+        click.option("--cluster", is_flag=True, help="Select the cluster itself."),
         click.option("--transactional-id", multiple=True, metavar="NAME"),
         click.option("--delegation-token", multiple=True, metavar="NAME"),
         click.option("--user-principal", multiple=True, metavar="NAME"),
@@ -66,20 +78,39 @@ def resource_options(pattern_types: Sequence[str]) -> Callable[[Callable[..., No
             type=click.Choice(pattern_types, case_sensitive=False),
             default="literal",
             show_default=True,
-            help="How names are compared.",
+            help="How resource names are matched.",
         ),
     )
 
 
 entry_options = _all(
-    click.option("--allow-principal", multiple=True, metavar="PRINCIPAL", help="As User:alice; User:* is everybody."),
-    click.option("--deny-principal", multiple=True, metavar="PRINCIPAL", help="Denying wins over allowing."),
-    click.option("--allow-host", multiple=True, metavar="ADDRESS", help="Address or network; everywhere without."),
-    click.option("--deny-host", multiple=True, metavar="ADDRESS", help="Address or network; everywhere without."),
-    click.option("--operation", multiple=True, metavar="OPERATION", help="Read, Write, Create, …; All without."),
-    click.option("--producer", is_flag=True, help="Convenience: all that a producer to --topic needs."),
-    click.option("--consumer", is_flag=True, help="Convenience: all that a consumer of --topic in --group needs."),
-    click.option("--idempotent", is_flag=True, help="With --producer: idempotent writing on the cluster, too."),
+    click.option(
+        "--allow-principal",
+        multiple=True,
+        metavar="PRINCIPAL",
+        help="Principal to allow, such as User:alice; User:* means everyone.",
+    ),
+    click.option(
+        "--deny-principal",
+        multiple=True,
+        metavar="PRINCIPAL",
+        help="Principal to deny; a deny entry overrides allow entries.",
+    ),
+    click.option(
+        "--allow-host",
+        multiple=True,
+        metavar="ADDRESS",
+        help="Address or network of the allowed client; any by default.",
+    ),
+    click.option(
+        "--deny-host", multiple=True, metavar="ADDRESS", help="Address or network of the denied client; any by default."
+    ),
+    click.option(
+        "--operation", multiple=True, metavar="OPERATION", help="Operation, such as Read or Write; default: All."
+    ),
+    click.option("--producer", is_flag=True, help="Allow everything that a producer to --topic needs."),
+    click.option("--consumer", is_flag=True, help="Allow everything that a consumer of --topic in --group needs."),
+    click.option("--idempotent", is_flag=True, help="With --producer: also allow idempotent writes."),
 )
 """Options of an entry's resources."""
 
@@ -89,7 +120,7 @@ entry_options = _all(
 @resource_options(STORED_PATTERNS)
 @broker_options
 def add(target: Target, **given: Any) -> None:
-    """Add entries."""
+    """Add ACL entries."""
     found = _bindings(given)
     _create(target, found)
     _show(found, target)
@@ -98,10 +129,14 @@ def add(target: Target, **given: Any) -> None:
 @acls.command()
 @entry_options
 @resource_options(PATTERNS)
-@click.option("--force", is_flag=True, help="Remove without asking.")
+@click.option("--force", is_flag=True, help="Skip the confirmation.")
 @broker_options
 def remove(target: Target, *, force: bool, **given: Any) -> None:
-    """Remove entries: those that `add` would make, or all of the resources."""
+    """Remove ACL entries.
+
+    With a principal, remove the entries that `add` would create with the same options; otherwise all entries of the
+    given resources.
+    """
     filters = _removal_filters(given)
     if not force:
         count = len(_describe(target, filters))
@@ -110,11 +145,11 @@ def remove(target: Target, *, force: bool, **given: Any) -> None:
 
 
 @acls.command("list")
-@click.option("--principal", multiple=True, metavar="PRINCIPAL", help="Only entries of this one.")
+@click.option("--principal", multiple=True, metavar="PRINCIPAL", help="List only entries of this principal.")
 @resource_options(PATTERNS)
 @broker_options
 def list_entries(target: Target, **given: Any) -> None:
-    """List entries, all or those of resources."""
+    """List ACL entries, optionally only those of the given resources."""
     _show(_describe(target, _filters(given, _resources(given), given["principal"])), target)
 
 
@@ -129,15 +164,15 @@ def _rights(given: dict[str, Any]) -> list[tuple[str, str, str]]:
     resources = _resources(given)
     if not given["producer"] and not given["consumer"]:
         if not resources:
-            raise click.UsageError("A resource is needed: --topic, --group, --cluster, …")
+            raise click.UsageError("No resource given; use --topic, --group, --cluster or another resource option.")
         operations = [_operation(name) for name in given["operation"]] or ["ALL"]
         return [(kind, name, operation) for kind, name in resources for operation in operations]
     if given["operation"]:
-        raise click.UsageError("--producer and --consumer say which operations; leave --operation out.")
+        raise click.UsageError("--producer and --consumer imply their operations; remove --operation.")
     if not given["topic"]:
-        raise click.UsageError("--producer and --consumer need --topic.")
+        raise click.UsageError("--producer and --consumer require --topic.")
     if given["consumer"] and not given["group"]:
-        raise click.UsageError("--consumer needs --group.")
+        raise click.UsageError("--consumer requires --group.")
     rights = [
         (kind, name, operation)
         for wanted, convenience in ((given["producer"], PRODUCER), (given["consumer"], CONSUMER))
@@ -158,7 +193,7 @@ def _operation(name: str) -> str:
         if operation.name.replace("_", "") == wanted and operation > AclOperation.ANY:
             return operation.name
     known = ", ".join(one.name.title().replace("_", "") for one in AclOperation if one > AclOperation.ANY)
-    raise click.UsageError(f"There is no operation {name!r}; there are {known}.")
+    raise click.UsageError(f"Unknown operation {name!r}; valid operations: {known}.")
 
 
 def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -173,7 +208,7 @@ def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
     for _, principal, _ in subjects:
         kind, colon, name = principal.partition(":")
         if not colon or not kind or not name:
-            raise click.UsageError(f"{principal!r} is no principal; they look like User:alice.")
+            raise click.UsageError(f"Invalid principal {principal!r}; use TYPE:NAME, for example User:alice.")
     return subjects
 
 
@@ -212,7 +247,7 @@ def _bindings(given: dict[str, Any]) -> list[Any]:
 
     subjects = _subjects(given)
     if not subjects:
-        raise click.UsageError("--allow-principal or --deny-principal is needed.")
+        raise click.UsageError("No principal given; use --allow-principal or --deny-principal.")
     return [AclBinding(**entry) for entry in _entries(given, subjects)]
 
 
@@ -249,7 +284,7 @@ def _removal_filters(given: dict[str, Any]) -> list[Any]:
     if not subjects and not given["operation"] and not given["producer"] and not given["consumer"]:
         resources = _resources(given)
         if not resources:
-            raise click.UsageError("A resource is needed: --topic, --group, --cluster, …")
+            raise click.UsageError("No resource given; use --topic, --group, --cluster or another resource option.")
         return _filters(given, resources, ())
     everybody: list[tuple[str, str | None, str | None]] = [("ANY", None, None)]
     return [AclBindingFilter(**entry) for entry in _entries(given, subjects or everybody)]

@@ -11,19 +11,19 @@ from pybroker.cli.output import say
 
 @click.command()
 @click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without changing anything.")
 @click.option(
     "--topic-configs",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="For a ZooKeeper broker: JSON, topic to setting to value.",
+    help='Topic settings of a ZooKeeper-based broker, as JSON: {"TOPIC": {"SETTING": "VALUE"}}.',
 )
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Write the output as JSON.")
 def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | None, as_json: bool) -> None:
-    """Take over the data directories of one Apache Kafka broker, offline.
+    """Convert an Apache Kafka broker to pybroker.
 
-    Name all its log directories; the first one gets the metadata. Topics keep their ids, records and committed offsets.
-    Apache Kafka cannot use the directories afterwards: make a copy first.
+    The broker must be stopped. Pass all its log directories; the metadata is stored in the first one. Topics keep their
+    ids, records and committed offsets. Apache Kafka cannot use the directories afterwards: copy them first.
     """
     import asyncio
 
@@ -44,7 +44,7 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
             if unfinished(places[0]):
                 if not dry_run:
                     finish(places)
-                say(f"{places[0]} was adopted before; what was left of it is done")
+                say(f"{places[0]} was already adopted; the remaining steps are done")
                 return
             plan = make_plan(places, None if topic_configs is None else read_topic_configs(topic_configs))
             if not dry_run:
@@ -74,4 +74,4 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
         say("dry run: nothing was changed")
     else:
         joined = ",".join(map(str, places))
-        say(f"adopted; start with: pybroker start --set node.id={plan.node_id} --set log.dirs={joined}")
+        say(f"adopted; start the broker with: pybroker start --set node.id={plan.node_id} --set log.dirs={joined}")

@@ -32,11 +32,13 @@ Asked = Callable[["AdminClient"], Awaitable[Iterable[CompletionItem]]]
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Write the script that lets SHELL complete commands, options, and names of topics and groups.
+    """Print a shell completion script.
+
+    It completes commands, options, and names of topics and groups.
 
     \b
     bash:  eval "$(pybroker completion bash)"        in ~/.bashrc
-    zsh:   eval "$(pybroker completion zsh)"         in ~/.zshrc, behind compinit
+    zsh:   eval "$(pybroker completion zsh)"         in ~/.zshrc, after compinit
     fish:  pybroker completion fish > ~/.config/fish/completions/pybroker.fish
     """
     made = get_completion_class(shell)

@@ -29,24 +29,29 @@ LOG_DIRS = "log.dirs"
 
 @click.group(cls=VerbGroup)
 def configs() -> None:
-    """Settings of topics, brokers, the broker's loggers, groups and metrics of clients."""
+    """Show and change dynamic settings.
+
+    Settings belong to topics, brokers, loggers, groups or client metrics.
+    """
 
 
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select a resource; the function gets it as `resource`: ConfigResource."""
 
-    @click.option("--entity-type", type=click.Choice(ENTITY_TYPES), help="Whose settings; with --entity-name.")
-    @click.option("--entity-name", metavar="NAME", help="A topic's or group's name, or a broker's id.")
-    @click.option("--entity-default", is_flag=True, help="With --entity-type brokers: the defaults of all brokers.")
+    @click.option("--entity-type", type=click.Choice(ENTITY_TYPES), help="Kind of the entity; requires --entity-name.")
+    @click.option("--entity-name", metavar="NAME", help="Topic or group name, or broker id.")
     @click.option(
-        "--topic", metavar="NAME", shell_complete=topic_names, help="Short for --entity-type topics --entity-name NAME."
+        "--entity-default", is_flag=True, help="With --entity-type brokers: select the defaults of all brokers."
+    )
+    @click.option(
+        "--topic", metavar="NAME", shell_complete=topic_names, help="Same as --entity-type topics --entity-name NAME."
     )
     @click.option(
         "--broker",
         metavar="ID",
         type=int,
         shell_complete=broker_ids,
-        help="Short for --entity-type brokers --entity-name ID.",
+        help="Same as --entity-type brokers --entity-name ID.",
     )
     @topic_id_option
     @functools.wraps(command)
@@ -62,7 +67,7 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         of_topic = topic if topic_id is None else parsed_id(topic_id)
         if topic is not None and topic_id is not None:
-            raise click.UsageError("Say the name or --topic-id, not both.")
+            raise click.UsageError("Use either a topic name or --topic-id, not both.")
         resource = _resource(entity_type, entity_name, entity_default, of_topic, broker)
         command(*args, resource=resource, **rest)
 
@@ -70,24 +75,26 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @configs.command()
-@click.option("--all", "everything", is_flag=True, help="Also what nobody has set.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings with default values.")
 @broker_options
 @entity_options
 def describe(*, resource: ConfigResource, everything: bool, target: Target) -> None:
-    """Show settings: those that somebody has set, and where a broker's data is."""
+    """Show the settings that are set explicitly. For a broker also show where its data is."""
     run(_describe(target, resource, everything))
 
 
 @configs.command()
-@click.option("--add-config", metavar="KEY=VALUE,…", help="Settings to set; a value with a comma in square brackets.")
-@click.option("--delete-config", metavar="KEY,…", help="Settings to take back.")
+@click.option(
+    "--add-config", metavar="KEY=VALUE,…", help="Settings to set; put a value that contains commas in [brackets]."
+)
+@click.option("--delete-config", metavar="KEY,…", help="Settings to reset to their defaults.")
 @broker_options
 @entity_options
 def alter(*, resource: ConfigResource, add_config: str | None, delete_config: str | None, target: Target) -> None:
-    """Change settings while the broker runs."""
+    """Change settings of a running cluster."""
     changes = [*_set(add_config or ""), *_deleted(delete_config or "")]
     if not changes:
-        raise click.UsageError("alter needs --add-config or --delete-config.")
+        raise click.UsageError("alter requires --add-config or --delete-config.")
     run(_alter(target, resource, changes))
 
 
@@ -107,16 +114,16 @@ def _resource(
         named.append(ConfigResource(kind, entity_name))
     elif entity_name is not None and entity_type is not None:
         if not (entity_name.isascii() and entity_name.isdigit()):
-            raise click.UsageError(f"--entity-name {entity_name}: a broker's id is a number.")
+            raise click.UsageError(f"--entity-name {entity_name}: a broker id must be a number.")
         kind = ConfigResourceType.BROKER if entity_type == "brokers" else ConfigResourceType.BROKER_LOGGER
         named.append(ConfigResource(kind, entity_name))
     elif default and entity_type == "brokers":
         named.append(ConfigResource.broker(""))
     elif entity_name is not None or default or entity_type is not None:
-        raise click.UsageError("--entity-type needs --entity-name, or brokers --entity-default.")
+        raise click.UsageError("--entity-type requires --entity-name, or --entity-default for brokers.")
     if len(named) != 1:
         raise click.UsageError(
-            "Say whose settings: --topic NAME, --topic-id ID, --broker ID or --entity-type brokers --entity-default."
+            "No entity given; use --topic NAME, --topic-id ID, --broker ID or --entity-type brokers --entity-default."
         )
     return named[0]
 
@@ -132,7 +139,7 @@ def split_settings(text: str) -> dict[str, str]:
         if rest.startswith("["):
             value, closed, rest = rest[1:].partition("]")
             if not closed or (rest and not rest.startswith(",")):
-                raise click.UsageError(f"--add-config {text}: a square bracket that does not close.")
+                raise click.UsageError(f"--add-config {text}: unclosed square bracket.")
             rest = rest.removeprefix(",")
         else:
             value, _, rest = rest.partition(",")
@@ -239,7 +246,7 @@ async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
     brokers = sorted(node.id for node in (await admin.describe_cluster()).nodes)
     if int(resource.name) not in brokers:
         there = ", ".join(map(str, brokers))
-        raise click.ClickException(f"There is no broker {resource.name} at the moment; there are: {there}.")
+        raise click.ClickException(f"There is no broker {resource.name}; running brokers: {there}.")
 
 
 async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
@@ -257,7 +264,7 @@ async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: 
         return  # describing needs another permission than altering
     for name in deleted:
         if name not in known:
-            raise click.ClickException(f"There is no setting {name!r} of topics{nearest(name, known)}")
+            raise click.ClickException(f"Unknown topic setting {name!r}{nearest(name, known)}")
 
 
 async def _alter(target: Target, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:

@@ -10,36 +10,50 @@ from pybroker.cli.options import refusals_told
 from pybroker.cli.output import say
 from pybroker.cli.target import ADDRESS_VARIABLE, BOOTSTRAP_SERVER, address_option, target_of
 
-INSTALL = "The console needs packages that are not here: pip install 'pybroker[console]'"
+INSTALL = "The web console needs additional packages: pip install 'pybroker[console]'"
 
 
 @click.command()
-@address_option(f"The cluster; else {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}.")
+@address_option(
+    f"Address of a broker of the cluster; default: {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}."
+)
 @click.option(
     "--command-config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Client settings under Kafka's names. With security.protocol=SASL_… people log in as the broker's users.",
+    help=(
+        "Client settings file (Kafka's names). With security.protocol=SASL_… users log in with their broker "
+        "credentials."
+    ),
 )
-@click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Port 0: a free one.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to listen on; port 0 selects a free port.",
+)
 @click.option(
     "--without-login",
     is_flag=True,
-    help="Everybody who reaches it acts with the rights of --command-config, also from other machines.",
+    help=(
+        "Allow access without a login. Every visitor, also from other machines, acts with the rights of "
+        "--command-config."
+    ),
 )
 @click.option(
-    "--host-name", "host_names", multiple=True, metavar="NAME", help="A name under which browsers may ask; repeatable."
+    "--host-name", "host_names", multiple=True, metavar="NAME", help="Host name to accept in requests; repeatable."
 )
 @click.option(
     "--idle-timeout", default=30, show_default=True, type=click.IntRange(1, 720), metavar="MINUTES",
-    help="Who does nothing for so long logs in again.",
+    help="Log users out after this time without activity.",
 )  # fmt: skip
 @click.option(
     "--metrics-url", "metrics_urls", multiple=True, metavar="URL",
-    help="A broker's /metrics, for charts of requests and errors; repeatable.",
+    help="URL of a broker's /metrics, for charts of requests and errors; repeatable.",
 )  # fmt: skip
-@click.option("--certificate", type=click.Path(dir_okay=False), help="Serve https: certificate chain, PEM.")
-@click.option("--key", type=click.Path(dir_okay=False), help="Its key, PEM.")
+@click.option("--certificate", type=click.Path(dir_okay=False), help="Serve HTTPS with this certificate chain (PEM).")
+@click.option("--key", type=click.Path(dir_okay=False), help="Private key of --tls-cert (PEM).")
 def console(
     *,
     bootstrap_server: str | None,
@@ -52,13 +66,16 @@ def console(
     certificate: str | None,
     key: str | None,
 ) -> None:
-    """Serve the web console: topics, records, groups, deletions, brokers and access in a browser."""
+    """Serve the web console.
+
+    It shows topics, records, groups, deletions, brokers and access rights in a browser.
+    """
     host, colon, port = listen.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65536):
-        raise click.UsageError(f"--listen {listen}: say HOST:PORT.")
+        raise click.UsageError(f"--listen {listen}: expected HOST:PORT.")
     for url in metrics_urls:
         if not url.startswith(("http://", "https://")):
-            raise click.UsageError(f"--metrics-url {url}: say http://HOST:PORT/metrics.")
+            raise click.UsageError(f"--metrics-url {url}: expected http://HOST:PORT/metrics.")
     try:
         from pybroker.console.console_settings import ConsoleSettings
         from pybroker.console.serve import serve

@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
             there = self.list_commands(ctx)
             near = nearest(args[0], there)
             if near == "." and isinstance(self, VerbGroup):
-                near = f"; there are {', '.join(there)}."
+                near = f"; available commands: {', '.join(there)}."
             ctx.fail(f"There is no command {args[0]!r}{near}")
         return super().resolve_command(ctx, args)
 
@@ -69,7 +69,7 @@ class VerbGroup(LazyGroup):
     """The verbs of one noun. Each verb also works as an option, like in Kafka's tools."""
 
     def __init__(self, *args: object, **settings: Any) -> None:
-        settings.setdefault("epilog", "Each command may be written as an option, as Kafka's tools have it: --list.")
+        settings.setdefault("epilog", "Each command also works as an option, as in Kafka's tools: --list.")
         super().__init__(*args, **settings)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -100,7 +100,7 @@ class VerbGroup(LazyGroup):
             return args
         verbs = [each for each in args if each.startswith("--") and self._primary(ctx, each[2:]) in there]
         if len(set(verbs)) > 1:
-            ctx.fail(f"Say one of {' and '.join(dict.fromkeys(verbs))}.")
+            ctx.fail(f"Use only one of {' and '.join(dict.fromkeys(verbs))}.")
         if verbs:
             return [verbs[0][2:], *(each for each in args if each != verbs[0])]
         if args[0].startswith("-") and not ctx.resilient_parsing:
@@ -111,7 +111,7 @@ class VerbGroup(LazyGroup):
         return args
 
     def _fail_without_verb(self, ctx: click.Context) -> NoReturn:
-        ctx.fail(f"Say what to do: {ctx.command_path} {'|'.join(self.list_commands(ctx))} …")
+        ctx.fail(f"Missing command: {ctx.command_path} {'|'.join(self.list_commands(ctx))} …")
 
     def _options(self, ctx: click.Context, verbs: Iterable[str]) -> set[str]:
         """Return the names of all options of the verbs."""
@@ -144,7 +144,7 @@ def named(
                 raise click.UsageError(f"{metavar} is given twice: {given[0]} and {option} {given[1]}.")
             if required and not given:
                 path = click.get_current_context().command_path
-                raise click.UsageError(f"Say which: {path} {metavar} (or {option} {metavar}).")
+                raise click.UsageError(f"Missing argument: {path} {metavar} (or {option} {metavar}).")
             command(*args, **{parameter: given[0] if given else None}, **rest)
 
         return with_name

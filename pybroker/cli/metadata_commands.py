@@ -10,20 +10,24 @@ from pybroker.cli.output import say
 
 @click.group(cls=VerbGroup)
 def metadata() -> None:
-    """Where the metadata is kept, of a broker that does not run."""
+    """Move the metadata of a stopped broker to another store."""
 
 
 @metadata.command()
-@click.option("--to", "to", type=click.Choice(["zookeeper"]), required=True, help="Where the metadata goes.")
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The settings for the cluster.")
-@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--to", "to", type=click.Choice(["zookeeper"]), required=True, help="Store to move the metadata to.")
+@click.option(
+    "--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker for the cluster."
+)
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
+)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
-    """Make a broker that was alone the first one of a cluster.
+    """Turn a single stopped broker into the first broker of a cluster.
 
-    The settings are those with which it is going to start: metadata.store=zookeeper, zookeeper.connect, a listener for
-    brokers. All metadata goes to ZooKeeper with its ids; records stay where they are. If the command is interrupted,
-    run it again. In the end the store in the data directory is sealed: a start on it names ZooKeeper.
+    Pass the settings with which the broker will start: metadata.store=zookeeper, zookeeper.connect, a listener for
+    brokers. All metadata moves to ZooKeeper with its ids; records stay in place. If the command is interrupted, run it
+    again. At the end the old store is sealed: the broker then starts only with ZooKeeper.
     """
     import asyncio
 
@@ -43,6 +47,6 @@ def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) 
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(f"{problem.filename or config.log_dirs[0]}: {problem.strerror}") from None
-    copied = f"{done.nodes:,} nodes" if done.nodes else "all that a run before had copied"
+    copied = f"{done.nodes:,} nodes" if done.nodes else "nodes copied by an earlier run"
     say(f"cluster {done.cluster_id}: {done.topics:,} topics, {copied}, at zookeeper.connect={where}")
-    say("start the broker with these settings now; `pybroker cluster health` says what is left to do")
+    say("Start the broker with these settings, then run `pybroker cluster health` for the remaining steps.")

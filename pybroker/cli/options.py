@@ -20,21 +20,21 @@ Result = TypeVar("Result")
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--bootstrap-server`, `--command-config` and `--json`; the function gets them as `target`: Target."""
 
-    @address_option(f"The broker to ask; else {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}.")
+    @address_option(f"Address of a broker; default: {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}.")
     @click.option(
         "--command-config",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Client settings under Kafka's names, one key=value a line.",
+        help="Client settings file: Kafka's names, one key=value per line.",
     )
     @click.option(
         "--wait-for-broker",
         "wait_s",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        help="Try so long to reach a broker that is not there yet.",
+        help="Wait up to this time for a broker that is still starting.",
     )
-    @click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+    @click.option("--json", "as_json", is_flag=True, help="Write the output as JSON.")
     @click.option("--zookeeper", hidden=True)
     @functools.wraps(command)
     def with_target(
@@ -48,8 +48,8 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         if zookeeper is not None:
             raise click.UsageError(
-                "--zookeeper is refused: a change of topics behind the brokers' backs would lose their ids. "
-                "Name a broker: --bootstrap-server host:port."
+                "--zookeeper is not supported: changing topics without the brokers would lose their ids. Use "
+                "--bootstrap-server host:port."
             )
         target = target_of(bootstrap_server, command_config, json=as_json)
         if wait_s is not None:
@@ -80,7 +80,7 @@ def described(error: Exception) -> str:
     from pybroker.errors import KafkaError
 
     text = sentence(error.code, error.message) if isinstance(error, KafkaError) else str(error)
-    return printable(text) or "The broker did not answer in time."
+    return printable(text) or "The broker did not respond in time."
 
 
 def refusals() -> tuple[type[Exception], ...]:

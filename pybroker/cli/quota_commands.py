@@ -23,7 +23,7 @@ NAMES = (
 
 @click.group(cls=VerbGroup)
 def quotas() -> None:
-    """Quotas of clients.
+    """Manage client quotas.
 
     \b
     pybroker quotas set --user alice producer_byte_rate=1048576 consumer_byte_rate=2097152
@@ -35,9 +35,11 @@ def quotas() -> None:
 
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select the entity of quotas."""
-    for kind, what in (("ip", "an address"), ("client-id", "a client id"), ("user", "a user")):
-        command = click.option(f"--{kind}-default", is_flag=True, help=f"Whoever is not named as {what}.")(command)
-        command = click.option(f"--{kind}", metavar="NAME", help=f"Of {what}.")(command)
+    for kind, what in (("ip", "address"), ("client-id", "client id"), ("user", "user")):
+        command = click.option(
+            f"--{kind}-default", is_flag=True, help=f"Select the default for each {what} without a quota of its own."
+        )(command)
+        command = click.option(f"--{kind}", metavar="NAME", help=f"Select this {what}.")(command)
     return command
 
 
@@ -45,7 +47,7 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
 @entity_options
 @broker_options
 def list_quotas(target: Target, **given: Any) -> None:
-    """List quotas, all or those of one entity."""
+    """List all quotas, or those of one entity."""
     from pybroker.client import AdminClient
 
     entity = _entity(given)
@@ -62,7 +64,7 @@ def list_quotas(target: Target, **given: Any) -> None:
 @entity_options
 @broker_options
 def set_quotas(target: Target, values: tuple[str, ...], **given: Any) -> None:
-    """Set quotas of an entity; others that it has stay."""
+    """Set quotas of an entity; its other quotas stay."""
     _alter(target, given, dict(_assignment(text) for text in values))
 
 
@@ -71,7 +73,7 @@ def set_quotas(target: Target, values: tuple[str, ...], **given: Any) -> None:
 @entity_options
 @broker_options
 def remove(target: Target, names: tuple[str, ...], **given: Any) -> None:
-    """Remove quotas of an entity; without names all of them."""
+    """Remove quotas of an entity; without names remove all of them."""
     _alter(target, given, {_known(name): None for name in names})
 
 
@@ -80,12 +82,12 @@ def _assignment(text: str) -> tuple[str, float]:
     try:
         return _known(name), float(value)
     except ValueError:
-        raise click.UsageError(f"{text!r} is not NAME=NUMBER.") from None
+        raise click.UsageError(f"Invalid quota {text!r}; expected NAME=NUMBER.") from None
 
 
 def _known(name: str) -> str:
     if name not in NAMES:
-        raise click.UsageError(f"There is no quota {name!r}; there are {', '.join(NAMES)}.")
+        raise click.UsageError(f"Unknown quota {name!r}; valid quotas: {', '.join(NAMES)}.")
     return name
 
 
@@ -97,7 +99,7 @@ def _entity(given: dict[str, Any]) -> Any:
         name, default = given[kind], given[f"{kind}_default"]
         if name is not None and default:
             option = kind.replace("_", "-")
-            raise click.UsageError(f"Either --{option} or --{option}-default.")
+            raise click.UsageError(f"Use either --{option} or --{option}-default, not both.")
         if name is not None or default:
             parts[kind] = name or ""
     return QuotaEntity(**parts) if parts else None
@@ -108,7 +110,7 @@ def _alter(target: Target, given: dict[str, Any], values: dict[str, float | None
 
     entity = _entity(given)
     if entity is None:
-        raise click.UsageError("Whose quotas? --user, --client-id, --ip, or one of their defaults.")
+        raise click.UsageError("No entity given; use --user, --client-id, --ip or one of their -default options.")
 
     async def work() -> Any:
         async with AdminClient(target.client_config()) as admin:

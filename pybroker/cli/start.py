@@ -11,17 +11,17 @@ import click
     "file",
     metavar="FILE",
     type=click.Path(),
-    help="Settings, one key=value a line, as in Kafka's server.properties.",
+    help="Settings file: one key=value per line, as in Kafka's server.properties.",
 )
 @click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file. May be repeated."
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
 )
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--parent-fd", type=int, hidden=True)
 def start(file: str | None, assignments: tuple[str, ...], ready_fd: int | None, parent_fd: int | None) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Without settings: data in ./pybroker-data, clients at 127.0.0.1:9092.
+    Defaults: data in ./pybroker-data, clients at 127.0.0.1:9092.
     """
     from pybroker.broker.lifecycle.process.foreground import start_command
 

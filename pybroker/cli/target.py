@@ -45,7 +45,7 @@ def address_option(what: str) -> Callable[[Callable[..., None]], Callable[..., N
 def address_in_front() -> click.Option:
     """Return the same option for a group of commands: it applies to the command after it."""
     return click.Option(
-        ADDRESS_OPTIONS, metavar="HOST:PORT[,…]", expose_value=False, callback=_keep, help="The broker to ask."
+        ADDRESS_OPTIONS, metavar="HOST:PORT[,…]", expose_value=False, callback=_keep, help="Address of a broker."
     )
 
 

@@ -27,7 +27,7 @@ def number(text: str) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         return None
     if len(text) > len(str(MS_MAX)) or int(text) > MS_MAX:
-        raise ValueError(f"{text}: no time is later than {MS_MAX} ms after 1970")
+        raise ValueError(f"{text}: time out of range; the latest is {MS_MAX} ms after 1970")
     return int(text)
 
 
@@ -44,7 +44,7 @@ def moment(text: str) -> int | None:
     found = (when - _1970) // timedelta(milliseconds=1)
     if found < 0:
         # In ListOffsets, -1 and -2 mean the end and the start of a partition.
-        raise ValueError(f"{text}: records have times from 1970 on")
+        raise ValueError(f"{text}: time out of range; records have no times before 1970")
     return found
 
 

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 @click.group(cls=VerbGroup)
 def transactions() -> None:
-    """Transactions: which are open, in which partitions, and ending those that nobody ends."""
+    """Inspect and abort transactions."""
 
 
 @transactions.command("list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state (Ongoing, Empty, …).")
-@click.option("--open-for", type=click.IntRange(min=0), metavar="MS", help="Only open for longer than this.")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state, such as Ongoing or Empty.")
+@click.option(
+    "--open-for", type=click.IntRange(min=0), metavar="MS", help="Only transactions open for longer than this."
+)
 @broker_options
 def list_transactions(states: tuple[str, ...], open_for: int | None, target: Target) -> None:
     """List transactional ids and their states."""
@@ -33,19 +35,19 @@ def list_transactions(states: tuple[str, ...], open_for: int | None, target: Tar
 
 
 @transactions.command()
-@named("transactional_id", "ID", "The transactional id.", complete=transactional_ids)
+@named("transactional_id", "ID", "Transactional id.", complete=transactional_ids)
 @broker_options
 def describe(transactional_id: str, target: Target) -> None:
-    """Show the transaction of the transactional id ID and its partitions."""
+    """Show a transaction and its partitions."""
     run(_describe(target, transactional_id))
 
 
 @transactions.command("describe-producers")
-@named("topic", "TOPIC", "The topic.", complete=topic_names)
+@named("topic", "TOPIC", "Name of the topic.", complete=topic_names)
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 @broker_options
 def describe_producers(topic: str, partition: int | None, target: Target) -> None:
-    """Show the producers that the leaders of TOPIC's partitions know."""
+    """Show the active producers of TOPIC's partitions."""
     run(_producers(target, topic, partition))
 
 
@@ -58,19 +60,24 @@ def describe_producers(topic: str, partition: int | None, target: Target) -> Non
     default=900_000,
     show_default=True,
     metavar="MS",
-    help="Only where nothing was written for so long; the brokers' transaction.max.timeout.ms.",
+    help="Only partitions without writes for this long; default: transaction.max.timeout.ms of the brokers.",
 )
 @broker_options
 def find_hanging(topic: str | None, idle_ms: int, target: Target) -> None:
-    """Find transactions that are open in partitions although no coordinator knows of them."""
+    """Find hanging transactions.
+
+    These are open in partitions although no coordinator knows them.
+    """
     run(_hanging(target, topic, idle_ms))
 
 
 @transactions.command()
-@named("transactional_id", "ID", "The transactional id.", required=False, complete=transactional_ids)
-@click.option("--topic", metavar="NAME", shell_complete=topic_names, help="Instead of an ID: only in this topic,")
-@click.option("--partition", type=click.IntRange(min=0), help="in this partition,")
-@click.option("--start-offset", type=click.IntRange(min=0), help="what began at this offset (find-hanging shows it).")
+@named("transactional_id", "ID", "Transactional id.", required=False, complete=transactional_ids)
+@click.option(
+    "--topic", metavar="NAME", shell_complete=topic_names, help="Topic of a hanging transaction (instead of ID)."
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Partition of the hanging transaction.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="Offset at which it began (see find-hanging).")
 @broker_options
 def abort(
     transactional_id: str | None,
@@ -80,13 +87,17 @@ def abort(
     start_offset: int | None,
     target: Target,
 ) -> None:
-    """Abort the transaction of ID and shut its producer out; or one that hangs in a partition."""
+    """Abort a transaction.
+
+    With ID: abort its transaction and fence its producer. With --topic, --partition and --start-offset: abort a hanging
+    transaction of the partition.
+    """
     if transactional_id is not None and topic is None and partition is None and start_offset is None:
         run(_terminate(target, transactional_id))
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
         run(_abort(target, topic, partition, start_offset))
     else:
-        raise click.UsageError("Say which: an ID, or all of --topic, --partition and --start-offset.")
+        raise click.UsageError("Use either an ID, or --topic, --partition and --start-offset together.")
 
 
 async def _list(target: Target, states: Sequence[str], open_for_ms: int | None) -> None:
@@ -192,7 +203,7 @@ async def _terminate(target: Target, transactional_id: str) -> None:
     if target.json:
         write_json({"transactional_id": transactional_id, "aborted": True})
     else:
-        say(f"Aborted what was open under {transactional_id}; its producer is shut out.")
+        say(f"Aborted the transaction of {transactional_id} and fenced its producer.")
 
 
 async def _abort(target: Target, topic: str, partition: int, start_offset: int) -> None:
@@ -203,7 +214,7 @@ async def _abort(target: Target, topic: str, partition: int, start_offset: int) 
         producers = (await admin.describe_producers([where]))[where]
         begun = [one for one in producers if one.transaction_start == start_offset]
         if not begun:
-            raise click.ClickException(f"No transaction that is open in {where} began at offset {start_offset}.")
+            raise click.ClickException(f"No open transaction in {where} began at offset {start_offset}.")
         await admin.abort_transaction(OpenTransaction(where, begun[0]))
     if target.json:
         write_json({"topic": topic, "partition": partition, "start_offset": start_offset, "aborted": True})

@@ -30,10 +30,10 @@ Result = TypeVar("Result")
 
 @click.group(cls=VerbGroup)
 def users() -> None:
-    """Users that authenticate by SCRAM.
+    """Manage users with SCRAM credentials.
 
-    With --config or --data-dir the commands change the store of a broker that does not run, in a cluster the ZooKeeper
-    of brokers none of which runs: so the first user is made. Without, they ask a running broker.
+    By default the commands use a running broker. To create the first user, pass --config or --data-dir of a stopped
+    broker: the commands then change its metadata store, or ZooKeeper if all brokers of the cluster are stopped.
     """
 
 
@@ -41,13 +41,11 @@ def offline_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--config`, `--set` and `--data-dir`; the function gets the store's place as `place`, None for a running
     broker."""
 
+    @click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a stopped broker.")
     @click.option(
-        "--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker that does not run."
+        "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
     )
-    @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
-    @click.option(
-        "--data-dir", type=click.Path(path_type=Path), help="First data directory of a broker that does not run."
-    )
+    @click.option("--data-dir", type=click.Path(path_type=Path), help="First data directory of a stopped broker.")
     @functools.wraps(command)
     def with_place(
         *args: object, file: str | None, assignments: tuple[str, ...], data_dir: Path | None, **rest: object
@@ -104,7 +102,7 @@ def _password(file: Path | None) -> str:
         raise click.ClickException(f"{file} cannot be read: {problem}") from None
     password = text.removesuffix("\n").removesuffix("\r")
     if not password:
-        raise click.ClickException("The password is empty.")
+        raise click.ClickException("The password is empty; enter at least one character.")
     return password
 
 
@@ -113,12 +111,12 @@ _mechanism_option = click.option(
     "mechanisms",
     type=click.Choice(tuple(BY_NAME)),
     multiple=True,
-    help="Of this mechanism only; both without.",
+    help="Only this mechanism; default: both.",
 )
 
 
 @users.command()
-@named("user", "NAME", "The user's name.")
+@named("user", "NAME", "Name of the user.")
 @_mechanism_option
 @click.option(
     "--iterations",
@@ -130,7 +128,7 @@ _mechanism_option = click.option(
     "--password-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Read the password from FILE (- is the standard input) instead of asking for it.",
+    help="Read the password from FILE (- for stdin) instead of the terminal.",
 )
 @offline_options
 @broker_options
@@ -143,9 +141,9 @@ def add(
     place: Place | None,
     target: Target,
 ) -> None:
-    """Add the user NAME, or give it another password."""
+    """Add the user NAME, or change the password."""
     if not user:
-        raise click.ClickException("The name is empty.")
+        raise click.ClickException("The user name is empty.")
     password = _password(password_file)
     chosen = _mechanisms(mechanisms)
     if place is not None:
@@ -164,12 +162,12 @@ def add(
 
 
 @users.command()
-@named("user", "NAME", "The user's name.")
+@named("user", "NAME", "Name of the user.")
 @_mechanism_option
 @offline_options
 @broker_options
 def remove(user: str, mechanisms: tuple[str, ...], *, place: Place | None, target: Target) -> None:
-    """Remove credentials of the user NAME; without --mechanism all that there are."""
+    """Remove credentials of the user NAME; default: of all mechanisms."""
     chosen = _mechanisms(mechanisms)
     if not mechanisms:
         there = {number for one, number, _ in _listed(place, target) if one == user}

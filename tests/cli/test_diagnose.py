@@ -186,7 +186,7 @@ def test_of_a_broker_that_was_killed(broker: PybrokerProcess, tmp_path: Path) ->
 
 def test_settings_that_cannot_be_used(tmp_path: Path) -> None:
     parts = diagnose(tmp_path / "report.tar.gz", "--set", "log.dris=/data")
-    assert "broker: its settings cannot be used: log.dris" in parts["README.txt"]
+    assert "broker: the settings are invalid: log.dris" in parts["README.txt"]
     assert json.loads(parts["doctor.json"])[0]["state"] == "bad"
 
 

@@ -42,12 +42,12 @@ def test_before_a_start_and_beside_the_broker(tmp_path: Path) -> None:
     here = ("--config", str(file))
     before = checks(*here)
     assert of(before, "ports") == [f"ok PLAINTEXT://127.0.0.1:{port} is free"]
-    assert of(before, "ids") == ["ok new directories, for broker 1"]
+    assert of(before, "ids") == ["ok new directories for broker 1"]
     assert not data.exists(), "it changes nothing"
 
     with pybroker.Broker({"max.connections": 1000}, data_dir=data, port=port) as broker:
         beside = checks(*here)
-        taken_by_it = f"ok PLAINTEXT://127.0.0.1:{port}: taken by the broker that runs on these directories"
+        taken_by_it = f"ok PLAINTEXT://127.0.0.1:{port}: in use by the broker that runs on these directories"
         assert of(beside, "ports") == [taken_by_it]
         assert of(beside, "ids") == [f"ok meta.properties: broker 1 of cluster {broker.cluster_id}"]
         over_the_net = checks("--bootstrap-server", broker.bootstrap)
@@ -64,12 +64,12 @@ def test_before_a_start_and_beside_the_broker(tmp_path: Path) -> None:
         assert of(taken, "ports") == [f"bad PLAINTEXT://:{port}: address already in use"]
         hasty = ("--command-config", str(_hasty(tmp_path)))
         away = checks("--bootstrap-server", f"{broker.bootstrap},127.0.0.1:{other}", *hasty)
-        assert of(away, "ids")[0].startswith(f"warn 127.0.0.1:{other} does not answer")
+        assert of(away, "ids")[0].startswith(f"warn 127.0.0.1:{other} does not respond")
     after = checks(*here)
     assert of(after, "last stop") == []
     assert of(after, "ids") == [f"ok meta.properties: broker 1 of cluster {broker.cluster_id}"]
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=another\n")
-    assert "data of several clusters" in of(checks(*here, code=1), "ids")[0]
+    assert "the directories belong to several clusters" in of(checks(*here, code=1), "ids")[0]
 
 
 def _hasty(tmp_path: Path) -> Path:
@@ -105,8 +105,8 @@ def test_a_cluster_on_zookeeper(tmp_path: Path) -> None:
         )
         found = checks("--config", str(file), code=1)
         (answers,) = of(found, "zookeeper")
-        assert answers.endswith(f"answers: cluster {cluster.cluster_id}, brokers: 1, 2")
-        assert [each for each in of(found, "ids") if "broker 1 is registered already" in each]
+        assert answers.endswith(f"responds: cluster {cluster.cluster_id}, brokers: 1, 2")
+        assert [each for each in of(found, "ids") if "broker 1 is already registered" in each]
         found = checks("--config", str(file), "--set", "node.id=3")
         assert not [each for each in of(found, "ids") if each.startswith("bad")]
         elsewhere = f"zookeeper.connect={cluster.zookeeper.address}/elsewhere"

@@ -47,7 +47,7 @@ def topic(broker: BrokerProcess) -> str:
         ("cluster drain 99 --yes", "There is no broker 99."),
         ("users remove nothing", "There is no user 'nothing'."),
         ("quotas set --user alice-x producer_byte_rate=-1", "quotas of user alice-x: Quota producer_byte_rate must be"),
-        ("ingest describe nothing", "there is no ingest nothing"),
+        ("ingest describe nothing", "There is no ingest nothing"),
         ("bench produce --records 1 --topic nothing", "There is no topic nothing"),
         ("diagnose --config /nowhere", "/nowhere cannot be read"),
         ("adopt /nowhere", "is not a directory"),

@@ -81,7 +81,7 @@ def test_the_three_ways_to_say_a_command(broker: BrokerProcess) -> None:
         (["topics", "descibe"], "There is no command 'descibe'; did you mean 'describe'?"),
         (["topics", "--lst"], "There is no option '--lst'; did you mean '--list'?"),
         (["cluster", "--log-dir"], "There is no option '--log-dir'; did you mean '--log-dirs'?"),
-        (["ingest", "xyzzy"], "There is no command 'xyzzy'; there are abort, describe, list, load."),
+        (["ingest", "xyzzy"], "There is no command 'xyzzy'; available commands: abort, describe, list, load."),
         (["topics", "list", "--jsn"], "Did you mean '--json'"),
         (["groups", "--describe", "--grup", "g"], "'--group'"),
         (["--versoin"], "--version"),

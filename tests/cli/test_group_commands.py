@@ -32,7 +32,7 @@ def test_a_reset_that_members_prevent(broker: BrokerProcess, protocol: str) -> N
         assert {"group": group, "state": "Stable", "protocol": protocol} in listed
         shown = run(broker, "reset-offsets", group, "--to-earliest", "--dry-run")
         assert shown.exit_code == 0
-        assert "--execute does it, once its member has left the group." in shown.stderr
+        assert "Use --execute to apply this, after its member has left the group." in shown.stderr
         refused = run(broker, "reset-offsets", group, "--to-earliest", "--execute")
         assert refused.exit_code == 1
         assert refused.stderr.count("\n") == 1

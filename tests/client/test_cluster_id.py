@@ -244,7 +244,7 @@ async def test_a_misrouted_connection_starts_over() -> None:
 @pytest.mark.parametrize(
     ("command", "code", "shown"),
     [
-        (("cluster", "id"), 1, "Error: This cluster has no id: its brokers are older than Kafka 0.10.1.\n"),
+        (("cluster", "id"), 1, "Error: The cluster has no id: its brokers are older than Kafka 0.10.1.\n"),
         (("cluster", "describe"), 0, "Cluster id: (none)\n"),
         (("cluster", "describe", "--json"), 0, '"cluster_id": null,\n'),
         (("topics", "list"), 0, "orders"),

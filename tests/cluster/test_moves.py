@@ -84,7 +84,7 @@ def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
     cluster.settle()
     said = run(cluster, "cluster", "health", code=1).stdout.splitlines()
     assert said == [
-        f"{OFFSETS}-{number} has 1 replicas, the brokers' settings ask for 3: pybroker cluster balance"
+        f"{OFFSETS}-{number} has 1 replicas instead of the configured 3; run `pybroker cluster balance`"
         for number in range(4)
     ]
 
@@ -105,7 +105,7 @@ def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
     assert "Moved." in run(cluster, "cluster", "drain", "3", "--yes", "--wait", "--timeout", "120").stdout
     # The command has asked the controller; the broker that is asked here may hear of it a moment later.
     until(lambda: 3 not in on_each(cluster) and all(len(found) == 2 for found in replicas(cluster)))
-    assert run(cluster, "cluster", "drain", "3", "--yes").stdout == "Nothing has to move.\n"
+    assert run(cluster, "cluster", "drain", "3", "--yes").stdout == "All replicas are already in place.\n"
     assert read(cluster) == set(RECORDS)
 
     done = document(run(cluster, "cluster", "balance", "--yes", "--wait", "--json"))
@@ -116,7 +116,7 @@ def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
     until(lambda: run_health(cluster) == 0)
     assert read(cluster) == set(RECORDS)
     assert document(run(cluster, "groups", "describe", "readers", "--json"))["positions"][0]["offset"] == 20
-    assert run(cluster, "cluster", "balance", "--yes").stdout == "Nothing has to move.\n"
+    assert run(cluster, "cluster", "balance", "--yes").stdout == "All replicas are already in place.\n"
 
 
 def run_health(cluster: Cluster) -> int:
@@ -130,6 +130,6 @@ def test_topics_get_more_replicas(cluster: Cluster) -> None:
 
 def test_what_cannot_be_moved(cluster: Cluster) -> None:
     assert "There is no broker 9." in run(cluster, "cluster", "drain", "9", code=1).output
-    assert "--timeout is for --wait" in run(cluster, "cluster", "balance", "--timeout", "1", code=2).output
+    assert "--timeout requires --wait" in run(cluster, "cluster", "balance", "--timeout", "1", code=2).output
     refused = run(cluster, "cluster", "balance", "--replication-factor", "4", "--yes", code=1)
     assert "needs a broker that has no replica of it, and only 3 brokers are left" in refused.output

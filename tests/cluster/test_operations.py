@@ -106,8 +106,8 @@ def test_a_broker_that_is_dead(cluster: Cluster) -> None:
     ]
     lines = problems(cluster, ask=3)
     assert lines[:2] == [
-        "broker 2 is not there, and has 4 replicas",
-        "alone-2-0 has no leader (replicas 2, in sync last: 2)",
+        "broker 2 is not running but has 4 replicas",
+        "alone-2-0 has no leader (replicas 2, last in sync: 2)",
     ]
     assert len(lines) == 5
     assert [line.partition(" (")[0] for line in lines[2:]] == [
@@ -141,7 +141,7 @@ def test_a_dead_machine_is_replaced(cluster: Cluster) -> None:
 
 def test_zookeeper_that_is_gone(cluster: Cluster) -> None:
     cluster.zookeeper.kill()
-    expected = [f"broker {number} does not reach ZooKeeper (session suspended)" for number in (1, 2, 3)]
+    expected = [f"broker {number} cannot reach ZooKeeper (session suspended)" for number in (1, 2, 3)]
     until(lambda: problems(cluster) == expected)
     cluster.zookeeper.start()
     until(lambda: problems(cluster) == [])

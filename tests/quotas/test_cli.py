@@ -36,5 +36,5 @@ def test_quotas_are_set_listed_and_removed(broker: BrokerProcess) -> None:
         assert expected in admin.describe_client_quotas()
     pybroker("remove", *who)
     assert json.loads(pybroker("list", *who, "--json")) == []
-    assert "Whose quotas?" in pybroker("set", "producer_byte_rate=1", code=2)
-    assert "There is no quota" in pybroker("set", "bytes=1", *who, code=2)
+    assert "No entity given" in pybroker("set", "producer_byte_rate=1", code=2)
+    assert "Unknown quota" in pybroker("set", "bytes=1", *who, code=2)

@@ -86,12 +86,12 @@ def test_from_the_first_user_to_a_list_of_entries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--list", "--add"), "Say one of --list and --add"),
-        ((), "Say what to do: cli acls add|list|remove"),
+        (("--list", "--add"), "Use only one of --list and --add"),
+        ((), "Missing command: cli acls add|list|remove"),
         (("--add", "--topic", "t"), "principal"),
         (("--add", "--allow-principal", "alice", "--topic", "t"), "User:alice"),
         (("--add", "--allow-principal", "User:a"), "--topic"),
-        (("--add", "--allow-principal", "User:a", "--topic", "t", "--operation", "fly"), "no operation"),
+        (("--add", "--allow-principal", "User:a", "--topic", "t", "--operation", "fly"), "Unknown operation"),
         (("--add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "--group"),
         (("--add", "--allow-principal", "User:a", "--topic", "t", "--resource-pattern-type", "match"), "literal"),
         (("--remove", "--force"), "--topic"),

@@ -100,7 +100,7 @@ def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: 
     command.until(
         lambda: re.search(rf" → {topic}: 0/1 tasks, [1-9][0-9,]* rows, .* MB, .* rows/s, \d+ s\n", command.told)
     )
-    said = f"stopped; ingest {topic} was aborted, nothing is in the topic\n"
+    said = f"stopped; ingest {topic} was aborted; nothing was written to the topic\n"
     assert command.ended(number) == (128 + number, "", said)
     assert steps.listed(cluster, ingest_id=topic) == []
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
@@ -115,10 +115,10 @@ def test_a_load_that_is_decided_stays(broker: BrokerProcess) -> None:
     topic_id = cluster.topics_named(["load-decided"])["load-decided"].id
     staged = StagedProgress(cluster, topic_id, "decided")
     begun = steps.begin(cluster, topic_id, "decided", join=False)
-    assert staged.given_up() == "ingest decided had not begun, nothing was written"
+    assert staged.given_up() == "ingest decided had not started; nothing was written"
     steps.commit(cluster, begun, [])
     staged.begun = True
-    assert staged.given_up() == "ingest decided is committed: its records are in the topic"
+    assert staged.given_up() == "ingest decided is committed; its records are in the topic"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -128,7 +128,7 @@ def test_an_archive_that_is_stopped_says_so(broker: BrokerProcess, tmp_path: Pat
     Confluent(broker.bootstrap).create_topic(topic, 1)
     command = Command(broker, tmp_path, "archive", topic, str(tmp_path / "to"))
     command.until(lambda: command.children)
-    said = f"stopped; what is in {tmp_path}/to is not the whole archive: the same command goes on\n"
+    said = f"stopped; the archive in {tmp_path}/to is incomplete: run the same command again to resume\n"
     assert command.ended(number) == (128 + number, "", said)
 
 
@@ -148,12 +148,10 @@ def test_an_archive_that_was_killed_goes_on_where_it_was(broker: BrokerProcess, 
     producer.send(topic, [Record(0, None, "late")])
     code, _, told = Command(broker, tmp_path, "archive", topic, str(dest), "--to", "2026-11-01").ended()
     assert code == 1
-    assert told.startswith(f"Error: {dest} holds another archive that was not finished ({topic}: ")
+    assert told.startswith(f"Error: {dest} contains another unfinished archive ({topic}: ")
     code, out, told = Command(broker, tmp_path, *archive).ended()
     assert code == 0, told
-    going_on = re.fullmatch(
-        rf"{dest}: going on with an archive that was not finished, (\d+) of 10 parts are there\n", told
-    )
+    going_on = re.fullmatch(rf"{dest}: resuming an unfinished archive; (\d+) of 10 parts exist\n", told)
     assert going_on is not None, told
     assert 2 <= int(going_on[1]) < 10
     shown = json.loads(out)
@@ -166,11 +164,11 @@ def test_an_archive_that_was_killed_goes_on_where_it_was(broker: BrokerProcess, 
     assert finished.items() <= {file.name: file.stat().st_mtime_ns for file in dest.glob("*.parquet")}.items()
     assert not (dest / "_pybroker_archive").exists()
     again = Command(broker, tmp_path, *archive).ended()
-    assert again[2].startswith(f"Error: {dest} exists already")
+    assert again[2].startswith(f"Error: {dest} already exists")
     (dest / "_pybroker_archive").mkdir()
     (dest / "_pybroker_archive" / "plan.json").write_text("{")
     damaged = Command(broker, tmp_path, *archive).ended()
     assert damaged[2].startswith(f"Error: {dest}/_pybroker_archive/plan.json: "), damaged
-    assert damaged[2].endswith("--mode overwrite begins anew\n")
+    assert damaged[2].endswith("use --mode overwrite to start over\n")
     code, out, _ = Command(broker, tmp_path, *archive, "--mode", "overwrite").ended()
     assert json.loads(out)["rows"] == pq.read_table(dest).num_rows == 1001

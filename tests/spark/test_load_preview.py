@@ -49,24 +49,24 @@ def load(broker: BrokerProcess, file: Path, *words: str, topic: str | None = Non
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
-        ("nothing.csv", (), "nothing.csv (--format csv): there is no such file"),
-        ("no*.csv", (), "there is no such file"),
-        ("bad.parquet", (), "bad.parquet is not a file of this format"),
-        ("good.parquet", ("--key", "no"), "--key no: the columns are id, name"),
+        ("nothing.csv", (), "nothing.csv (--format csv): no such file"),
+        ("no*.csv", (), "no such file"),
+        ("bad.parquet", (), "bad.parquet has a different format"),
+        ("good.parquet", ("--key", "no"), "--key no: no such column; columns: id, name"),
         (
             "good.parquet",
             ("--value", "raw"),
-            "--value raw needs exactly one column besides the key; there are id, name",
+            "--value raw requires exactly one column besides the key; columns: id, name",
         ),
-        ("names.csv", ("--header", "--key", "no"), "--key no: the columns are id, price"),
+        ("names.csv", ("--header", "--key", "no"), "--key no: no such column; columns: id, price"),
         (
             "names.csv",
             ("--key", "id"),
-            "the columns are _c0, _c1; the first line looks like names of columns: --header",
+            "columns: _c0, _c1; the first line looks like column names: use --header",
         ),
-        ("names.csv", ("--option", "header=true", "--value", "raw"), "there are id, price"),
-        ("one.csv", ("--header", "--option", "sep=;", "--key", "b"), "the columns are id, a"),
-        ("lines.text", ("--key", "id"), "--key id: the columns are value"),
+        ("names.csv", ("--option", "header=true", "--value", "raw"), "columns: id, price"),
+        ("one.csv", ("--header", "--option", "sep=;", "--key", "b"), "columns: id, a"),
+        ("lines.text", ("--key", "id"), "--key id: no such column; columns: value"),
         ("rows.csv", ("--partitions", "100000000"), "createTopic: topic"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_first_line_of_names_is_hinted_at(
 ) -> None:
     done = load(broker, folder / name, *words)
     assert isinstance(done.exception, SparkStarted), done.output
-    assert ("--header takes it as names" in done.stderr) == hinted
+    assert ("use --header to read it as names" in done.stderr) == hinted
 
 
 @pytest.mark.parametrize("words", [("--header", "--option", "Header=false"), ("--header", "--format", "json")])

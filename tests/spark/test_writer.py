@@ -56,7 +56,7 @@ def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, ca
     rows = pa.record_batch({"value": ["a", "b"]})
     schema = StructType().add("value", StringType())
     options = write_options(_options(broker, topic=topic, ingestId=f"{topic}-load"))
-    again = f"ingest {topic}-load was committed before: nothing was written"
+    again = f"ingest {topic}-load was already committed; nothing was written"
     for told in ([], [again]):
         writer = BatchWriter(options, schema)
         writer.commit([writer.write(iter([rows]))])

@@ -42,7 +42,7 @@ def test_a_deleted_topic_is_purged(start_broker: StartBroker) -> None:
     until(lambda: lives.deletions(topic_id)[0].state == "removed")
     assert "purged it at" in run("undelete", str(topic_id), code=1)
     assert [event.what for event in lives.history(topic_id).incarnations[0].events] == ["create", "delete", "purge"]
-    assert "cannot come back" in run("describe", "heavy", code=1)
+    assert "cannot be undeleted" in run("describe", "heavy", code=1)
     # A request that is sent twice, and after a crash.
     assert lives.purge(topic_id).error_code == 0
     broker.restart(crash=True)

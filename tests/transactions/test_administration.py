@@ -99,7 +99,7 @@ def test_an_id_is_terminated(broker: PybrokerProcess) -> None:
     assert read(broker.bootstrap, topic) == []
     with pytest.raises(KafkaException) as caught:
         producer.commit_transaction(WAIT_S)
-    assert caught.value.args[0].fatal(), "its producer is shut out"
+    assert caught.value.args[0].fatal(), "fenced its producer"
     assert "TRANSACTIONAL_ID_NOT_FOUND" in cli(broker, "abort", "nobody", code=1)
     assert not [one for one in told(broker, "list") if one["transactional_id"] == "nobody"]
     assert "Say which" in cli(broker, "abort", "--topic", topic, code=2)

@@ -45,7 +45,7 @@ def _offsets(text: str) -> str:
             for partition, offset in places.items():
                 int(partition), int(offset)
     except (AttributeError, TypeError, ValueError):
-        raise click.BadParameter(f'{text}: an object like {{"topic": {{"0": 5}}}} is needed') from None
+        raise click.BadParameter(f'{text}: expected a JSON object such as {{"topic": {{"0": 5}}}}') from None
     return text
 
 
@@ -53,7 +53,7 @@ def _milliseconds(text: str, word: str) -> int:
     if text.isdecimal():
         if len(text) != MS_DIGITS:
             raise click.BadParameter(
-                f"{text}: write milliseconds since 1970 with {MS_DIGITS} digits, or a date as 2026-11-01"
+                f"{text}: expected milliseconds since 1970 ({MS_DIGITS} digits) or a date such as 2026-11-01"
             )
         return int(text)
     try:
@@ -62,8 +62,8 @@ def _milliseconds(text: str, word: str) -> int:
         raise click.BadParameter(str(problem)) from None
     if found is None:
         raise click.BadParameter(
-            f"{text}: {word}, an ISO time (UTC unless it has a zone), milliseconds since 1970 or offsets as JSON "
-            "are needed"
+            f"{text}: expected {word}, an ISO time (UTC unless it has a zone), milliseconds since 1970 or offsets as "
+            "JSON"
         )
     return found
 

@@ -35,17 +35,17 @@ PART_ROWS = 10_000_000
     "start",
     metavar="WHERE",
     callback=bound,
-    help="earliest, a time (ISO, UTC unless it has an offset, or milliseconds) or offsets as JSON.",
+    help="First record: earliest, a time (ISO, UTC unless it has a zone, or milliseconds) or offsets as JSON.",
 )
-@click.option("--to", "end", metavar="WHERE", callback=bound, help="latest, a time or offsets as JSON; exclusive.")
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--to", "end", metavar="WHERE", callback=bound, help="End, exclusive: latest, a time or offsets as JSON.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
 @click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True)
 @click.option(
     "--part-rows",
     type=click.IntRange(min=1),
     default=PART_ROWS,
     show_default=True,
-    help="Rows of a part: what is written again at most after a kill.",
+    help="Rows per part; an interrupted run repeats at most one part.",
 )
 @verbose_option
 @broker_options
@@ -61,10 +61,12 @@ def archive(
     verbose: bool,
     target: Target,
 ) -> None:
-    """Write TOPIC (an id or a name) as Parquet files into DEST (a folder or an URL that Spark knows), with the columns
-    _topic_id, _cluster_id, _partition, _offset and _timestamp.
+    """Write a topic to Parquet files.
 
-    Run again after it was killed or stopped, the same command goes on where it was.
+    TOPIC is a name or an id, DEST a folder or a URL that Spark supports. The files have the columns _topic_id,
+    _cluster_id, _partition, _offset and _timestamp.
+
+    To resume an interrupted archive, run the same command again.
     """
     check_order(start, end)
     require_spark()
@@ -102,7 +104,7 @@ def archive(
         with progress(f"{topic} → {dest}") as moving:
             written = stoppable(lambda: job(moving))
     except StoppedError as stopped:
-        say(f"stopped; what is in {dest} is not the whole archive: the same command goes on", err=True)
+        say(f"stopped; the archive in {dest} is incomplete: run the same command again to resume", err=True)
         raise click.exceptions.Exit(stopped.exit_code) from None
     _summary(found, dest, written, target)
 
@@ -120,7 +122,7 @@ def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> 
             return None
         if plan.asked == asked:
             there = sum(folder.part(number) is not None for number in range(plan.parts))
-            said = f"going on with an archive that was not finished, {there} of {plan.parts} parts are there"
+            said = f"resuming an unfinished archive; {there} of {plan.parts} parts exist"
             say(f"{dest}: {said}", err=True)
             return plan
     except click.ClickException:  # damaged
@@ -130,15 +132,17 @@ def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> 
     if mode == "overwrite":
         return None
     raise click.ClickException(
-        f"{dest} holds another archive that was not finished ({plan.topic}: {plan.asked}): run that command again, or "
-        "begin anew with --mode overwrite"
+        f"{dest} contains another unfinished archive ({plan.topic}: {plan.asked}); run its command again to finish "
+        "it, or use --mode overwrite to start over"
     )
 
 
 def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]) -> ArchivePlan:
     """Write a plan into the folder. If the read is refused, leave nothing behind."""
     if mode == "error" and folder.exists():
-        raise click.ClickException(f"{dest} exists already: --mode append adds to it, overwrite replaces it")
+        raise click.ClickException(
+            f"{dest} already exists; use --mode append to add to it or --mode overwrite to replace it"
+        )
     made = plan()
     if mode == "overwrite":
         folder.clear()
@@ -157,7 +161,7 @@ def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition],
     if target.json:
         write_json({"topic": topic.name, "topic_id": topic.id, "dest": dest, "rows": total, "partitions": rows})
         return
-    say(f"{topic.name} ({topic.id}) into {dest}: {total:,} rows")
+    say(f"{topic.name} ({topic.id}) archived to {dest}: {total:,} rows")
     table(rows, ("partition", "first", "last", "rows"))
 
 

@@ -87,7 +87,7 @@ class ArchivePlan:
                 int(found["begun_ms"]),
             )
         except (KeyError, TypeError, TopicChangedError) as error:
-            raise ValueError(f"this is no plan of an archive: {error!r}") from None
+            raise ValueError(f"not a valid archive plan: {error!r}") from None
 
 
 @dataclass(frozen=True)
@@ -121,4 +121,4 @@ class ArchivePart:
             written = {int(number): WrittenPartition(*map(int, one)) for number, one in found["partitions"].items()}
             return ArchivePart(tuple(found["files"]), written)
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"this is no part of an archive: {error!r}") from None
+            raise ValueError(f"not a valid archive part: {error!r}") from None

@@ -97,7 +97,7 @@ class Folder:
         for name in part.files:
             written, wanted = self._path(self._work, f"{number}/{name}"), self._path(self._root, name)
             if self._files.exists(written) and not self._files.rename(written, wanted):
-                raise click.ClickException(f"{written} could not be moved to {wanted}")
+                raise click.ClickException(f"cannot move {written} to {wanted}")
 
     # ---- files
 
@@ -119,7 +119,7 @@ class Folder:
             return parse(text)
         except ValueError as error:
             damaged = self._path(self._work, name)
-            raise click.ClickException(f"{damaged}: {error}; --mode overwrite begins anew") from None
+            raise click.ClickException(f"{damaged}: {error}; use --mode overwrite to start over") from None
 
     def _write(self, name: str, text: str) -> None:
         hidden, wanted = self._path(self._work, f".{name}"), self._path(self._work, name)
@@ -129,4 +129,4 @@ class Folder:
         finally:
             stream.close()
         if not self._files.rename(hidden, wanted):
-            raise click.ClickException(f"{wanted} could not be written")
+            raise click.ClickException(f"cannot write {wanted}")

@@ -25,4 +25,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def bench() -> None:
-    """Measure what brokers do here: writing, reading, and the way through."""
+    """Measure throughput and latency of a running cluster."""

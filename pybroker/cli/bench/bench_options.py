@@ -52,11 +52,11 @@ def plan_options(*, size: int) -> Callable[[Callable[..., None]], Callable[..., 
     value."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+        @click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
         @click.option(
             "--seconds",
             type=click.FloatRange(min=0, min_open=True),
-            help=f"Stop after so long; {SECONDS:g} if --records is not given either.",
+            help=f"Stop after this time; default: {SECONDS:g} if --records is not given.",
         )
         @click.option(
             "--size",
@@ -64,16 +64,22 @@ def plan_options(*, size: int) -> Callable[[Callable[..., None]], Callable[..., 
             default=size,
             show_default=True,
             metavar="BYTES",
-            help="Of each value.",
+            help="Size of each value.",
         )
-        @click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a new topic.")
+        @click.option(
+            "--partitions",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Partitions of the new topic.",
+        )
         @click.option(
             "--replication-factor",
             type=click.IntRange(min=1),
-            help="Of a new topic; the brokers' default if it is not given.",
+            help="Replicas of the new topic; default: the brokers' setting.",
         )
         @click.option(
-            "--topic", metavar="NAME", shell_complete=topic_names, help="Use this one, which stays, and make none."
+            "--topic", metavar="NAME", shell_complete=topic_names, help="Use this existing topic and keep it."
         )
         @client_settings
         @broker_options
@@ -103,10 +109,18 @@ def plan_options(*, size: int) -> Callable[[Callable[..., None]], Callable[..., 
 def producer_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--acks` and `--compression`; the function gets them by these names."""
     command = click.option(
-        "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of record batches."
+        "--compression",
+        type=click.Choice(COMPRESSIONS),
+        default="none",
+        show_default=True,
+        help="Compression of record batches.",
     )(command)
     return click.option(
-        "--acks", type=click.Choice(("all", "1", "0")), default="all", show_default=True, help="Whose acknowledgement."
+        "--acks",
+        type=click.Choice(("all", "1", "0")),
+        default="all",
+        show_default=True,
+        help="Required acknowledgements.",
     )(command)
 
 

@@ -67,7 +67,7 @@ def report(plan: BenchPlan, what: str, measured: RunFigures, of: str) -> None:
     """Print the result. `of` names the measured latencies."""
     records, size, seconds, latencies = measured
     if not records:
-        raise click.ClickException("Nothing was measured: no record was done in the time given.")
+        raise click.ClickException("No record was finished in the given time; use a longer --seconds.")
     seconds = max(seconds, 1e-9)
     document = {
         "what": what,

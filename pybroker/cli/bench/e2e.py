@@ -29,7 +29,7 @@ MARK_BYTES = 8
 POLL_S = 0.1
 LAST_S_MAX = 60.0
 """Limit of the wait for the last record."""
-OF = "due → in the consumer's hand"
+OF = "scheduled send time → received by the consumer"
 
 
 @click.command()
@@ -39,14 +39,17 @@ OF = "due → in the consumer's hand"
     default=1000.0,
     show_default=True,
     metavar="N",
-    help="Records a second.",
+    help="Records per second.",
 )
 @producer_options
 @plan_options(size=100)
 def e2e(plan: BenchPlan, *, acks: str, compression: str, rate: float) -> None:
-    """Write records at a fixed rate, read them, and tell how long each took from when it was due.
+    """Report end-to-end latency.
 
-    Producer and consumer are in one process, whose timers add up to a millisecond.
+    The command writes records at a fixed rate and reads them.
+
+    The latency of a record starts at its scheduled send time, even if the record is sent late. Producer and consumer
+    share one process, whose timers add up to one millisecond.
     """
     run(_e2e(plan, acks, compression, rate))
 
@@ -75,7 +78,7 @@ async def _e2e(plan: BenchPlan, acks: str, compression: str, rate: float) -> Non
                     await reading
             except TimeoutError:
                 missing = written - latencies.count
-                raise click.ClickException(f"{missing:,} of {written:,} records did not come within 60 s.") from None
+                raise click.ClickException(f"{missing:,} of {written:,} records did not arrive within 60 s.") from None
             finally:
                 seconds = time.monotonic() - started_s
                 for each in (reading, writing):

@@ -19,16 +19,17 @@ FILL_BYTES = 256 << 20
 FILL_RECORDS_MAX = 1_000_000
 POLL_S = 1.0
 RECORDS_A_POLL = 10_000
-OF = "one poll: what it waited for up to 10,000 records"
+OF = "one poll of up to 10,000 records"
 
 
 @click.command()
 @producer_options
 @plan_options(size=100)
 def fetch(plan: BenchPlan, *, acks: str, compression: str) -> None:
-    """Read records from the start again and again, and tell how many a second.
+    """Read records repeatedly from the start and report the throughput.
 
-    The topic made holds --records of them, or 256 MiB (a million records at most). With --topic its own are read.
+    A new topic is filled with --records records, by default 256 MiB (at most one million records). With --topic the
+    existing records are read.
     """
     run(_fetch(plan, acks, compression))
 
@@ -62,7 +63,7 @@ async def _read(plan: BenchPlan, topic: str, shown: Bar) -> RunFigures:
         begins = await consumer.beginning_offsets(partitions)
         partitions = [each for each in partitions if begins[each] < ends[each]]
         if not partitions:
-            raise click.ClickException(f"Topic {topic} holds no records.")
+            raise click.ClickException(f"Topic {topic} has no records.")
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)
         started_s = time.monotonic()

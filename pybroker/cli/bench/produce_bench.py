@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 64 << 10
 CHUNK_MAX = 500
 """Records per timed acknowledgement: timing each record would dominate the measurement."""
-OF = "handed over → acknowledged"
+OF = "sent → acknowledged"
 
 
 @click.command()
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second; all it can.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records per second; default: no limit."
+)
 @producer_options
 @plan_options(size=100)
 def produce(plan: BenchPlan, *, acks: str, compression: str, rate: float | None) -> None:
-    """Write records and tell how many a second, and how long acknowledgements took.
+    """Write records and report throughput and acknowledgement latency.
 
-    The values are random: what compression saves is not what it saves of yours.
+    Values are random bytes, so compression ratios differ from those of real data.
     """
     run(_produce(plan, acks, compression, rate))
 

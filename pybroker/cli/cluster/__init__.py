@@ -22,4 +22,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def cluster() -> None:
-    """The cluster as a whole: who is there, how it is, where the data lies."""
+    """Inspect and manage the cluster."""

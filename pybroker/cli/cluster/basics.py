@@ -13,7 +13,7 @@ from pybroker.cli.target import Target
 @click.command("id")
 @broker_options
 def cluster_id(target: Target) -> None:
-    """Show the cluster's id."""
+    """Show the cluster id."""
     run(_id(target))
 
 
@@ -24,11 +24,11 @@ def cluster_id(target: Target) -> None:
     type=int,
     multiple=True,
     shell_complete=broker_ids,
-    help="Only this broker. May be repeated.",
+    help="Show only this broker; repeatable.",
 )
 @broker_options
 def log_dirs(target: Target, brokers: tuple[int, ...]) -> None:
-    """Show the brokers' log directories, what they hold and how much room is left."""
+    """Show log directories and free space."""
     run(_log_dirs(target, brokers))
 
 
@@ -40,7 +40,7 @@ async def _id(target: Target) -> None:
     if target.json:
         write_json({"cluster_id": found})
     elif found is None:
-        raise click.ClickException("This cluster has no id: its brokers are older than Kafka 0.10.1.")
+        raise click.ClickException("The cluster has no id: its brokers are older than Kafka 0.10.1.")
     else:
         say(found)
 

@@ -150,7 +150,7 @@ async def _not_led(admin: AdminClient, controller: int) -> list[WrongRole]:
     from pybroker.protocol.error_codes import error_name
 
     return [
-        WrongRole(led.leader, led.topic, led.topic_id, led.partition, f"leads and answers {error_name(code)}")
+        WrongRole(led.leader, led.topic, led.topic_id, led.partition, f"leads but answers {error_name(code)}")
         for led, code in await find_not_led(admin, controller if controller >= 0 else "any")
     ]
 

@@ -28,10 +28,10 @@ COUNTS: Mapping[str, str] = {
 @click.command()
 @broker_options
 def describe(target: Target) -> None:
-    """Show who is there, and what is not as it should be.
+    """List brokers and report problems.
 
-    Brokers with their epochs and racks, which of them is the controller, partitions without leader or with replicas
-    that are not in sync, and what is being deleted on which broker.
+    Shows brokers with epochs and racks, the controller, partitions without a leader or with replicas that are not in
+    sync, and deletions that are in progress.
     """
     run(_describe(target))
 
@@ -149,7 +149,7 @@ def _show(report: Report) -> None:
         table(shown, ["topic", "topic_id", "partition", "leader", "replicas", "isr", "min_isr", "is"])
     if report.deletions:
         say()
-        say("Being deleted:")
+        say("Deletions in progress:")
         table(
             [{**_deletion(one), "on_brokers": _where(one)} for one in report.deletions],
             ["topic", "topic_id", "state", "deleted_by", "on_brokers"],

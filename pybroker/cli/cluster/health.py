@@ -21,12 +21,12 @@ Problem = dict[str, Any]
 @click.command()
 @broker_options
 def health(target: Target) -> None:
-    """Say what is wrong with the cluster, one line each; the exit code is 1 if anything is.
+    """List the problems of the cluster, one per line. The exit code is 1 if there is any.
 
-    What is red: a broker that is not there although it has replicas, does not answer or does not reach ZooKeeper; no
-    controller; a partition without leader, with a leader that does not lead (each leader is asked), with replicas that
-    are not in sync, or fewer than min.insync.replicas of them; internal topics with fewer replicas than the settings
-    say; log directories whose disk is full or has failed; topics that are damaged.
+    Problems: a broker that has replicas but is not running, that does not respond or cannot reach ZooKeeper; no
+    controller; a partition without a leader, whose leader does not lead (each leader is asked), with replicas that are
+    not in sync, or with fewer in-sync replicas than min.insync.replicas; internal topics with fewer replicas than
+    configured; log directories that are full or offline; damaged topics.
     """
     problems = run(_health(target))
     if problems:
@@ -40,7 +40,7 @@ async def _health(target: Target) -> list[Problem]:
     async with AdminClient(target.client_config()) as admin:
         report = await collect(admin, leaders=True)
     if report.state is None:
-        raise click.ClickException("No broker answered that can say how the cluster is.")
+        raise click.ClickException("No broker returned the state of the cluster.")
     problems = list(find_problems(report))
     if target.json:
         write_json({"cluster_id": report.cluster_id, "healthy": not problems, "problems": problems})
@@ -56,7 +56,7 @@ async def _health(target: Target) -> list[Problem]:
 def find_problems(report: Report) -> Iterator[Problem]:
     """Yield problems by priority for an operator."""
     if report.controller is None:
-        yield {"what": "no_controller", "says": "no broker is the controller: nothing can be decided"}
+        yield {"what": "no_controller", "says": "no controller: metadata cannot change"}
     yield from _of_brokers(report)
     yield from _of_roles(report)
     for row in report.state.conditions:
@@ -72,23 +72,23 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
     for one in report.brokers:
         about = {"broker": one.broker}
         if one.state == "absent":
-            says = f"broker {one.broker} is not there, and has {one.replicas:,} replicas"
+            says = f"broker {one.broker} is not running but has {one.replicas:,} replicas"
             yield {"what": "absent", **about, "says": says}
         elif one.state == "silent":
-            yield {"what": "silent", **about, "says": f"broker {one.broker} is registered and does not answer"}
+            yield {"what": "silent", **about, "says": f"broker {one.broker} is registered but does not respond"}
         if one.store in ("suspended", "lost"):
-            says = f"broker {one.broker} does not reach ZooKeeper (session {one.store})"
+            says = f"broker {one.broker} cannot reach ZooKeeper (session {one.store})"
             yield {"what": "store", **about, "says": says}
         if one.controller not in (None, -1, report.controller) or (one.controller == -1 and report.controller):
-            believed = "nobody" if one.controller == -1 else f"broker {one.controller}"
-            says = f"broker {one.broker} takes {believed} for the controller, not broker {report.controller}"
+            believed = "no broker" if one.controller == -1 else f"broker {one.controller}"
+            says = f"broker {one.broker} knows {believed} as the controller instead of broker {report.controller}"
             yield {"what": "other_controller", **about, "says": says}
         for log_dir in one.offline_log_dirs:
-            says = f"broker {one.broker}: the log directory {log_dir} is offline"
+            says = f"broker {one.broker}: log directory {log_dir} is offline"
             yield {"what": "log_dir", **about, "log_dir": log_dir, "says": says}
         for log_dir, usable, total in one.full_log_dirs:
             room = f"{of_bytes(usable)} of {of_bytes(total)} usable"
-            says = f"broker {one.broker}: the disk of log directory {log_dir} is full ({room}): it refuses writes"
+            says = f"broker {one.broker}: the disk of log directory {log_dir} is full ({room}) and refuses writes"
             yield {"what": "full", **about, "log_dir": log_dir, "usable_bytes": usable, "says": says}
 
 
@@ -99,7 +99,10 @@ def _of_roles(report: Report) -> Iterator[Problem]:
         if (one.topic, one.partition) not in named:
             named.add((one.topic, one.partition))
             about = {"topic": one.topic, "topic_id": str(one.topic_id) if one.topic_id else None, "broker": one.broker}
-            says = f"{one.topic}-{one.partition}: broker {one.broker} {one.found}; its log says whether it was mended"
+            says = (
+                f"{one.topic}-{one.partition}: broker {one.broker} {one.found}; see that broker's log for whether it "
+                "was repaired"
+            )
             yield {"what": "wrong_role", **about, "partition": one.partition, "says": says}
 
 
@@ -111,17 +114,17 @@ def _of_partition(row: Any) -> Iterator[Problem]:
     replicas, isr = _ids(row.replica_nodes), _ids(row.isr_nodes)
     where = f"{row.name}-{row.partition_index}"
     if "offline" in found:
-        what, says = "offline", f"has no leader (replicas {replicas}, in sync last: {isr})"
+        what, says = "offline", f"has no leader (replicas {replicas}, last in sync: {isr})"
     elif "under_min_isr" in found:
-        there = f"has {len(row.isr_nodes)} in sync ({isr} of {replicas})"
+        there = f"has {len(row.isr_nodes)} in-sync replicas ({isr} of {replicas})"
         what, says = "under_min_isr", f"{there}, min.insync.replicas is {row.min_isr}"
     elif "under_replicated" in found:
         missing = _ids(each for each in row.replica_nodes if each not in row.isr_nodes)
         there = f"leader {row.leader_id}, ISR {isr}"
         what, says = "under_replicated", f"is under-replicated: {missing} not in sync ({there})"
     elif "too_few_replicas" in found:
-        few = f"has {len(row.replica_nodes)} replicas, the brokers' settings ask for {row.replicas_wanted}"
-        what, says = "too_few_replicas", f"{few}: pybroker cluster balance"
+        few = f"has {len(row.replica_nodes)} replicas instead of the configured {row.replicas_wanted}"
+        what, says = "too_few_replicas", f"{few}; run `pybroker cluster balance`"
     else:
         return  # a reassignment is no problem
     about = {"topic": row.name, "topic_id": str(row.topic_id) if row.topic_id else None}

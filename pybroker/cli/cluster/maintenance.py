@@ -11,17 +11,19 @@ from pybroker.cli.target import Target
 
 @click.command()
 @click.argument("broker", type=int)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @broker_options
 def unregister(broker: int, *, yes: bool, target: Target) -> None:
-    """Forget BROKER, which is dead and was drained: nobody waits for it any more.
+    """Remove a dead BROKER from the metadata.
 
-    Deletions come to their end without what it has on its disks. What is running, or still has replicas, is refused.
-    Should it come back, it finds that its replicas are none: what nobody knows any more is kept for you to decide
-    (pybroker topics deletions).
+    Drain it first.
+
+    Pending deletions finish without the data on its disks. The command refuses a broker that is running or still has
+    replicas. If the broker starts again, it sets aside replicas of topics that the cluster does not know: see `pybroker
+    topics deletions`.
     """
     if not yes:
-        click.confirm(f"Broker {broker} is gone for ever?", abort=True, err=True)
+        click.confirm(f"Remove broker {broker} permanently?", abort=True, err=True)
     run(_unregister(target, broker))
 
 
@@ -33,20 +35,22 @@ async def _unregister(target: Target, broker: int) -> None:
     if target.json:
         write_json({"unregistered": broker})
     else:
-        say(f"Broker {broker} is unregistered.")
+        say(f"Removed broker {broker}.")
 
 
 @click.command("adopt-id")
 @click.argument("cluster_id", metavar="ID")
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The broker's settings file.")
-@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker.")
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
+)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
-    """Give a stopped broker the cluster id ID.
+    """Set the cluster id of a stopped broker to ID.
 
-    A cluster id is meant to stay: whoever tells records or metrics by it sees another cluster from then on. For a
-    metadata store that was made anew, or a log directory that was moved here from another cluster. With ZooKeeper ID
-    must be the cluster's: the broker's directories take it over.
+    Use it after the metadata store was recreated, or for a log directory that came from another cluster. Consumers of
+    records or metrics that use the cluster id see a new cluster afterwards. With ZooKeeper, ID must be the id of the
+    cluster; the command writes it to the broker's directories.
     """
     import asyncio
 
@@ -59,7 +63,7 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
         config = load_config(file, assignments).config
         keep_private(config.get_str("log.dirs.group.access"))
         if not yes:
-            click.confirm(f"Make {cluster_id} the cluster id of {', '.join(config.log_dirs)}?", abort=True)
+            click.confirm(f"Set the cluster id of {', '.join(config.log_dirs)} to {cluster_id}?", abort=True)
         done = asyncio.run(adopt_cluster_id(config, cluster_id))
     except (ConfigError, StartError) as problem:
         raise click.ClickException(str(problem)) from None
@@ -71,14 +75,18 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
 
 
 @click.command("accept-restored-store")
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The broker's settings file.")
-@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker.")
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
+)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
-    """Go on with a ZooKeeper that was wiped or restored from a backup, once for the whole cluster.
+    """Accept a restored ZooKeeper.
 
-    This broker must be stopped. Topics that the store does not know any more are not served: their data is put aside
-    and kept. For one delete.topic.delay.ms from now on no broker removes anything.
+    Run it once per cluster if ZooKeeper's data was wiped or restored from a backup.
+
+    This broker must be stopped. Topics that ZooKeeper no longer knows are not served; the brokers set their data aside
+    and keep it. No broker removes data during the next delete.topic.delay.ms.
     """
     import asyncio
 
@@ -92,11 +100,15 @@ def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: b
         keep_private(config.get_str("log.dirs.group.access"))
         reason = asyncio.run(accept(config, agree=yes))
         if reason is not None and not yes:
-            click.confirm(f"{reason}. Take the store at {config['zookeeper.connect']} as it is?", abort=True)
+            click.confirm(
+                f"{reason}. Accept the current contents of ZooKeeper at {config['zookeeper.connect']}?", abort=True
+            )
             reason = asyncio.run(accept(config, agree=True))
     except (ConfigError, StartError) as problem:
         raise click.ClickException(str(problem)) from None
     if reason is None:
-        raise click.ClickException("The store is the one that this broker has seen last: there is nothing to accept.")
+        raise click.ClickException(
+            "This broker already uses the current state of ZooKeeper; there is nothing to accept."
+        )
     say(f"Accepted: {reason}.")
-    say("Start the brokers, and look at `pybroker topics deletions` and at their logs before the delay is over.")
+    say("Start the brokers. Check their logs and `pybroker topics deletions` before delete.topic.delay.ms has passed.")

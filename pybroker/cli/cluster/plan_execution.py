@@ -40,7 +40,7 @@ async def read_layout(admin: AdminClient) -> Layout:
 
     report = await collect(admin)
     if report.state is None:
-        raise click.ClickException("No broker answered that can say how the cluster is.")
+        raise click.ClickException("No broker returned the state of the cluster.")
     names = list(await admin.list_topics(list_internal=True))
     described, moving, directories = await asyncio.gather(
         admin.describe_topics(names).all_topic_names(),
@@ -139,13 +139,13 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
             if not left:
                 break
             if give_up is not None and time.monotonic() >= give_up:
-                raise click.ClickException(f"{len(left):,} partitions are still being moved after {timeout_s:g} s.")
+                raise click.ClickException(f"{len(left):,} partitions are still moving after {timeout_s:g} s.")
             await asyncio.sleep(POLL_S)
     # The asked broker may learn of the end a moment after the controller, which reported that no reassignment is left.
     heard = time.monotonic() + HEARD_WITHIN_S
     while (wrong := await _elsewhere(admin, planned)) is not None:
         if time.monotonic() >= heard:
-            raise click.ClickException(f"{wrong}: somebody changed it.")
+            raise click.ClickException(f"{wrong}: another reassignment changed it.")
         await asyncio.sleep(POLL_S)
     # Replicas that cannot lead yet become leaders later (auto.leader.rebalance.enable).
     await admin.elect_leaders(ElectionType.PREFERRED, planned)
@@ -157,7 +157,7 @@ async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequen
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}
         if found != set(wanted):
-            return f"{where} is on {sorted(found)}, not on {sorted(wanted)}"
+            return f"{where} is on brokers {sorted(found)} instead of {sorted(wanted)}"
     return None
 
 

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 def _move_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of commands that move replicas; the function gets `target`, and the rest as `how`."""
 
-    @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
-    @click.option("--yes", is_flag=True, help="Do not ask.")
-    @click.option("--wait", "waits", is_flag=True, help="Until everything has moved; shows how far it is.")
-    @click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="With --wait: no longer than that.")
+    @click.option("--dry-run", is_flag=True, help="Show the plan without changing anything.")
+    @click.option("--yes", is_flag=True, help="Skip the confirmation.")
+    @click.option("--wait", "waits", is_flag=True, help="Wait until all replicas have moved, and show progress.")
+    @click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="Limit of --wait.")
     @broker_options
     @wraps(command)
     def with_options(
         *args: object, dry_run: bool, yes: bool, waits: bool, timeout_s: float | None, **rest: object
     ) -> None:
         if timeout_s is not None and not waits:
-            raise click.UsageError("--timeout is for --wait.")
+            raise click.UsageError("--timeout requires --wait.")
         command(*args, how=_How(dry_run, yes, waits, timeout_s), **rest)
 
     return with_options
@@ -51,10 +51,12 @@ class _How:
 @click.argument("broker", type=int, shell_complete=broker_ids)
 @_move_options
 def drain(broker: int, *, how: _How, target: Target) -> None:
-    """Take every replica from BROKER, which may be dead, so that it can go.
+    """Move all replicas off BROKER.
 
-    Each replica goes to the broker that holds least, to another rack where that gives a partition one more. Leaders
-    move with them. New topics may still be placed on BROKER as long as it runs.
+    Use it before removing a broker, running or not.
+
+    Each replica moves to the broker with the fewest replicas, preferably to a rack that the partition does not use yet.
+    Leadership moves with the replicas. While BROKER runs, new topics may still be placed on it.
     """
 
     def planned(layout: Layout) -> Plan:
@@ -73,14 +75,16 @@ def drain(broker: int, *, how: _How, target: Target) -> None:
     "--replication-factor",
     "factor",
     type=click.IntRange(min=1),
-    help="Topics with fewer replicas get so many; never fewer than they have.",
+    help="Raise topics with fewer replicas to this number; never lower a topic's number.",
 )
 @_move_options
 def balance(*, factor: int | None, how: _How, target: Target) -> None:
-    """Spread replicas and leaders over the brokers that are there, and over their racks.
+    """Spread replicas and leaders evenly.
 
-    Moves as few bytes as it can. Internal topics get as many replicas as the brokers' settings say, if they have fewer:
-    after `pybroker metadata migrate` they have one.
+    Uses the running brokers and their racks.
+
+    The plan moves as few bytes as possible. Internal topics with fewer replicas than the brokers' settings require
+    (one after `pybroker metadata migrate`) get the configured number.
     """
 
     def planned(layout: Layout) -> Plan:
@@ -114,16 +118,16 @@ async def _carry_out(target: Target, how: _How, planned: Callable[[Layout], Plan
         executed = bool(plan) and not how.dry_run
         if not target.json:
             if not plan:
-                say("Nothing has to move.")
+                say("All replicas are already in place.")
                 return
             show_plan(plan)
         if executed:
             if not how.yes:
-                click.confirm("Move them?", abort=True, err=True)
+                click.confirm("Move these replicas?", abort=True, err=True)
             await begin(admin, plan)
             if how.waits:
                 await wait(admin, plan, how.timeout_s, silent=target.json)
         if target.json:
             write_plan(plan, executed=executed)
         elif executed:
-            say("Moved." if how.waits else "Begun; pybroker cluster describe shows what is still being moved.")
+            say("Moved." if how.waits else "Started. `pybroker cluster describe` shows the replicas that still move.")

@@ -73,8 +73,8 @@ class Archive:
 
     def _readme(self) -> str:
         lines = [
-            "Written by `pybroker diagnose` for a bug report. Secrets and records are not in it; names of topics,",
-            "groups, users, hosts and files are. Look through it before you hand it on.",
+            "Written by `pybroker diagnose` for a bug report. It contains no secrets and no records, but names of",
+            "topics, groups, users, hosts and files. Review it before you share it.",
             "",
             *(f"{name:<28} {what}" for name, what in sorted(self.parts.items())),
         ]

@@ -25,9 +25,9 @@ async def cluster(archive: Archive, client_config: Mapping[str, Any]) -> None:
     async with AdminClient(dict(client_config)) as admin:
         await admin.describe_cluster()
         parts: dict[str, tuple[str, Callable[[AdminClient], Awaitable[Any]]]] = {
-            "cluster": ("how the cluster is, as its brokers say", _state),
-            "brokers": ("settings of the brokers, as they show them", _settings),
-            "log-dirs": ("log directories and how long each replica is", _log_dirs),
+            "cluster": ("state of the cluster as reported by its brokers", _state),
+            "brokers": ("settings of the brokers", _settings),
+            "log-dirs": ("log directories and sizes of their replicas", _log_dirs),
             "topics": (f"up to {TOPICS_MAX:,} topics with their partitions", _topics),
             "groups": ("groups and their states", _groups),
         }
@@ -36,7 +36,7 @@ async def cluster(archive: Archive, client_config: Mapping[str, Any]) -> None:
                 async with asyncio.timeout(ANSWER_S_MAX):
                     archive.document(f"cluster/{name}.json", what, await ask(admin))
             except (KafkaError, OSError, TimeoutError) as problem:
-                archive.lacks(f"cluster/{name}.json", str(problem) or "no answer in time")
+                archive.lacks(f"cluster/{name}.json", str(problem) or "no response in time")
 
 
 async def _state(admin: AdminClient) -> Any:

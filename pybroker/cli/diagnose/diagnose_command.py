@@ -24,25 +24,27 @@ LOG_BYTES_MAX = 4 << 20
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The settings of a broker on this machine.")
-@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
+@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker on this machine.")
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
+)
 @click.option(
     "--log",
     "logs",
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file with the broker's log: its end is taken in. May be given more than once.",
+    help="Log file of the broker; its end is included. Repeatable.",
 )
-@address_option("Brokers that run: ask them instead, or as well.")
+@address_option("Query these running brokers instead of this machine; add --config to cover both.")
 @click.option(
     "--command-config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Client settings under Kafka's names, one key=value a line.",
+    help="Client settings file: Kafka's names, one key=value per line.",
 )
-@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="The archive (.tar.gz) to write.")
-@click.option("--json", "as_json", is_flag=True, help="Say in JSON what was written, for machines.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Archive (.tar.gz) to write.")
+@click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON.")
 def diagnose(
     file: str | None,
     assignments: tuple[str, ...],
@@ -53,20 +55,22 @@ def diagnose(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Write one archive for a bug report: no secrets, no records.
+    """Write an archive for a bug report.
 
-    Of a broker on this machine (--config, as for `start`; without it a plain `pybroker start`), whether it runs or not:
-    settings, metadata, disks; if it runs, also metrics, the end of its log, and what its threads do. Of brokers
-    elsewhere (--bootstrap-server): what they say to an administrator.
+    The archive contains no secrets and no records.
 
-    Names of topics, groups, users, hosts and files are in it: look through it before you hand it on.
+    For a broker on this machine (--config as for `start`; default: the settings of a plain `pybroker start`), running
+    or stopped: settings, metadata and disks; if it runs, also metrics, the end of its log and its threads. For brokers
+    elsewhere (--bootstrap-server): everything that an administrator can query.
+
+    The archive contains names of topics, groups, users, hosts and files: review it before you share it.
     """
     from pybroker.broker.observability.diagnosis.hidden import Cleaner
     from pybroker.cli.diagnose.archive import Archive
     from pybroker.cli.diagnose.machine_report import machine
 
     if file is not None and not os.access(file, os.R_OK):
-        raise click.ClickException(f"{file} cannot be read: name the broker's settings file, or leave --config out.")
+        raise click.ClickException(f"{file} cannot be read: pass the broker's settings file, or omit --config.")
     path = output or Path(time.strftime("pybroker-diagnose-%Y%m%d-%H%M%S.tar.gz"))
     target = target_of(bootstrap_server, command_config, json=as_json) if bootstrap_server is not None else None
     with refusals_told():
@@ -105,9 +109,9 @@ def _broker_here(
     from pybroker.cli.doctor.doctor_command import machine_and_settings
 
     found = machine_and_settings(file, assignments)
-    archive.document("doctor.json", "what `pybroker doctor` says", [each.document() for each in found])
+    archive.document("doctor.json", "output of `pybroker doctor`", [each.document() for each in found])
     if config is None:
-        archive.lacks("broker", f"its settings cannot be used: {problem}")
+        archive.lacks("broker", f"the settings are invalid: {problem}")
         return
     _disks(archive, config)
     if not _of_running(archive, config):
@@ -129,13 +133,13 @@ def _disks(archive: Archive, config: BrokerConfig) -> None:
 
 
 RUNNING = {
-    "settings": ("settings.json", "settings in force and where they come from"),
-    "metadata": ("metadata.json", "what the metadata store holds"),
-    "metrics": ("metrics.txt", "its /metrics"),
-    "log": ("log.txt", "the last lines of its log"),
-    "threads": ("threads/python.txt", "stacks of threads"),
-    "tasks": ("threads/tasks.txt", "tasks of the control plane and where they wait"),
-    "kernel_threads": ("threads/kernel.txt", "all threads: state, CPU time, name, where they wait in the kernel"),
+    "settings": ("settings.json", "effective settings and their sources"),
+    "metadata": ("metadata.json", "contents of the metadata store"),
+    "metrics": ("metrics.txt", "metrics of the broker"),
+    "log": ("log.txt", "last lines of the broker's log"),
+    "threads": ("threads/python.txt", "stacks of Python threads"),
+    "tasks": ("threads/tasks.txt", "control-plane tasks and what they wait for"),
+    "kernel_threads": ("threads/kernel.txt", "all threads: state, CPU time, name, wait location in the kernel"),
     "process": ("process.json", "the broker's process: memory, files, limits"),
 }
 """Part of a running broker's report → file and description."""
@@ -148,13 +152,17 @@ def _of_running(archive: Archive, config: BrokerConfig) -> bool:
     try:
         report = ask(Path(config.log_dirs[0]))
     except OSError as problem:
-        archive.lacks("running broker", f"{problem}; run this as the user that runs the broker")
+        archive.lacks("running broker", f"{problem}; run the command as the user that runs the broker")
         return False
     if report is None:
         return False
     for part, why in report.get("problems", {}).items():
         archive.lacks(RUNNING[part][0] if part in RUNNING else part, str(why))
-    archive.document("broker.json", "that it runs", {name: report.get(name) for name in ("version", "pid")})
+    archive.document(
+        "broker.json",
+        "version and process id of the running broker",
+        {name: report.get(name) for name in ("version", "pid")},
+    )
     for part, (name, what) in RUNNING.items():
         found = report.get(part)
         if part == "log" and isinstance(found, list):
@@ -172,9 +180,9 @@ def _of_stopped(archive: Archive, config: BrokerConfig) -> None:
     from pybroker.cli.diagnose.metadata_snapshot import metadata
     from pybroker.errors import StartError
 
-    archive.document("broker.json", "that no broker runs there that could be asked", {"pid": None})
+    archive.document("broker.json", "no running broker responded", {"pid": None})
     name, what = RUNNING["settings"]
-    archive.document(name, f"{what}, as they were given", hidden.settings(config))
+    archive.document(name, f"{what} (from the command line and the settings file)", hidden.settings(config))
     name, what = RUNNING["metadata"]
     try:
         archive.document(name, what, asyncio.run(metadata(config)))
@@ -189,7 +197,7 @@ def _cluster(archive: Archive, client_config: dict[str, Any]) -> None:
     try:
         asyncio.run(cluster(archive, client_config))
     except (KafkaError, OSError, TimeoutError) as problem:
-        archive.lacks("cluster", str(problem) or "no broker answers")
+        archive.lacks("cluster", str(problem) or "no broker responded")
 
 
 def _end_of(file: Path) -> str:
@@ -204,5 +212,8 @@ def _tell(archive: Archive, *, as_json: bool) -> None:
         write_json({"archive": str(archive.path), "parts": archive.parts, "missing": archive.missing})
         return
     for part, why in archive.missing.items():
-        say(f"not in it: {part}: {why}", err=True)
-    say(f"{archive.path}: {len(archive.parts)} parts. Names are in it: look through it before you hand it on.")
+        say(f"missing: {part}: {why}", err=True)
+    say(
+        f"{archive.path}: {len(archive.parts)} parts. It contains names of topics, users and hosts: review it before "
+        "you share it."
+    )

@@ -51,7 +51,7 @@ def listing(directory: Path) -> Iterator[str]:
     """Yield a line for each file: permissions, owner, bytes, modification time (UTC), path."""
     for number, (path, about) in enumerate(_walk(directory)):
         if number == LINES_MAX:
-            yield f"… and more: only {LINES_MAX:,} files are listed\n"
+            yield f"… truncated: only the first {LINES_MAX:,} files are listed\n"
             return
         if isinstance(about, OSError):
             yield f"? {path}: {about.strerror}\n"
@@ -68,12 +68,12 @@ def texts(directory: Path) -> Iterator[tuple[str, str]]:
         if path.name not in TEXTS or isinstance(about, OSError) or not stat.S_ISREG(about.st_mode):
             continue
         if about.st_size > TEXT_BYTES_MAX or about.st_size > left:
-            yield str(path), f"(left out: {about.st_size} bytes)\n"
+            yield str(path), f"(omitted: {about.st_size} bytes)\n"
             continue
         try:
             text = (directory / path).read_text("utf-8", "backslashreplace")
         except OSError as problem:
-            text = f"(cannot be read: {problem.strerror})\n"
+            text = f"(cannot read: {problem.strerror})\n"
         left -= about.st_size
         yield str(path), text
 

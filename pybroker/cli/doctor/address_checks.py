@@ -25,13 +25,13 @@ def ports(config: BrokerConfig) -> Iterator[Finding]:
     runs = any(in_use(Path(each)) for each in config.log_dirs)
     for shown, host, port in wanted:
         if port == 0:
-            yield ok(PORTS, f"{shown}: a free one is taken at the start")
+            yield ok(PORTS, f"{shown}: the start selects a free port")
             continue
         problem = _taken(host, port)
         if problem is None:
             yield ok(PORTS, f"{shown} is free")
         elif problem.errno == errno.EADDRINUSE and runs:
-            yield ok(PORTS, f"{shown}: taken by the broker that runs on these directories")
+            yield ok(PORTS, f"{shown}: in use by the broker that runs on these directories")
         else:
             yield bad(PORTS, f"{shown}: {_words(problem)}", _advice(problem, port))
 
@@ -52,13 +52,13 @@ def _taken(host: str, port: int) -> OSError | None:
 
 def _words(problem: OSError) -> str:
     if isinstance(problem, socket.gaierror):
-        return f"the host is not known ({problem.strerror})"
+        return f"unknown host ({problem.strerror})"
     return os.strerror(problem.errno).lower() if problem.errno else str(problem)
 
 
 def _advice(problem: OSError, port: int) -> str:
     if problem.errno == errno.EADDRINUSE:
-        return f"find who has it: ss -ltnp 'sport = :{port}'"
+        return f"find the process that uses the port: ss -ltnp 'sport = :{port}'"
     if problem.errno in (errno.EACCES, errno.EPERM):
-        return "take a port above 1023, or give the service CAP_NET_BIND_SERVICE"
-    return "name an address of this machine, or an empty host for all of them"
+        return "use a port above 1023, or give the service CAP_NET_BIND_SERVICE"
+    return "use an address of this machine, or an empty host for all addresses"

@@ -63,15 +63,21 @@ async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list
     for address in addresses:
         try:
             async with AdminClient({**client_config, "bootstrap.servers": address}) as admin:
-                said[address] = (await admin.describe_cluster()).cluster_id or "without an id"
+                said[address] = (await admin.describe_cluster()).cluster_id or "(no cluster id)"
         except (KafkaError, OSError, TimeoutError) as problem:
             problems[address] = problem
     if not said:
         raise next(iter(problems.values()))
-    found = [warn(IDS, f"{address} does not answer: {problem}", "start it") for address, problem in problems.items()]
+    found = [
+        warn(IDS, f"{address} does not respond: {problem}", "start this broker")
+        for address, problem in problems.items()
+    ]
     if len(set(said.values())) > 1:
-        told = ", ".join(f"{address} is of {cluster}" for address, cluster in said.items())
-        return [*found, bad(IDS, f"addresses of several clusters: {told}", "name brokers of one cluster")]
+        told = ", ".join(f"{address} belongs to {cluster}" for address, cluster in said.items())
+        return [
+            *found,
+            bad(IDS, f"the addresses belong to several clusters: {told}", "pass only brokers of one cluster"),
+        ]
     return [*found, ok(IDS, f"cluster {next(iter(said.values()))}")]
 
 
@@ -103,7 +109,7 @@ def _differences(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Finding]
             values[each.get(name, "")].append(broker)
         if len(values) > 1:
             told = "; ".join(f"{value or '(none)'} on {','.join(map(str, who))}" for value, who in values.items())
-            yield warn(SETTINGS, f"{name} differs: {told}", "say the same to all brokers")
+            yield warn(SETTINGS, f"{name} differs: {told}", "use the same value on all brokers")
 
 
 def _disks(described: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
@@ -111,7 +117,11 @@ def _disks(described: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
         for path, about in sorted(directories.items()):
             where = f"broker {broker}: {path}"
             if about.error_code:
-                yield bad(DISK, f"{where} is offline", "mend the disk and restart the broker; its log says what failed")
+                yield bad(
+                    DISK,
+                    f"{where} is offline",
+                    "repair the disk and restart the broker; the cause is in the broker's log",
+                )
             elif about.total_bytes <= 0:
                 continue  # older than KIP-827
             else:
@@ -125,7 +135,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
     report = await collect(admin, leaders=True)
     if report.state is None:
         return []  # not a pybroker: unknown
-    problems = [bad(HEALTH, each["says"], "pybroker cluster describe") for each in find_problems(report)]
+    problems = [bad(HEALTH, each["says"], "run `pybroker cluster describe`") for each in find_problems(report)]
     state = report.state
     told = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"
     return problems or [ok(HEALTH, told)]
@@ -165,17 +175,19 @@ def of_topics(factors: Mapping[str, int], told: Mapping[str, Mapping[str, str | 
     stiff = [name for name, factor in factors.items() if factor > 1 and least(name) >= factor]
     unclean = [name for name in factors if told.get(name, {}).get(of_settings.UNCLEAN) == "true"]
     if single:
-        advice = "reassign them to more brokers (kafka-reassign-partitions, `pybroker cluster balance`)"
+        advice = "add replicas (`pybroker cluster balance --replication-factor N` or kafka-reassign-partitions)"
         yield warn(TOPICS, f"{_count(single)} with one replica: {_names(single)}", advice, single)
     if weak:
         says = f"{_count(weak)} with {of_settings.MIN_ISR}=1 and several replicas: {_names(weak)}"
-        yield bad(TOPICS, says, f"pybroker configs alter --topic NAME --add-config {of_settings.MIN_ISR}=2", weak)
+        yield bad(TOPICS, says, f"run `pybroker configs alter --topic NAME --add-config {of_settings.MIN_ISR}=2`", weak)
     if stiff:
-        says = f"{_count(stiff)} not writable while one broker is away: {_names(stiff)}"
-        yield warn(TOPICS, says, f"more replicas than {of_settings.MIN_ISR}", stiff)
+        says = f"{_count(stiff)} not writable while one broker is down: {_names(stiff)}"
+        yield warn(TOPICS, says, f"add replicas beyond {of_settings.MIN_ISR}", stiff)
     if unclean:
         says = f"{_count(unclean)} with {of_settings.UNCLEAN}=true: {_names(unclean)}"
-        yield bad(TOPICS, says, f"pybroker configs alter --topic NAME --delete-config {of_settings.UNCLEAN}", unclean)
+        yield bad(
+            TOPICS, says, f"run `pybroker configs alter --topic NAME --delete-config {of_settings.UNCLEAN}`", unclean
+        )
 
 
 def _count(names: Sequence[str]) -> str:

@@ -55,14 +55,14 @@ def disks(directories: Sequence[str], mountinfo: Path = Path("/proc/self/mountin
     for directory in directories:
         there = nearest(Path(directory))
         if not os.access(there, os.W_OK | os.X_OK):
-            yield bad(DISK, f"{there} cannot be written to by this user", f"chown it, or run as its owner: {directory}")
+            yield bad(DISK, f"this user cannot write to {there}", f"change its owner, or run as its owner: {directory}")
             continue
         yield from _room(directory, there)
         yield from _file_system(directory, there, mountinfo)
         device = there.stat().st_dev
         if device in devices:
-            says = f"{devices[device]} and {directory} are on one disk: two directories bring neither speed nor safety"
-            yield warn(DISK, says, "give each of log.dirs a disk of its own")
+            says = f"{devices[device]} and {directory} share one disk: two directories improve neither speed nor safety"
+            yield warn(DISK, says, "put each of log.dirs on its own disk")
         devices.setdefault(device, directory)
 
 
@@ -71,16 +71,16 @@ def _room(directory: str, there: Path) -> Iterator[Finding]:
     yield free_room(directory, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
     if room.f_files and room.f_favail < room.f_files * INODES_SHARE_MIN:
         few = f"{directory}: {room.f_favail:,} of {room.f_files:,} inodes free"
-        yield warn(DISK, few, "a partition needs about ten: make room")
+        yield warn(DISK, few, "free some inodes: a partition needs about ten")
 
 
 def free_room(directory: str, free: int, total: int) -> Finding:
     """Return the finding for this many free bytes of a disk."""
     says = f"{directory}: {of_bytes(free)} of {of_bytes(total)} free"
     if free < FREE_BYTES_MIN:
-        return bad(DISK, says, "make room: a full disk refuses every write; retention.bytes bounds a topic")
+        return bad(DISK, says, "free disk space: a full disk refuses all writes; limit topics with retention.bytes")
     if free < total * FREE_SHARE_MIN:
-        return warn(DISK, says, "make room, or bound topics by retention.bytes and retention.ms")
+        return warn(DISK, says, "free disk space, or limit topics with retention.bytes and retention.ms")
     return ok(DISK, says)
 
 
@@ -92,16 +92,22 @@ def _file_system(directory: str, there: Path, mountinfo: Path) -> Iterator[Findi
     unsafe = sorted(mount.options & UNSAFE_OPTIONS)
     temporary = next((each for each in TEMPORARY if Path(directory).is_relative_to(each)), None)
     if mount.kind in MEMORY:
-        yield bad(FILE_SYSTEM, f"{says}: gone with the power", "put log.dirs on a disk")
+        yield bad(FILE_SYSTEM, f"{says}: data is lost at power-off", "put log.dirs on a disk")
     elif mount.kind in NETWORK:
-        yield bad(FILE_SYSTEM, f"{says}: a file system over a network", "use a disk of this machine (ext4, XFS)")
+        yield bad(FILE_SYSTEM, f"{says}: a network file system", "use a local disk (ext4, XFS)")
     elif unsafe:
         options = ",".join(unsafe)
-        yield bad(FILE_SYSTEM, f"{says}, mounted with {options}", "mount it without: a flush may not reach the disk")
+        yield bad(
+            FILE_SYSTEM,
+            f"{says}, mounted with {options}",
+            "mount it without these options: flushed data may not reach the disk",
+        )
     elif mount.kind == "overlay":
-        yield warn(FILE_SYSTEM, f"{says}: removed with the container", "mount a volume for log.dirs")
+        yield warn(FILE_SYSTEM, f"{says}: data is removed with the container", "mount a volume for log.dirs")
     elif temporary is not None:
-        yield warn(FILE_SYSTEM, f"{directory}: systems clean {temporary} up", "put log.dirs under /var/lib")
+        yield warn(
+            FILE_SYSTEM, f"{directory}: systems clean up {temporary} automatically", "put log.dirs under /var/lib"
+        )
     else:
         yield ok(FILE_SYSTEM, says)
 
@@ -141,14 +147,14 @@ def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
         yield warn(RIGHTS, sentence, advice)
     secrets = [(str(config[name]), name) for name in SECRETS if config.get(name)]
     if file is not None and _has_passwords(config):
-        secrets.append((file, "the settings, which hold passwords"))
+        secrets.append((file, "settings file with passwords"))
     for place, name in secrets:
         with contextlib.suppress(OSError):  # the code that needs the file reports that it is missing
             if Path(place).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
                 found = True
-                yield bad(RIGHTS, f"{place} ({name}) can be read by every user of this machine", f"chmod o-rwx {place}")
+                yield bad(RIGHTS, f"every user of this machine can read {place} ({name})", f"chmod o-rwx {place}")
     if not found:
-        yield ok(RIGHTS, "other users cannot change settings, nor change or read data")
+        yield ok(RIGHTS, "other users cannot change settings, and cannot read or change data")
 
 
 def _has_passwords(config: BrokerConfig) -> bool:
@@ -165,7 +171,7 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
         refuse_others_data(config.log_dirs, config.broker_id, own_store=not config.in_cluster)
         owners = {each: read_properties_of(Path(each)) for each in config.log_dirs}
     except StartError as problem:
-        yield bad(IDS, str(problem), "nothing was changed; the start would say the same")
+        yield bad(IDS, str(problem), "nothing was changed; `pybroker start` fails with the same error")
         return
     clusters = {each: owner["cluster.id"] for each, owner in owners.items() if owner and "cluster.id" in owner}
     stored = None if config.in_cluster else stored_cluster_id(Path(config.log_dirs[0]))
@@ -173,12 +179,12 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
         clusters[str(Path(config.log_dirs[0]) / STORE_FILE)] = stored
     if len(set(clusters.values())) > 1:
         told = ", ".join(f"{place} to {cluster}" for place, cluster in clusters.items())
-        advice = "name the right log.dirs, or `pybroker cluster adopt-id ID`"
-        yield bad(IDS, f"data of several clusters: {told}", advice)
+        advice = "correct log.dirs, or use `pybroker cluster adopt-id ID`"
+        yield bad(IDS, f"the directories belong to several clusters: {told}", advice)
     elif clusters:
         yield ok(IDS, f"{META_PROPERTIES}: broker {config.broker_id} of cluster {next(iter(clusters.values()))}")
     else:
-        yield ok(IDS, f"new directories, for broker {config.broker_id}")
+        yield ok(IDS, f"new directories for broker {config.broker_id}")
 
 
 def stored_cluster_id(directory: Path) -> str | None:
@@ -214,7 +220,7 @@ def last_stop(directories: Sequence[str]) -> Iterator[Finding]:
     """Check whether the last stop was clean; unknown while a broker runs."""
     left = [] if any(in_use(Path(each)) for each in directories) else unclean(directories)
     for says in left:
-        yield warn(LAST_STOP, says, "the next start takes longer; look why the broker was ended")
+        yield warn(LAST_STOP, says, "expect a longer start; find out why the broker was killed")
 
 
 def partitions_in(directories: Sequence[str]) -> int:

@@ -23,17 +23,19 @@ STYLES = {FindingState.OK: "green", FindingState.WARN: "yellow", FindingState.BA
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="The settings of a broker on this machine.")
-@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
-@address_option("Brokers that run: look at them instead, or as well.")
+@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker on this machine.")
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
+)
+@address_option("Check these running brokers instead of this machine; add --config to check both.")
 @click.option(
     "--command-config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Client settings under Kafka's names, one key=value a line.",
+    help="Client settings file: Kafka's names, one key=value per line.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 also for warnings.")
+@click.option("--json", "as_json", is_flag=True, help="Write the output as JSON.")
 def doctor(
     file: str | None,
     assignments: tuple[str, ...],
@@ -43,13 +45,15 @@ def doctor(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Say what endangers the data or the service of a broker. Changes nothing.
+    """Check a broker for risks.
 
-    On this machine, before a start or beside a broker that runs: settings (--config; without it those of a plain
-    `pybroker start`), limits of open files, disks, clock, memory, rights of files, ids, ports, ZooKeeper. Of brokers
-    that run (--bootstrap-server): settings, disks, health, topics.
+    The checks find risks to data, security and availability. They change nothing.
 
-    The exit code is 1 if anything is bad.
+    On this machine, before a start or beside a running broker: settings (--config; default: those of a plain `pybroker
+    start`), open-file limits, disks, clock, memory, file permissions, ids, ports and ZooKeeper. For running brokers
+    (--bootstrap-server): settings, disks, health and topics.
+
+    The exit code is 1 if a finding is bad.
     """
     found: list[Finding] = []
     with refusals_told():
@@ -76,7 +80,10 @@ def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list
     try:
         loaded = load_config(file, assignments)
     except ConfigError as problem:
-        return [bad(SETTINGS, each, "a start would say the same: docs/operations.md") for each in problem.problems]
+        return [
+            bad(SETTINGS, each, "fix it: `pybroker start` fails with the same error; see docs/operations.md")
+            for each in problem.problems
+        ]
     found = [warn(SETTINGS, each, "remove it, or see docs/operations.md") for each in loaded.warnings]
     found += _local(file, loaded.config)
     if loaded.config.in_cluster:
@@ -128,4 +135,4 @@ def _show(found: list[Finding]) -> None:
         if each.advice is not None:
             console.print(Text(f"{'':{width + 8}}{printable(each.advice)}", "dim"))
     bads, warns = (sum(each.state is state for each in found) for state in (FindingState.BAD, FindingState.WARN))
-    console.print(f"{len(found)} looked at: {bads} bad, {warns} to be warned of")
+    console.print(f"{len(found)} checks: {bads} bad, {warns} warnings")

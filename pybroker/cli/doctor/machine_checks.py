@@ -57,17 +57,17 @@ def open_files(
         try:
             hard = int(system.read_text())
         except (OSError, ValueError):
-            yield ok(OPEN_FILES, "there is no limit")
+            yield ok(OPEN_FILES, "no limit")
             return
     connections = int(settings.get("max.connections", "10000"))
     needed = FILES_BESIDES + min(connections, 1_000_000) + FILES_A_PARTITION * partitions
-    advice = "raise it: LimitNOFILE= of the service, --ulimit nofile= of the container, or /etc/security/limits.conf"
-    says = f"at most {hard:,} (ulimit -Hn)"
+    advice = "raise LimitNOFILE= of the service, --ulimit nofile= of the container, or /etc/security/limits.conf"
+    says = f"at most {hard:,} open files (ulimit -Hn)"
     if hard < needed:
         wanted = f"{connections:,} connections (max.connections) and {partitions:,} partitions may need {needed:,}"
         yield bad(OPEN_FILES, f"{says}; {wanted}", f"{advice}; or lower max.connections")
     elif hard < FILES_ENOUGH:
-        yield warn(OPEN_FILES, f"{says}: a broker that grows needs {FILES_ENOUGH:,}", advice)
+        yield warn(OPEN_FILES, f"{says}; a growing broker needs {FILES_ENOUGH:,}", advice)
     else:
         yield ok(OPEN_FILES, says)
 
@@ -78,15 +78,20 @@ def memory(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> Iterato
     swap_kib = _swap_kib(proc / "meminfo")
     if swap_kib is not None and swappiness is not None:
         if swap_kib and swappiness > SWAPPINESS_MAX:
-            says = f"there is swap, and vm.swappiness is {swappiness}: a busy disk pushes the broker out of memory"
-            yield warn(SWAP, says, "sysctl -w vm.swappiness=1, for good in /etc/sysctl.d")
+            says = (
+                f"swap is enabled and vm.swappiness is {swappiness}: a busy disk can push the broker's memory to swap"
+            )
+            yield warn(SWAP, says, "sysctl -w vm.swappiness=1, and make it permanent in /etc/sysctl.d")
         else:
-            yield ok(SWAP, f"vm.swappiness {swappiness}" if swap_kib else "there is no swap")
+            yield ok(SWAP, f"vm.swappiness {swappiness}" if swap_kib else "swap is disabled")
     huge = _text(sys_root / "kernel/mm/transparent_hugepage/enabled")
     if huge:
         chosen = huge.partition("[")[2].partition("]")[0]
         if chosen == "always":
-            says = "transparent huge pages are `always`: buffers take up to 2 MiB each, and compaction stops threads"
+            says = (
+                "transparent huge pages are `always`: buffers take up to 2 MiB each, and memory compaction stalls "
+                "threads"
+            )
             advice = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, at each boot"
             yield warn(HUGE_PAGES, says, advice)
         else:
@@ -103,20 +108,28 @@ def clock(
     """
     now = time.time() if now_s is None else now_s
     if now < EARLIEST_S:
-        yield bad(CLOCK, f"it shows {time.strftime('%Y-%m-%d', time.gmtime(now))}", "set it, and run chrony or ntpd")
+        yield bad(
+            CLOCK,
+            f"the clock shows {time.strftime('%Y-%m-%d', time.gmtime(now))}",
+            "set the clock, and run chrony or ntpd",
+        )
         return
     newest = max(((_changed_s(path), path) for path in written), default=(0.0, Path()), key=lambda each: each[0])
     if newest[0] > now + AHEAD_S_MAX:
         ahead = newest[0] - now
-        says = f"{newest[1]} was written {ahead:,.0f} s after now: the clock went back"
-        yield bad(CLOCK, says, "set the clock right before the start: records would be older than those before them")
+        says = f"{newest[1]} has a modification time {ahead:,.0f} s in the future: the clock was set back"
+        yield bad(
+            CLOCK,
+            says,
+            "correct the clock before the start: new records would have older timestamps than existing ones",
+        )
         return
     is_unsteered = (unsteered or _unsteered)()
     if is_unsteered:
-        says = "nobody steers it (adjtimex says unsynchronised): brokers and clients drift apart"
+        says = "the clock is not synchronized (adjtimex): the clocks of brokers and clients drift apart"
         yield warn(CLOCK, says, "run chrony, ntpd or systemd-timesyncd")
     else:
-        yield ok(CLOCK, "right as far as the kernel knows" if is_unsteered is False else "plausible")
+        yield ok(CLOCK, "synchronized according to the kernel" if is_unsteered is False else "plausible")
 
 
 def _changed_s(path: Path) -> float:

@@ -22,7 +22,7 @@ MIN_ISR = "min.insync.replicas"
 FACTOR = "default.replication.factor"
 ENDURING = (
     ("offsets.topic.replication.factor", "committed offsets"),
-    ("transaction.state.log.replication.factor", "the state of transactions"),
+    ("transaction.state.log.replication.factor", "transaction state"),
 )
 
 
@@ -38,17 +38,24 @@ def durability(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding
     factor = _number(settings, FACTOR, 1)
     mode = settings.get("log.flush.mode")
     if mode == "os" and (brokers == 1 or factor == 1):
-        says = "log.flush.mode=os with one replica: a power cut takes back what was acknowledged"
-        yield bad(DURABILITY, says, "log.flush.mode=commit")
+        says = "log.flush.mode=os with one replica: a power failure loses acknowledged records"
+        yield bad(DURABILITY, says, "set log.flush.mode=commit")
     elif mode is not None:
         yield ok(DURABILITY, f"log.flush.mode={mode}" + (" with replicas" if mode == "os" else ""))
     if brokers > 1:
         yield from _replication(settings, factor, brokers)
     if settings.get(UNCLEAN) == "true":
-        says = f"{UNCLEAN}=true: a replica that is behind may lead, and what it lacks is lost"
-        yield bad(ELECTION, says, f"{UNCLEAN}=false; `kafka-leader-election --election-type unclean` for one partition")
+        says = f"{UNCLEAN}=true: a replica that lags behind can become leader, and the records that it lacks are lost"
+        yield bad(
+            ELECTION,
+            says,
+            (
+                f"set {UNCLEAN}=false; elect with `kafka-leader-election --election-type unclean` for one partition if "
+                "needed"
+            ),
+        )
     if settings.get("delete.topic.delay.ms") == "0":
-        yield warn(DELETION, "delete.topic.delay.ms=0: a deleted topic cannot come back", "leave it some hours")
+        yield warn(DELETION, "delete.topic.delay.ms=0: deleted topics cannot be undeleted", "set it to a few hours")
 
 
 def _replication(settings: Mapping[str, str], factor: int, brokers: int) -> Iterator[Finding]:
@@ -59,28 +66,30 @@ def _replication(settings: Mapping[str, str], factor: int, brokers: int) -> Iter
 def _of_topics(settings: Mapping[str, str], factor: int, brokers: int) -> Iterator[Finding]:
     least = _number(settings, MIN_ISR, 1)
     if factor == 1:
-        says = f"{FACTOR}=1: topics whose creator does not say are lost with one disk"
-        yield warn(REPLICATION, says, f"{FACTOR}={min(3, brokers)} and {MIN_ISR}=2")
+        says = f"{FACTOR}=1: topics that do not choose a replication factor are lost with one disk"
+        yield warn(REPLICATION, says, f"set {FACTOR}={min(3, brokers)} and {MIN_ISR}=2")
     elif least == 1:
-        says = f"{MIN_ISR}=1 with {FACTOR}={factor}: acks=all may mean one disk, and that broker's loss loses records"
-        yield bad(REPLICATION, says, f"{MIN_ISR}=2")
+        says = (
+            f"{MIN_ISR}=1 with {FACTOR}={factor}: acks=all can mean a single copy, and losing that broker loses records"
+        )
+        yield bad(REPLICATION, says, f"set {MIN_ISR}=2")
     elif least >= factor:
-        says = f"{MIN_ISR}={least} with {FACTOR}={factor}: nothing can be written while one broker is away"
-        yield warn(REPLICATION, says, f"{MIN_ISR}={factor - 1}" if factor > 2 else f"{FACTOR}=3")
+        says = f"{MIN_ISR}={least} with {FACTOR}={factor}: writes fail while one broker is down"
+        yield warn(REPLICATION, says, f"set {MIN_ISR}={factor - 1}" if factor > 2 else f"set {FACTOR}=3")
     if factor > brokers:
-        says = f"{FACTOR}={factor}, and there are {brokers} brokers: topics cannot be created"
-        yield bad(REPLICATION, says, f"{FACTOR}={brokers}, or more brokers")
+        says = f"{FACTOR}={factor} with {brokers} brokers: topics cannot be created"
+        yield bad(REPLICATION, says, f"set {FACTOR}={brokers}, or add brokers")
 
 
 def _of_internal_topics(settings: Mapping[str, str], brokers: int) -> Iterator[Finding]:
     for name, what in ENDURING:
         if name in settings and _number(settings, name, 3) < min(3, brokers):
-            says = f"{name}={settings[name]}: {what} are lost with as many disks"
-            yield warn(REPLICATION, says, f"{name}=3; topics that are there: `pybroker cluster balance`")
+            says = f"{name}={settings[name]}: losing as many disks loses {what}"
+            yield warn(REPLICATION, says, f"set {name}=3; raise existing topics with `pybroker cluster balance`")
     state_isr = _number(settings, "transaction.state.log.min.isr", 2)
     if _number(settings, ENDURING[1][0], 3) > 1 and state_isr < 2:
-        says = f"transaction.state.log.min.isr={state_isr}: a decision on one disk may be forgotten"
-        yield warn(REPLICATION, says, "transaction.state.log.min.isr=2")
+        says = f"transaction.state.log.min.isr={state_isr}: losing one disk can lose the outcome of a transaction"
+        yield warn(REPLICATION, says, "set transaction.state.log.min.isr=2")
 
 
 def listeners(settings: Mapping[str, str]) -> Iterator[Finding]:
@@ -96,8 +105,8 @@ def listeners(settings: Mapping[str, str]) -> Iterator[Finding]:
         yield from _of_listener(each, settings)
         advertised = next((one for one in told if one.name == each.name), None)
         if advertised is not None and is_local(advertised.host) and not is_local(each.host):
-            says = f"{each}: clients of other machines are told {advertised.host}"
-            yield warn(LISTENERS, says, "name the address that they reach in advertised.listeners")
+            says = f"{each} advertises {advertised.host}, which clients on other machines cannot reach"
+            yield warn(LISTENERS, says, "set advertised.listeners to an address that clients can reach")
     yield from _of_metrics(settings.get("metrics.listener", ""))
 
 
@@ -107,20 +116,24 @@ def _of_listener(listener: Listener, settings: Mapping[str, str]) -> Iterator[Fi
     client_auth = settings.get(f"listener.name.{name}.ssl.client.auth", settings.get("ssl.client.auth", "none"))
     enabled = "sasl.enabled.mechanisms"
     mechanisms = settings.get(f"listener.name.{name}.{enabled}", settings.get(enabled, ""))
-    whom = "whoever reaches it may act as a broker" if between_brokers else "whoever reaches it is let in"
+    whom = (
+        "every client that connects can act as a broker"
+        if between_brokers
+        else "every client that connects is accepted"
+    )
     if is_local(listener.host):
-        yield ok(LISTENERS, f"{listener} ({protocol}): this machine only")
+        yield ok(LISTENERS, f"{listener} ({protocol}): reachable only from this machine")
     elif protocol == "PLAINTEXT":
-        advice = "SASL_SSL, or SSL with ssl.client.auth=required; or an address of 127.0.0.1"
-        yield bad(LISTENERS, f"{listener} (PLAINTEXT): {whom}, and all of it can be read on the way", advice)
+        advice = "use SASL_SSL, SSL with ssl.client.auth=required, or a loopback address (127.0.0.1)"
+        yield bad(LISTENERS, f"{listener} (PLAINTEXT): {whom}, and traffic is not encrypted", advice)
     elif protocol == "SSL" and client_auth != "required":
         says = f"{listener} (SSL, ssl.client.auth={client_auth}): {whom}"
-        yield bad(LISTENERS, says, "ssl.client.auth=required, or SASL_SSL")
+        yield bad(LISTENERS, says, "set ssl.client.auth=required, or use SASL_SSL")
     elif protocol == "SASL_PLAINTEXT" and "PLAIN" in mechanisms.upper().replace(" ", "").split(","):
-        says = f"{listener} (SASL_PLAINTEXT with PLAIN): passwords can be read on the way"
-        yield bad(LISTENERS, says, "SASL_SSL; or SCRAM only: sasl.enabled.mechanisms=SCRAM-SHA-512")
+        says = f"{listener} (SASL_PLAINTEXT with PLAIN): passwords are sent unencrypted"
+        yield bad(LISTENERS, says, "use SASL_SSL, or allow only SCRAM: sasl.enabled.mechanisms=SCRAM-SHA-512")
     elif protocol == "SASL_PLAINTEXT":
-        yield warn(LISTENERS, f"{listener} (SASL_PLAINTEXT): records can be read on the way", "SASL_SSL")
+        yield warn(LISTENERS, f"{listener} (SASL_PLAINTEXT): records are sent unencrypted", "use SASL_SSL")
     else:
         yield ok(LISTENERS, f"{listener} ({protocol})")
 
@@ -132,8 +145,8 @@ def _of_metrics(address: str) -> Iterator[Finding]:
         except InvalidValue:
             return  # the parser of settings reports it
         if not is_local(host):
-            says = f"metrics.listener={address}: plain HTTP without a login"
-            yield warn(LISTENERS, says, "an address that only your monitoring reaches")
+            says = f"metrics.listener={address}: HTTP without encryption and login"
+            yield warn(LISTENERS, says, "use an address that only your monitoring can reach")
 
 
 def access(settings: Mapping[str, str]) -> Iterator[Finding]:
@@ -141,16 +154,16 @@ def access(settings: Mapping[str, str]) -> Iterator[Finding]:
     authorizer = settings.get("authorizer.class.name", "")
     users = [each.strip() for each in settings.get("super.users", "").split(";")]
     if "User:ANONYMOUS" in users:
-        yield bad(ACCESS, "super.users has User:ANONYMOUS: who does not log in may do everything", "take it out")
+        yield bad(ACCESS, "super.users contains User:ANONYMOUS: clients without a login may do everything", "remove it")
     if authorizer:
         if settings.get("allow.everyone.if.no.acl.found") == "true":
-            says = "allow.everyone.if.no.acl.found=true: what has no entry is everybody's"
-            yield warn(ACCESS, says, "false, and an entry for each right (`pybroker acls add`)")
+            says = "allow.everyone.if.no.acl.found=true: everyone may use resources without ACL entries"
+            yield warn(ACCESS, says, "set it to false, and add entries with `pybroker acls add`")
         else:
-            yield ok(ACCESS, "nothing is permitted but what an entry allows")
+            yield ok(ACCESS, "clients may do only what an ACL entry allows")
     elif _logs_in(settings):
-        says = "clients log in, and everybody may do everything: there is no authorizer"
-        yield warn(ACCESS, says, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+        says = "clients log in, but every client may do everything: no authorizer is configured"
+        yield warn(ACCESS, says, "set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
 
 def _logs_in(settings: Mapping[str, str]) -> bool:

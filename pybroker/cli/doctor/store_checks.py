@@ -43,13 +43,17 @@ async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     try:
         store = await open_store(BrokerConfig(static, config.listener_settings), on_fatal)
     except StartError as problem:
-        yield bad(ZOOKEEPER, str(problem).replace(f"={hosts}:", f"={connect}:"), "start it, or mend zookeeper.connect")
+        yield bad(
+            ZOOKEEPER,
+            str(problem).replace(f"={hosts}:", f"={connect}:"),
+            "start ZooKeeper, or correct zookeeper.connect",
+        )
         return
     try:
         for each in await _asked(store, chroot, config):
             yield each
     except (StoreError, DamagedNodeError) as problem:
-        yield bad(ZOOKEEPER, f"{connect}: {problem}", "look at the ensemble's own log and at its access lists")
+        yield bad(ZOOKEEPER, f"{connect}: {problem}", "check the log and the ACLs of the ZooKeeper ensemble")
     finally:
         await store.close()
 
@@ -68,33 +72,33 @@ async def _asked(store: MetadataStore, chroot: str, config: BrokerConfig) -> lis
         if one is not None and name.isdigit():
             registered[int(name)] = (decode_broker(path, one.data), one.created_ms)
     brokers = ", ".join(map(str, sorted(registered))) or "none"
-    found.append(ok(ZOOKEEPER, f"{connect} answers: cluster {cluster_id}, brokers: {brokers}"))
+    found.append(ok(ZOOKEEPER, f"{connect} responds: cluster {cluster_id}, brokers: {brokers}"))
     mine = registered.get(config.broker_id)
     if mine is not None and not any(in_use(Path(each)) for each in config.log_dirs):
         where = ", ".join(f"{each.host}:{each.port}" for each in mine[0].endpoints)
-        says = f"broker {config.broker_id} is registered already, at {where}, and not on these directories"
-        found.append(bad("ids", says, "give this broker a node.id of its own"))
+        says = f"broker {config.broker_id} is already registered at {where} and does not use these directories"
+        found.append(bad("ids", says, "give this broker a unique node.id"))
     for broker, (about, created_ms) in sorted(registered.items()):
         skew_ms = about.timestamp_ms - created_ms
         if about.timestamp_ms > 0 and created_ms > 0 and abs(skew_ms) > SKEW_MS_MAX:
             way = "ahead of" if skew_ms > 0 else "behind"
             says = f"broker {broker} was {abs(skew_ms):,} ms {way} ZooKeeper's clock when it registered"
-            found.append(warn(CLOCK, says, "run chrony, ntpd or systemd-timesyncd on all of them"))
+            found.append(warn(CLOCK, says, "run chrony, ntpd or systemd-timesyncd on all machines"))
     return found
 
 
 def _no_cluster(config: BrokerConfig, connect: str) -> Iterator[Finding]:
     owners = [owner for each in config.log_dirs if (owner := read_properties_of(Path(each)))]
     if owners:
-        says = f"{connect} answers and holds no cluster, and the data belongs to {owners[0].get('cluster.id')}"
-        yield bad(ZOOKEEPER, says, "name the right path in zookeeper.connect, or restore ZooKeeper's data")
+        says = f"{connect} responds but has no cluster, and the data belongs to cluster {owners[0].get('cluster.id')}"
+        yield bad(ZOOKEEPER, says, "correct the path in zookeeper.connect, or restore ZooKeeper's data")
     else:
-        yield ok(ZOOKEEPER, f"{connect} answers: no cluster yet, the first broker makes it")
+        yield ok(ZOOKEEPER, f"{connect} responds: no cluster yet; the first broker creates it")
 
 
 def _ids(config: BrokerConfig, cluster_id: str) -> Iterator[Finding]:
     for each in config.log_dirs:
         owner = read_properties_of(Path(each)) or {}
         if owner.get("cluster.id", cluster_id) != cluster_id:
-            says = f"{each} belongs to cluster {owner['cluster.id']}, ZooKeeper's is {cluster_id}"
-            yield bad("ids", says, "name the right log.dirs or zookeeper.connect")
+            says = f"{each} belongs to cluster {owner['cluster.id']} instead of {cluster_id} (ZooKeeper)"
+            yield bad("ids", says, "correct log.dirs or zookeeper.connect")

@@ -18,4 +18,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def groups() -> None:
-    """Consumer, share and streams groups: who is in them, where they are, and moving their positions."""
+    """Manage consumer, share and streams groups."""

@@ -26,17 +26,17 @@ OLDEST_S = 10.0
 @click.command("list")
 @broker_options
 def list_groups(target: Target) -> None:
-    """List groups, their protocols (classic, consumer, share, streams) and states."""
+    """List groups with protocols and states."""
     run(_list(target))
 
 
 @click.command()
-@named("group", "NAME", "The group.", complete=group_names)
-@click.option("--members", is_flag=True, help="Its members and what they read.")
-@click.option("--time-lag", is_flag=True, help="Also how long the oldest record that is not read waits.")
+@named("group", "NAME", "Name of the group.", complete=group_names)
+@click.option("--members", is_flag=True, help="Show the members and their partitions.")
+@click.option("--time-lag", is_flag=True, help="Also show the age of the oldest unread record.")
 @broker_options
 def describe(group: str, *, members: bool, time_lag: bool, target: Target) -> None:
-    """Show the positions of the group NAME and how far behind they are."""
+    """Show the positions and the lag of the group NAME."""
     run(_members(target, group) if members else _positions(target, group, time_lag))
 
 
@@ -62,7 +62,7 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
         described = (await admin.describe_groups([group]))[group]
         if described.protocol_type == "share":
             if time_lag:
-                raise click.UsageError("--time-lag: the members of a share group have no positions of their own.")
+                raise click.UsageError("--time-lag does not work with share groups: their members have no positions.")
             await _share_positions(target, admin, described)
             return
         committed = await admin.list_consumer_group_offsets(group)

@@ -21,36 +21,40 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@named("group", "NAME", "The group.", complete=group_names)
+@named("group", "NAME", "Name of the group.", complete=group_names)
 @broker_options
 def delete(group: str, target: Target) -> None:
-    """Delete the group NAME, which has no members, with its positions."""
+    """Delete the group NAME and its positions. The group must have no members."""
     run(_delete(target, group))
 
 
 @click.command("delete-offsets")
-@named("group", "NAME", "The group.", complete=group_names)
+@named("group", "NAME", "Name of the group.", complete=group_names)
 @click.option(
     "--topic", "topics", metavar="NAME[:N,…]", multiple=True, required=True, shell_complete=topic_names,
-    help="Of this topic, or of these partitions of it; repeatable.",
+    help="Topic, or NAME:0,1 for some of its partitions; repeatable.",
 )  # fmt: skip
 @broker_options
 def delete_offsets(group: str, *, topics: tuple[str, ...], target: Target) -> None:
-    """Delete positions of the group NAME, of topics that no member reads."""
+    """Delete positions of the group NAME. Its members must not read the topic."""
     run(_delete_offsets(target, group, topics))
 
 
 @click.command("reset-offsets")
-@named("group", "NAME", "The group.", complete=group_names)
+@named("group", "NAME", "Name of the group.", complete=group_names)
 @click.option(
     "--topic", "topics", metavar="NAME[:N,…]", multiple=True, shell_complete=topic_names,
-    help="Only this topic, or these partitions of it; repeatable.",
+    help="Only this topic, or NAME:0,1 for some of its partitions; repeatable.",
 )  # fmt: skip
-@click.option("--all-topics", is_flag=True, help="All that the group has positions of; so it is without --topic.")
+@click.option(
+    "--all-topics", is_flag=True, help="All topics for which the group has positions (the default without --topic)."
+)
 @goals
-@click.option("--dry-run", is_flag=True, help="Only show it; so it is without --execute.")
-@click.option("--execute", is_flag=True, help="Do it; else it is only shown.")
-@click.option("--export", is_flag=True, help="Write lines for --from-file instead of a table.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the new positions without changing them (the default without --execute)."
+)
+@click.option("--execute", is_flag=True, help="Change the positions.")
+@click.option("--export", is_flag=True, help="Print CSV lines for --from-file instead of a table.")
 @broker_options
 def reset_offsets(
     group: str,
@@ -63,13 +67,13 @@ def reset_offsets(
     export: bool,
     target: Target,
 ) -> None:
-    """Move the positions of the group NAME, which has no members."""
+    """Reset the positions of the group NAME. The group must have no members."""
     if all_topics and topics:
-        raise click.UsageError("Say --topic or --all-topics.")
+        raise click.UsageError("Use either --topic or --all-topics, not both.")
     if dry_run and execute:
-        raise click.UsageError("Say --dry-run or --execute.")
+        raise click.UsageError("Use either --dry-run or --execute, not both.")
     if export and target.json:
-        raise click.UsageError("Say --export or --json.")
+        raise click.UsageError("Use either --export or --json, not both.")
     run(_reset(target, group, topics, goal, "execute" if execute else "export" if export else "show"))
 
 
@@ -91,10 +95,10 @@ async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> 
         is_share, _, committed = await _committed(admin, group)
         wanted = [each for each in await _named(admin, topics) if each in committed]
         if not wanted:
-            raise click.ClickException(f"Group {group} has no positions there.")
+            raise click.ClickException(f"Group {group} has no positions for the given topics.")
         if is_share:
             if part := next((text for text in topics if ":" in text), None):
-                raise click.ClickException(f"--topic {part}: a share group forgets whole topics.")
+                raise click.ClickException(f"--topic {part}: a share group can only delete positions of whole topics.")
             await admin.delete_share_group_offsets(group, dict.fromkeys(each.topic for each in wanted))
         else:
             await admin.delete_consumer_group_offsets(group, wanted)
@@ -118,7 +122,7 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
         else:
             chosen = await _named(admin, topics) or sorted(committed)
             if not chosen:
-                raise click.ClickException(f"Group {group} has no positions; name a --topic.")
+                raise click.ClickException(f"Group {group} has no positions; use --topic to choose topics.")
             wanted = await _reached(admin, chosen, goal, committed)
         if how == "execute":
             if is_share:
@@ -137,14 +141,14 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
     else:
         table(rows, ["topic", "partition", "before", "offset"])
     if how != "execute":
-        say(f"Nothing was changed: --execute does it{_after_members(members)}.", err=True)
+        say(f"Nothing was changed. Use --execute to apply this{_after_members(members)}.", err=True)
 
 
 def _after_members(members: int) -> str:
     if not members:
         return ""
     what = "its member has" if members == 1 else f"all {members} members have"
-    return f", once {what} left the group"
+    return f", after {what} left the group"
 
 
 async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[TopicPartition, int]]:
@@ -174,7 +178,7 @@ async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartiti
         name, _, listed = text.partition(":")
         there = [each.partition for each in await partitions_of(admin, [name])]
         if listed and not all(part.isdecimal() and int(part) in there for part in listed.split(",")):
-            raise click.ClickException(f"--topic {text}: topic {name} has {len(there)} partitions, from 0 on.")
+            raise click.ClickException(f"--topic {text}: topic {name} has {len(there)} partitions, numbered from 0.")
         chosen = [int(part) for part in listed.split(",")] if listed else there
         found |= {TopicPartition(name, index) for index in chosen}
     return sorted(found)
@@ -188,7 +192,9 @@ async def _reached(
 
     if goal.kind in ("current", "shift"):
         if missing := [each for each in partitions if each not in committed]:
-            raise click.ClickException(f"The group has no position of {missing[0]} that could be kept or shifted.")
+            raise click.ClickException(
+                f"The group has no position for {missing[0]}; --to-current and --shift-by need one."
+            )
         return await _within(admin, {each: committed[each] + goal.number for each in partitions})
     if goal.kind == "offset":
         return await _within(admin, dict.fromkeys(partitions, goal.number))

@@ -29,20 +29,26 @@ class Goal:
 def goals(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options, exactly one of which must be given; the function gets it as `goal`, a Path for `--from-file`."""
 
-    @click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
-    @click.option("--to-latest", is_flag=True, help="Behind the last record.")
-    @click.option("--to-current", is_flag=True, help="Where they are, within what is there.")
-    @click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
-    @click.option("--shift-by", type=int, metavar="N", help="On by N, or back by -N.")
+    @click.option("--to-earliest", is_flag=True, help="Move to the first existing record.")
+    @click.option("--to-latest", is_flag=True, help="Move to the end, after the last record.")
+    @click.option("--to-current", is_flag=True, help="Keep the positions, limited to existing records.")
+    @click.option("--to-offset", type=click.IntRange(min=0), help="Move to this offset.")
+    @click.option("--shift-by", type=int, metavar="N", help="Move forward by N records, or back with -N.")
     @click.option(
         "--to-timestamp",
         type=click.IntRange(0, time_formats.MS_MAX),
         metavar="MS",
-        help="To the first record of that time (ms since 1970).",
+        help="Move to the first record at or after this time (ms since 1970).",
     )
-    @click.option("--to-datetime", metavar="TIME", help="The same: 2026-11-05T10:00:00.000, UTC unless it has a zone.")
-    @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older.")
-    @click.option("--from-file", type=click.Path(path_type=Path), help="As lines say: topic,partition,offset.")
+    @click.option(
+        "--to-datetime", metavar="TIME", help="Like --to-timestamp: 2026-11-05T10:00:00.000, UTC unless it has a zone."
+    )
+    @click.option("--by-duration", metavar="PnDTnHnMnS", help="Move to the first record within this time before now.")
+    @click.option(
+        "--from-file",
+        type=click.Path(path_type=Path),
+        help="Read the positions from a CSV file: topic,partition,offset.",
+    )
     @functools.wraps(command)
     def with_goal(
         *args: object,
@@ -70,8 +76,8 @@ def goals(command: Callable[..., None]) -> Callable[..., None]:
         ]
         if len(given) != 1:
             raise click.UsageError(
-                "Say where to, once: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
-                "--to-timestamp, --to-datetime, --by-duration or --from-file."
+                "Use exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
+                "--to-timestamp, --to-datetime, --by-duration and --from-file."
             )
         command(*args, goal=given[0], **rest)
 
@@ -84,14 +90,14 @@ def _moment(text: str) -> int:
     except ValueError as problem:
         raise click.UsageError(f"--to-datetime {problem}.") from None
     if found is None:
-        raise click.UsageError(f"--to-datetime {text}: say it as 2026-11-05T10:00:00.000.")
+        raise click.UsageError(f"--to-datetime {text}: expected a time such as 2026-11-05T10:00:00.000.")
     return found
 
 
 def _before(text: str) -> int:
     found = time_formats.duration_ago(text)
     if found is None:
-        raise click.UsageError(f"--by-duration {text}: say it as P1DT2H30M or PT90S.")
+        raise click.UsageError(f"--by-duration {text}: expected a duration such as P1DT2H30M or PT90S.")
     return found
 
 
@@ -115,8 +121,8 @@ def read_plan(path: Path) -> dict[TopicPartition, int]:
         if not row:
             continue
         if len(row) != 3 or not (row[1].isdecimal() and row[2].isdecimal()):
-            raise click.ClickException(f"{path}, line {number}: say topic,partition,offset.")
+            raise click.ClickException(f"{path}, line {number}: expected topic,partition,offset.")
         plan[TopicPartition(row[0], int(row[1]))] = int(row[2])
     if not plan:
-        raise click.ClickException(f"{path} has no lines of topic,partition,offset.")
+        raise click.ClickException(f"{path} is empty; expected lines of topic,partition,offset.")
     return plan

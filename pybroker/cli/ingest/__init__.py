@@ -17,4 +17,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def ingest() -> None:
-    """Load files into topics exactly once; list, describe and abort ingests."""
+    """Load files into topics exactly once."""

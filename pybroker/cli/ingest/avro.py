@@ -44,8 +44,8 @@ def schema_of(struct: StructType, name: str = "Row") -> dict[str, Any]:
     for field in struct.fields:
         if not NAME.fullmatch(field.name):
             raise click.ClickException(
-                f"--value avro: a field cannot be called {field.name!r} in Avro, whose names have letters A to Z, "
-                "digits and _, and no digit first: name the column otherwise, or use --value json"
+                f"--value avro: {field.name!r} is not a valid Avro field name; use letters A to Z, digits and _ (no "
+                "digit first): rename the column, or use --value json"
             )
         kind = _type_of(field.dataType, f"{name}.{field.name}")
         fields.append({"name": field.name, "type": ["null", kind] if field.nullable else kind})
@@ -67,7 +67,7 @@ def _type_of(kind: DataType, name: str) -> Any:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     found = SIMPLE.get(kind.typeName())
     if found is None:
-        raise click.ClickException(f"--value avro: there is no Avro type for {kind.simpleString()}")
+        raise click.ClickException(f"--value avro: no Avro type for {kind.simpleString()}; use --value json")
     return found
 
 

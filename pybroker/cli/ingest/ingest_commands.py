@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@named("topic", "NAME", "Only of this topic.", required=False, complete=topic_names)
-@click.option("--open", "only_open", is_flag=True, help="Leave out those that are committed.")
+@named("topic", "NAME", "List only ingests of this topic.", required=False, complete=topic_names)
+@click.option("--open", "only_open", is_flag=True, help="Omit committed ingests.")
 @broker_options
 def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
-    """List ingests: open ones first, then committed ones that are remembered."""
+    """List ingests.
+
+    Open ingests come first, then the committed ones that the broker remembers.
+    """
     from pybroker.spark import ingest as steps
 
     with refusals_as_lines():
@@ -40,14 +43,14 @@ def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
 
 
 @click.command()
-@named("ingest_id", "ID", "The ingest's name.")
+@named("ingest_id", "ID", "Name of the ingest.")
 @broker_options
 def describe(ingest_id: str, target: Target) -> None:
-    """Show an ingest: its state and what it holds by partition."""
+    """Show the state and the contents of an ingest by partition."""
     with refusals_as_lines():
         found = _find(cluster_of(target), ingest_id)
     if not found:
-        raise click.ClickException(f"there is no ingest {ingest_id}")
+        raise click.ClickException(f"There is no ingest {ingest_id}.")
     if target.json:
         write_json([details(each) for each in found])
     else:
@@ -56,13 +59,16 @@ def describe(ingest_id: str, target: Target) -> None:
 
 
 @click.command()
-@named("ingest_id", "ID", "The ingest's name.")
+@named("ingest_id", "ID", "Name of the ingest.")
 @click.option(
-    "--topic", metavar="NAME", shell_complete=topic_names, help="Its topic, where several have an ingest of that name."
+    "--topic",
+    metavar="NAME",
+    shell_complete=topic_names,
+    help="Topic of the ingest; required if several topics have an ingest of that name.",
 )
 @broker_options
 def abort(ingest_id: str, topic: str | None, target: Target) -> None:
-    """Drop what an open ingest has staged. What is committed stays."""
+    """Abort an open ingest and drop its staged records. Committed records stay."""
     from pybroker.spark import ingest as steps
 
     with refusals_as_lines():
@@ -70,13 +76,15 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
         wanted = None if topic is None else topic_id_of(target, cluster, topic)
         found = [each for each in _find(cluster, ingest_id) if wanted in (None, str(each.topic_id))]
         if not found:
-            raise click.ClickException(f"there is no ingest {ingest_id}")
+            raise click.ClickException(f"There is no ingest {ingest_id}.")
         if len({str(each.topic_id) for each in found}) > 1:
-            raise click.ClickException(f"several topics have an ingest {ingest_id}: say which by --topic")
+            raise click.ClickException(f"Several topics have an ingest {ingest_id}; choose one with --topic.")
         for each in found:
             state = steps.abort(cluster, str(each.topic_id), ingest_id, each.batch_id)
             if state is not steps.LoadState.ABSENT:
-                raise click.ClickException(f"ingest {ingest_id} is {state.name.lower()}: its records are in the topic")
+                raise click.ClickException(
+                    f"Cannot abort ingest {ingest_id}: it is {state.name.lower()}, and its records are in the topic."
+                )
     if target.json:
         topic_id = str(found[0].topic_id)
         write_json({"topic": found[0].topic_name, "topic_id": topic_id, "ingest_id": ingest_id, "aborted": True})

@@ -26,12 +26,12 @@ def reader_options(_context: object, _parameter: object, given: tuple[str, ...])
     """Parse NAME=VALUE of `--option` and add defaults. Raises click.BadParameter."""
     wrong = next((each for each in given if "=" not in each.lstrip("=")), None)
     if wrong is not None:
-        raise click.BadParameter(f"{wrong}: NAME=VALUE is needed, as header=true")
+        raise click.BadParameter(f"{wrong}: expected NAME=VALUE, such as header=true")
     options = dict(each.partition("=")[::2] for each in given)
     # Spark ignores the case of names, and treats an unknown mode as PERMISSIVE.
     mode = next((options.pop(name) for name in list(options) if name.lower() == "mode"), MODES[0])
     if mode.upper() not in MODES:
-        raise click.BadParameter(f"mode={mode}: one of {', '.join(MODES)} is needed")
+        raise click.BadParameter(f"mode={mode}: expected one of {', '.join(MODES)}")
     return {**options, "mode": mode.upper()}
 
 
@@ -57,7 +57,7 @@ class Files:
                 raise
             broken = self._broken_json() if self._kind == "json" else None
             raise click.ClickException(
-                f"{broken or reason(text)} (--option mode=PERMISSIVE or DROPMALFORMED loads the others)"
+                f"{broken or reason(text)} (to load the other lines, use --option mode=PERMISSIVE or DROPMALFORMED)"
             ) from None
 
     def _broken_json(self) -> str | None:
@@ -74,7 +74,7 @@ class Files:
         if not found:
             return None
         line = found[0].broken.strip().partition("\n")[0][:SHOWN]
-        return f"{file_name(found[0].file_path)}: this is no JSON object: {line}"
+        return f"{file_name(found[0].file_path)}: not a JSON object: {line}"
 
 
 def records(frame: DataFrame, key: str | None, encoding: str) -> DataFrame:

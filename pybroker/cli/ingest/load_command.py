@@ -37,35 +37,39 @@ def name_of_load(_context: object, _parameter: object, given: str | None) -> str
 
 @click.command()
 @click.argument("src")
-@click.option("--format", "kind", type=click.Choice(FORMATS), required=True, help="Of the files.")
-@click.option("--topic", required=True, metavar="NAME", shell_complete=topic_names, help="Where the rows go.")
-@click.option("--create-topic", is_flag=True, help="Make the topic if it is not there.")
-@click.option("--partitions", type=click.IntRange(min=1), help="Of a topic that is made; else the broker's default.")
-@click.option("--key", metavar="COLUMN", help="The column whose text is the records' key; none: no keys.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), required=True, help="Format of the files.")
+@click.option("--topic", required=True, metavar="NAME", shell_complete=topic_names, help="Topic to write to.")
+@click.option("--create-topic", is_flag=True, help="Create the topic if it does not exist.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Partitions of a created topic; default: the broker's setting."
+)
+@click.option("--key", metavar="COLUMN", help="Column to use as the record key; default: no key.")
 @click.option(
     "--value",
     "encoding",
     type=click.Choice(VALUES),
     default="json",
     show_default=True,
-    help="json: the row as an object; raw: the only column besides the key as it is; avro: the row in Avro's binary "
-    "encoding.",
+    help=(
+        "Encoding of values. json: the row as an object; raw: the only column besides the key; avro: the row in "
+        "Avro binary."
+    ),
 )
 @click.option(
     "--ingest-id",
     callback=name_of_load,
-    help="A name of this load: run again under the same name, it does nothing. Else random.",
+    help="Name of this load; a second run with the same name does nothing. Default: random.",
 )
-@click.option("--header", is_flag=True, help="CSV: the first line of each file holds the names of its columns.")
+@click.option("--header", is_flag=True, help="CSV: read the column names from the first line of each file.")
 @click.option(
     "--option",
     "options",
     multiple=True,
     metavar="NAME=VALUE",
     callback=reader_options,
-    help="For Spark's reader, as sep=;.",
+    help="Option of Spark's reader, such as sep=; (repeatable).",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
 @verbose_option
 @broker_options
 def load(
@@ -84,19 +88,21 @@ def load(
     verbose: bool,
     target: Target,
 ) -> None:
-    """Load the files SRC (a file, a folder or a pattern) into a topic. All rows are in it afterwards, once, or none.
+    """Load files into a topic exactly once.
 
-    A line of CSV or JSON that cannot be read ends the load, unless --option mode=PERMISSIVE (or DROPMALFORMED) says
-    otherwise; values of CSV are text, unless --option inferSchema=true.
+    SRC is a file, a folder or a pattern. Either all rows become visible or none.
+
+    An unreadable line of CSV or JSON ends the load, unless --option mode=PERMISSIVE or mode=DROPMALFORMED is given.
+    Values of CSV files are text, unless --option inferSchema=true is given.
     """
     from pybroker.spark.ingest import LoadState
     from pybroker.spark.target import pinned_topic
 
     if partitions is not None and not create_topic:
-        raise click.UsageError("--partitions is for --create-topic.")
+        raise click.UsageError("--partitions requires --create-topic.")
     if header:
         if kind != "csv" or any(each.lower() == "header" for each in options):
-            raise click.UsageError("--header is for --format csv without --option header=….")
+            raise click.UsageError("--header works only with --format csv and without --option header=….")
         options["header"] = "true"
     require_spark()
     if encoding == "avro":
@@ -109,7 +115,7 @@ def load(
         staged = StagedProgress(cluster, _existing(target, cluster, topic, wanted), name)
         before = staged.found()
     if before is not None and before.state == LoadState.COMMITTED:
-        say(f"ingest {name} was committed before: nothing was written", err=True)
+        say(f"ingest {name} was already committed; nothing was written", err=True)
         summary(before, target, {"loaded": False})
         return
 
@@ -118,7 +124,7 @@ def load(
 
     def job(moving: Progress) -> None:
         with session(master, verbose=verbose) as spark:
-            moving.step(spark.sparkContext, "looking at the files")
+            moving.step(spark.sparkContext, "inspecting the files")
             files = Files(spark, src, kind, options)
             rows = records(files.frame(), key, encoding)
             moving.step(spark.sparkContext)
@@ -136,7 +142,7 @@ def load(
     with refusals_as_lines():
         committed = staged.found()
     if committed is None:
-        raise click.ClickException(f"ingest {name} is not known to the broker any more")
+        raise click.ClickException(f"The broker no longer knows ingest {name}; check whether the topic was deleted.")
     summary(committed, target, {"loaded": True})
 
 
@@ -158,6 +164,6 @@ def _existing(target: Target, cluster: SparkCluster, topic: str, wanted: WriteOp
     if found is not None:
         return found.id
     if wanted.new_topic is None:
-        raise click.ClickException(f"{absent_topic(target, topic)} --create-topic creates it.")
+        raise click.ClickException(f"{absent_topic(target, topic)} Use --create-topic to create it.")
     check_new_topic(cluster, topic, wanted.new_topic)
     return None

@@ -39,7 +39,7 @@ class Preview:
             return None
         found = [Path(each) for each in glob.glob(self._src)]
         if not found:
-            raise self._problem("there is no such file")
+            raise self._problem("no such file")
         files = list(islice(_files(found), FILES_MAX))
         for file in files:
             self._check_file(file)
@@ -69,7 +69,7 @@ class Preview:
             raise self._problem(f"{file.name} cannot be read: {error.strerror}") from None
         magic = MAGIC.get(self._kind)
         if magic is not None and not head.startswith(magic):
-            raise self._problem(f"{file.name} is not a file of this format")
+            raise self._problem(f"{file.name} has a different format")
 
     def _check_csv(self, file: Path, key: str | None, encoding: str) -> str | None:
         separator = self._options.get("sep", self._options.get("delimiter", ","))
@@ -85,20 +85,23 @@ class Preview:
             return None
         names = header == "false" and _look_like_names(rows)
         columns = rows[0] if header == "true" else [f"_c{index}" for index in range(len(rows[0]))]
-        hint = "; the first line looks like names of columns: --header takes it as these" if names else ""
+        hint = "; the first line looks like column names: use --header to read it as such" if names else ""
         check_columns(columns, key, encoding, hint)
         if not names:
             return None
-        return f"{file.name}: the first line looks like names of columns and is a row here; --header takes it as names"
+        return (
+            f"{file.name}: the first line looks like column names but is loaded as a row; use --header to read it as "
+            "names"
+        )
 
 
 def check_columns(columns: Sequence[str], key: str | None, encoding: str, hint: str = "") -> None:
     """Raise click.ClickException if the columns do not fit --key and --value."""
     listed = ", ".join(columns)
     if key is not None and key not in columns:
-        raise click.ClickException(f"--key {key}: the columns are {listed}{hint}")
+        raise click.ClickException(f"--key {key}: no such column; columns: {listed}{hint}")
     if encoding == "raw" and len([each for each in columns if each != key]) != 1:
-        raise click.ClickException(f"--value raw needs exactly one column besides the key; there are {listed}{hint}")
+        raise click.ClickException(f"--value raw requires exactly one column besides the key; columns: {listed}{hint}")
 
 
 def _look_like_names(rows: Sequence[Sequence[str]]) -> bool:

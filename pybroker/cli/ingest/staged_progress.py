@@ -25,14 +25,14 @@ class StagedProgress:
         from pybroker.spark.errors import SparkSourceError
 
         if not self.begun or self.topic_id is None:
-            return f"ingest {self._ingest_id} had not begun, nothing was written"
+            return f"ingest {self._ingest_id} had not started; nothing was written"
         try:
             state = steps.abort(self._cluster, self.topic_id, self._ingest_id)
         except (NativeError, SparkSourceError) as error:
-            return f"ingest {self._ingest_id} could not be aborted, `pybroker ingest abort` does so later: {error}"
+            return f"cannot abort ingest {self._ingest_id}; run `pybroker ingest abort` later: {error}"
         if state is steps.LoadState.ABSENT:
-            return f"ingest {self._ingest_id} was aborted, nothing is in the topic"
-        return f"ingest {self._ingest_id} is {state.name.lower()}: its records are in the topic"
+            return f"ingest {self._ingest_id} was aborted; nothing was written to the topic"
+        return f"ingest {self._ingest_id} is {state.name.lower()}; its records are in the topic"
 
     def found(self) -> Any | None:
         """Return the load as the broker reports it: other topics and streams may have ingests of the same name."""

@@ -43,17 +43,29 @@ def place_option(name: str, parameter: str, what: str) -> Callable[[Callable[...
 
 
 @click.command()
-@named("topic", "NAME", "Which topic.", complete=topic_names)
-@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only these; repeatable.")
+@named("topic", "NAME", "Topic to read.", complete=topic_names)
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Read only this partition; repeatable."
+)
 @place_option("--from", "begin", f"Where to begin: {offset_specs.GRAMMAR}.")
-@place_option("--to", "stop", "Where to stop; the record there is left out.")
-@click.option("--follow", is_flag=True, help="Go on with what is written from now on.")
-@click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
-@click.option("--group", metavar="NAME", shell_complete=group_names, help="As a member; commits what was written out.")
-@click.option("--format", "template", metavar="TEXT", help="kcat's letters: '%t %p %o %T %k %s\\n' (docs/cli.md).")
-@key_separator_option("Write the key, this, and the value.")
-@delimiter_option("Written behind each record.")
-@null_option("What is written where there is no key or value.")
+@place_option("--to", "stop", "End position, exclusive.")
+@click.option("--follow", is_flag=True, help="Continue with new records as they arrive.")
+@click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    shell_complete=group_names,
+    help="Read as a member of this group; commit the records that were written out.",
+)
+@click.option(
+    "--format",
+    "template",
+    metavar="TEXT",
+    help="Output format with kcat's letters: '%t %p %o %T %k %s\\n' (docs/cli.md).",
+)
+@key_separator_option("Write the key, this separator and the value.")
+@delimiter_option("Text after each record.")
+@null_option("Text for a missing key or value.")
 @client_settings
 @broker_options
 def consume(
@@ -72,16 +84,20 @@ def consume(
     settings: dict[str, str],
     target: Target,
 ) -> None:
-    """Write the records of the topic NAME to stdout: those that are there now, from the first one on.
+    """Write the records of a topic to stdout.
 
-    With --json each record is one line: an object.
+    By default from the first record to the current end of the topic NAME.
+
+    With --json each record is a JSON object on a line of its own.
     """
     if group is not None and (partitions or begin is not None or stop is not None):
-        raise click.UsageError("The group says what is read: no --partition, --from or --to with --group.")
+        raise click.UsageError(
+            "--group cannot be combined with --partition, --from or --to: the group decides what to read."
+        )
     if follow and stop is not None:
-        raise click.UsageError("Say where to stop (--to) or --follow.")
+        raise click.UsageError("Use either --to or --follow, not both.")
     if template is not None and (target.json or key_separator is not None):
-        raise click.UsageError("Say --format or --json or --key-separator.")
+        raise click.UsageError("Use only one of --format, --json and --key-separator.")
     show = _shown(target, template, key_separator, delimiter, b"" if null is None else null.encode())
     output = Output(show, limit)
     config = {**target.client_config(), **SETTINGS, **settings}
@@ -164,7 +180,9 @@ def _read(
         if not there:
             return False
         if missing := sorted(set(only) - set(there)):
-            raise click.ClickException(f"Topic {topic} has {len(there)} partitions; there is no {missing[0]}.")
+            raise click.ClickException(
+                f"Topic {topic} has {len(there)} partitions; partition {missing[0]} does not exist."
+            )
         reading = [TopicPartition(topic, index) for index in sorted(only or there)]
         begins = offset_specs.offsets(consumer, reading, between[0])
         stops = None if between[1] is None else offset_specs.offsets(consumer, reading, between[1])

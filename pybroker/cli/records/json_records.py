@@ -50,9 +50,9 @@ def decode(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"is no JSON: {error}") from None
+        raise ValueError(f"is not valid JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     return {
         "key": _meant(found, "key"),
         "value": _meant(found, "value"),
@@ -72,7 +72,7 @@ def _meant(found: Mapping[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(value[BASE64], validate=True)
         except (TypeError, ValueError):
-            raise ValueError(f"has a {name} that is not base64") from None
+            raise ValueError(f"has an invalid {name}: not base64") from None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -80,7 +80,7 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
     value = found.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ValueError(f"has a {name} that is no whole number")
+    raise ValueError(f"has an invalid {name}: not a whole number")
 
 
 def _headers(given: Any) -> HeaderList:
@@ -91,4 +91,4 @@ def _headers(given: Any) -> HeaderList:
     try:
         return tuple((str(name), _meant({"header": value}, "header")) for name, value in pairs)
     except (TypeError, ValueError):
-        raise ValueError("has headers that are neither pairs of name and value nor an object") from None
+        raise ValueError("has invalid headers: expected [name, value] pairs or an object") from None

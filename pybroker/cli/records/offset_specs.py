@@ -36,7 +36,7 @@ def parse(text: str) -> ReadPlace:
         number = int(text)
         kinds: dict[str, Literal["after", "before"]] = {"+": "after", "-": "before"}
         return ReadPlace(kinds.get(text[0], "offset"), abs(number))
-    raise ValueError(f"{text!r} is no place; a place is {GRAMMAR}")
+    raise ValueError(f"{text!r} is not a position; expected {GRAMMAR}")
 
 
 def _time(text: str) -> int:
@@ -44,8 +44,8 @@ def _time(text: str) -> int:
         if (found := read(text)) is not None:
             return found
     raise ValueError(
-        f"@{text} is no time; a time is @ with milliseconds since 1970, 2026-11-05T10:00 (UTC unless it has a zone) "
-        "or -2h (s, m, h, d)"
+        f"@{text} is not a time; expected @ and milliseconds since 1970, a time such as 2026-11-05T10:00 (UTC unless "
+        "it has a zone), or a time before now such as -2h (s, m, h, d)"
     )
 
 

@@ -20,16 +20,22 @@ BLOCK_BYTES = 1 << 20
 
 
 @click.command()
-@named("topic", "NAME", "Where to.", complete=topic_names)
-@click.option("--file", "files", type=click.Path(path_type=Path), multiple=True, help="Instead of stdin; repeatable.")
-@key_separator_option("What stands before it is the key.")
-@click.option("--key", metavar="TEXT", help="The key of all records.")
-@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="For all records; repeatable.")
-@click.option("--partition", type=click.IntRange(min=0), help="All to this one, instead of by the key.")
-@click.option("--keep-partitions", is_flag=True, help="With --json: the partitions that the lines name.")
-@click.option("--whole", is_flag=True, help="Each file, or all of stdin, is one record.")
-@delimiter_option("Ends a record.")
-@null_option("A value or key that is this text is none (a tombstone).")
+@named("topic", "NAME", "Topic to write to.", complete=topic_names)
+@click.option(
+    "--file",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Read this file instead of stdin; repeatable.",
+)
+@key_separator_option("Text between the key and the value.")
+@click.option("--key", metavar="TEXT", help="Key of all records.")
+@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="Header of all records; repeatable.")
+@click.option("--partition", type=click.IntRange(min=0), help="Partition of all records; default: by key.")
+@click.option("--keep-partitions", is_flag=True, help="With --json: use the partitions of the lines.")
+@click.option("--whole", is_flag=True, help="Write each file, or all of stdin, as one record.")
+@delimiter_option("Text that ends a record.")
+@null_option("Text that stands for a missing key or value (a tombstone).")
 @client_settings
 @broker_options
 def produce(
@@ -47,14 +53,19 @@ def produce(
     settings: dict[str, str],
     target: Target,
 ) -> None:
-    """Write records to the topic NAME: one a line, from stdin or files.
+    """Write records to a topic.
 
-    With --json each line is an object as `pybroker consume --json` writes it: key, value, headers, timestamp_ms.
+    By default each line of stdin, or of the files, is a record.
 
-    The first record that is refused ends it with exit code 1; the message names its line and how many were written.
+    With --json each line is an object in the format of `pybroker consume --json`: key, value, headers, timestamp_ms.
+
+    The command stops at the first failed record with exit code 1. The message has its line and the number of records
+    written.
     """
     if target.json and (whole or key_separator is not None):
-        raise click.UsageError("With --json the lines say what is key and value: no --whole, no --key-separator.")
+        raise click.UsageError(
+            "--json cannot be combined with --whole or --key-separator: the lines contain key and value."
+        )
     given: Fields = {
         "headers": _headers(headers) or None,
         "key": None if key is None else key.encode(),
@@ -76,7 +87,7 @@ def _headers(given: Iterable[str]) -> list[tuple[str, bytes]]:
     pairs = [text.partition("=") for text in given]
     for name, equals, _ in pairs:
         if not name or not equals:
-            raise click.UsageError(f"--header {name}: say NAME=VALUE.")
+            raise click.UsageError(f"--header {name}: expected NAME=VALUE.")
     return [(name, value.encode()) for name, _, value in pairs]
 
 

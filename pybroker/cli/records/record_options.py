@@ -57,14 +57,14 @@ def client_settings(command: Callable[..., None]) -> Callable[..., None]:
         "properties",
         metavar="KEY=VALUE",
         multiple=True,
-        help="A setting of the client (docs/client.md); repeatable.",
+        help="Client setting (docs/client.md); repeatable.",
     )
     @functools.wraps(command)
     def with_settings(*args: object, properties: tuple[str, ...], **rest: object) -> None:
         pairs = [text.partition("=") for text in properties]
         for text, (name, equals, _) in zip(properties, pairs, strict=True):
             if not name or not equals:
-                raise click.UsageError(f"--command-property {text}: say KEY=VALUE.")
+                raise click.UsageError(f"--command-property {text}: expected KEY=VALUE.")
         command(*args, settings={name: value for name, _, value in pairs}, **rest)
 
     return with_settings

@@ -67,7 +67,7 @@ class SendOutcome:
         if not reasons:
             return None
         rest = f"; {self.refused - 1} more failed as well" if self.refused > 1 else ""
-        unread = f"; nothing after {self.read} was sent" if self.read else ""
+        unread = f"; nothing was sent after {self.read}" if self.read else ""
         return f"{'. '.join(reasons)}. Wrote {count_of(self.rows)} to {topic}{rest}{unread}."
 
 

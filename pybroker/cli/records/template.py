@@ -72,7 +72,7 @@ def _part(token: re.Match[str]) -> Part:
     if token["letter"] is None:
         return _always(_escaped(token))
     if token["letter"] not in LETTERS:
-        raise ValueError(f"{token[0]!r} means nothing; there are {' '.join('%' + letter for letter in LETTERS)}")
+        raise ValueError(f"unknown format {token[0]!r}; valid: {' '.join('%' + letter for letter in LETTERS)}")
     return LETTERS[token["letter"]]
 
 
@@ -80,7 +80,7 @@ def _escaped(token: re.Match[str]) -> bytes:
     if token["hex"] is not None:
         return bytes.fromhex(token["hex"])
     if token["escape"] not in _ESCAPES:
-        raise ValueError(f"{token[0]!r} means nothing; there are \\n \\r \\t \\0 \\\\ and \\xHH")
+        raise ValueError(f"{token[0]!r} is an unknown escape; valid: \\n \\r \\t \\0 \\\\ and \\xHH")
     return _ESCAPES[token["escape"]]
 
 

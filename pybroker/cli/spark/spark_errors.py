@@ -50,7 +50,7 @@ def no_jvm(log: str) -> str:
     lines = [line for line in log.splitlines() if line.strip() and not line.startswith("WARNING")]
     said = next((line.partition(": ")[2] for line in lines if line.startswith("Exception in thread")), None)
     said = said or next((line for line in lines if "java" in line.lower()), None)
-    return said or "Spark did not start: is there a Java? --verbose shows what it says"
+    return said or "Spark did not start; check that Java is installed, or use --verbose to see Spark's log"
 
 
 def reason(text: str) -> str:

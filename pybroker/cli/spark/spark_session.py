@@ -36,9 +36,11 @@ EXTRA = "spark"
 def require_spark(also: str = "pyspark") -> None:
     """Raise click.ClickException, with what to install, if Java or pyspark (or another module) is missing."""
     if importlib.util.find_spec(also) is None:
-        raise click.ClickException(f"this needs {also}, which is not installed: pip install {_requirements()}")
+        raise click.ClickException(
+            f"this command requires {also}, which is not installed: pip install {_requirements()}"
+        )
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise click.ClickException("Spark needs Java: install a JDK (17 or newer), or set JAVA_HOME")
+        raise click.ClickException("Spark requires Java: install a JDK (17 or newer), or set JAVA_HOME")
 
 
 def _requirements() -> str:
@@ -48,7 +50,7 @@ def _requirements() -> str:
     return " ".join(f"'{each}'" for each in wanted)
 
 
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's own log.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's log.")
 
 
 @contextmanager

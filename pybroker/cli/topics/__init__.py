@@ -23,4 +23,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def topics() -> None:
-    """Topics: what there is, changes, and what became of those that are gone."""
+    """Manage topics, also deleted ones."""

@@ -49,9 +49,11 @@ async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> 
         return found[0]
     if found:
         rows = "\n".join(f"  {each.topic_id}  {story(each)}" for each in found)
-        raise click.ClickException(f"{len(found)} deleted topics had the name {text}; give the id of one:\n{rows}")
+        raise click.ClickException(
+            f"{len(found)} deleted topics had the name {text}; use the id of one of them:\n{rows}"
+        )
     if known:
-        raise click.ClickException(f"No deleted topic {text} can be had back: the last one was {story(known[0])}.")
+        raise click.ClickException(f"No deleted topic {text} can be restored; the last one was {story(known[0])}.")
     raise click.ClickException(f"There is no deleted topic {text}.")
 
 
@@ -61,8 +63,8 @@ def story(deletion: TopicDeletion) -> str:
         return f"found by a broker at {time_formats.text(deletion.deleted_ms)}"
     told = f"deleted at {time_formats.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
     if deletion.undeletable and deletion.remove_after_ms is not None:
-        return f"{told}, can come back until {time_formats.text(deletion.remove_after_ms)}"
-    return told if deletion.undeletable else f"{told}, and cannot come back"
+        return f"{told}, can be undeleted until {time_formats.text(deletion.remove_after_ms)}"
+    return told if deletion.undeletable else f"{told}, cannot be undeleted"
 
 
 def way_back(deletion: TopicDeletion) -> str:

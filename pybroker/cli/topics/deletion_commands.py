@@ -25,12 +25,14 @@ POLL_S = 0.2
 
 
 @click.command()
-@named("topic", "NAME|ID", "Only this topic's.", required=False)
-@click.option("--details", is_flag=True, help="A line for each partition on each broker.")
-@click.option("--wait", "waited_for", metavar="ID|NAME", help="Return when the data of this topic is gone.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="For --wait; without it, no limit.")
-@click.option("--discard", metavar="ID", help="Delete what brokers found of a topic that the cluster does not know.")
-@click.option("--shorten", metavar="SPAN", help="Have deletions under way end so long (90s, 15m, 2h) after they began.")
+@named("topic", "NAME|ID", "Show only this topic.", required=False)
+@click.option("--details", is_flag=True, help="Show a line for each partition on each broker.")
+@click.option("--wait", "waited_for", metavar="ID|NAME", help="Wait until the data of this topic is removed.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Limit of --wait; default: no limit.")
+@click.option(
+    "--discard", metavar="ID", help='Delete the data of a topic that the cluster does not know (state "found").'
+)
+@click.option("--shorten", metavar="SPAN", help="Let pending deletions end this long (90s, 15m, 2h) after they began.")
 @broker_options
 def deletions(
     topic: str | None,
@@ -42,21 +44,23 @@ def deletions(
     shorten: str | None,
     target: Target,
 ) -> None:
-    """Show what is deleted and still on disks: state, bytes on all brokers, and the time left.
+    """Show deleted topics that still have data.
 
-    delete.topic.delay.ms counts for deletions that begin later. --shorten has a shorter delay hold for those under way
-    as well: of all topics that you may delete, or of NAME|ID. `pybroker topics purge` removes one at once.
+    Shows state, bytes on all brokers, and remaining time.
 
-    Data in state "found" was put aside because the cluster does not know its topic. It stays until `pybroker topics
-    undelete` brings it back, or --discard deletes it, after the usual delay.
+    delete.topic.delay.ms applies to later deletions. --shorten applies a shorter delay to pending deletions: to those
+    of all topics that you may delete, or of NAME|ID. `pybroker topics purge` removes one topic's data now.
+
+    State "found" means that brokers set data aside because the cluster does not know its topic. The data stays until
+    `pybroker topics undelete` restores it or --discard deletes it after the usual delay.
     """
     if timeout is not None and waited_for is None:
-        raise click.UsageError("--timeout is for --wait.")
+        raise click.UsageError("--timeout requires --wait.")
     if waited_for is not None and topic is not None:
-        raise click.UsageError("--wait names the topic itself: leave NAME|ID away.")
+        raise click.UsageError("--wait selects the topic; remove the argument NAME|ID.")
     delay_ms = None if shorten is None else time_formats.parsed_span(shorten)
     if shorten is not None and not delay_ms:
-        raise click.UsageError(f"--shorten {shorten}: give a time as 90s, 15m, 2h or 7d, above 0.")
+        raise click.UsageError(f"--shorten {shorten}: expected a duration above 0, such as 90s, 15m, 2h or 7d.")
     found = run(_work(target, topic, waited_for, timeout, discard=discard, delay_ms=delay_ms))
     if target.json:
         write_json([_as_json(one) for one in found])
@@ -109,7 +113,7 @@ async def _discard(admin: AdminClient, text: str) -> None:
 
     topic_id = parsed_id(text)
     if not any(one.topic_id == topic_id and one.state == FOUND for one in await admin.describe_deletions()):
-        raise click.ClickException(f"No broker found anything of an unknown topic with id {topic_id}.")
+        raise click.ClickException(f"No broker has data of an unknown topic with id {topic_id}.")
     await admin.delete_topics(TopicCollection.of_topic_ids([topic_id]))
 
 
@@ -128,7 +132,7 @@ async def _shorten(admin: AdminClient, found: Iterable[TopicDeletion], delay_ms:
             refused += 1
     say(f"{len(under_way) - refused} deletions end {time_formats.span(delay_ms)} after they began.", err=True)
     if refused:
-        say(f"{refused} are of topics that you may not delete: they go on as they were.", err=True)
+        say(f"{refused} deletions are unchanged: you may not delete these topics.", err=True)
 
 
 async def _gone(admin: AdminClient, waited_for: str, timeout_s: float | None) -> list[TopicDeletion]:
@@ -136,11 +140,11 @@ async def _gone(admin: AdminClient, waited_for: str, timeout_s: float | None) ->
     while True:
         found = await _shown(admin, waited_for)
         if not found:
-            raise click.ClickException(f"Nothing is known of a deleted topic '{waited_for}'.")
+            raise click.ClickException(f"There is no deleted topic '{waited_for}'.")
         if all(one.state == REMOVED for one in found):
             return found
         if give_up is not None and time.monotonic() >= give_up:
-            raise click.ClickException(f"The data of '{waited_for}' is still there after {timeout_s:g} s.")
+            raise click.ClickException(f"Brokers still have data of '{waited_for}' after {timeout_s:g} s.")
         await asyncio.sleep(POLL_S)
 
 

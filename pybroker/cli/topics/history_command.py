@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@named("topic", "NAME|ID", "The topic's name, or its id.", required=False, complete=topic_names)
+@named("topic", "NAME|ID", "Name or id of the topic.", required=False, complete=topic_names)
 @topic_id_option
 @broker_options
 def history(topic: str | None, topic_id: str | None, target: Target) -> None:
-    """Show what became of a topic: who created, deleted, undeleted and purged it, and when, the newest first.
+    """Show the history of a topic.
 
-    By name: every incarnation that has or had it, also under its later names. --json lists the incarnations, with the
-    ends of their logs.
+    Shows who created, deleted, undeleted and purged it, and when; newest first.
+
+    By name: all incarnations that have or had the name, with their events under later names too. --json lists the
+    incarnations with their log end offsets.
     """
     if (topic is None) == (topic_id is None):
-        raise click.UsageError("Say which, once: pybroker topics history NAME|ID (or --topic NAME, or --topic-id ID).")
+        raise click.UsageError("Use exactly one: pybroker topics history NAME|ID (or --topic NAME, or --topic-id ID).")
     which = topic if topic_id is None else str(parsed_id(topic_id))
     found = run(_asked(target, which or ""))
     if target.json:

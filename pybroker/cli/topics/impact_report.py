@@ -35,13 +35,13 @@ def show_impact(
     elif target.json:
         write_json(_as_json(found))
     elif truncates:
-        _print(found, back="The records could be brought back under another name for", refused="truncation")
-        kept = "stay" if keep_offsets else "go back to 0"
-        say(f"Name, settings and access control entries stay; the topic gets a new id, and offsets {kept}.")
+        _print(found, back="The removed records can be restored under another name for", refused="truncation")
+        kept = "stay" if keep_offsets else "restart at 0"
+        say(f"The topic keeps its name, settings and ACL entries; it gets a new id, and offsets {kept}.")
     else:
-        _print(found, back="It could be brought back for", refused="deletion")
+        _print(found, back="The topic can be undeleted for", refused="deletion")
     done = "truncated" if truncates else "deleted"
-    say(f"Nothing was changed: without --dry-run the topic is {done}.", err=True)
+    say(f"Nothing was changed. Without --dry-run the topic is {done}.", err=True)
 
 
 async def _impact(target: Target, topic: str | Uuid, if_exists: bool) -> DeletionImpact | str:
@@ -100,9 +100,9 @@ def _print(impact: DeletionImpact, *, back: str, refused: str) -> None:
         f"records, {known(impact.bytes)} bytes on all replicas."
     )
     if impact.protected:
-        say(f"It is protected: the {refused} would be refused (delete.protection.enable=true).")
+        say(f"The topic is protected: the {refused} would fail (delete.protection.enable=true).")
     if impact.keeps_ms is None:
-        say("There would be no way back.")
+        say("The data cannot be restored afterwards.")
     else:
         say(f"{back} {time_formats.span(impact.keeps_ms)}.")
     if impact.groups is not None:
@@ -110,10 +110,10 @@ def _print(impact: DeletionImpact, *, back: str, refused: str) -> None:
             {"group": each.group, "state": each.state, "positions": each.partitions, "lag": each.lag}
             for each in impact.groups
         ]
-        say(f"Groups with positions there: {len(rows)}.")
+        say(f"Groups with positions in the topic: {len(rows)}.")
         if rows:
             table(rows, ["group", "state", "positions", "lag"])
     if impact.acls:
-        say(f"Access control entries that match: {len(impact.acls)}; they stay.")
+        say(f"Matching ACL entries: {len(impact.acls)}; they stay.")
     for each in impact.unknown:
-        say(f"Not known: {each}")
+        say(f"Unknown: {each}")

@@ -29,13 +29,16 @@ POLL_S = 0.1
 
 
 @click.command()
-@named("topic_id", "NAME|ID", "The name that the topic had, or its id.", complete=deleted_ids)
-@click.option("--as", "new_name", metavar="NAME", help="The name it gets; without it, the one that it had.")
+@named("topic_id", "NAME|ID", "Former name or id of the topic.", complete=deleted_ids)
+@click.option("--as", "new_name", metavar="NAME", help="New name of the topic; default: its former name.")
 @broker_options
 def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
-    """Bring a deleted topic back, while its data still waits: records, settings and groups' offsets.
+    """Undelete a topic.
 
-    By name if one deleted topic of that name can come back; else by its id, which `pybroker topics deletions` shows.
+    Works while its data still exists. Restores records, settings and offsets of groups.
+
+    Use the name if only one deleted topic of that name can be undeleted; otherwise use the id from `pybroker topics
+    deletions`.
     """
 
     async def work() -> Any:
@@ -65,13 +68,15 @@ def _id_or_none(text: str) -> Uuid | None:
 
 
 @click.command()
-@named("topic_id", "NAME|ID", "The name that the topic had, or its id.", complete=deleted_ids)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@named("topic_id", "NAME|ID", "Former name or id of the topic.", complete=deleted_ids)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @broker_options
 def purge(topic_id: str, yes: bool, target: Target) -> None:
-    """Remove the data of a deleted topic now, on every broker and for good, instead of after delete.topic.delay.ms.
+    """Remove the data of a deleted topic now.
 
-    Brokers that are down do it as soon as they are back.
+    The removal is permanent and does not wait for delete.topic.delay.ms.
+
+    Brokers that are down remove their data when they start again.
     """
 
     async def work() -> tuple[TopicDeletion, TopicDeletion]:
@@ -94,7 +99,7 @@ def confirm_purge(found: TopicDeletion) -> None:
     """Ask for confirmation on the terminal. Raises click.Abort."""
     size = "an unknown number of" if found.size_bytes is None else f"{found.size_bytes:,}"
     told = f"Topic {found.name} with id {found.topic_id}, {story(found)}, {size} bytes"
-    click.confirm(f"{told}: remove it for good?", abort=True, err=True)
+    click.confirm(f"{told}: remove its data permanently?", abort=True, err=True)
 
 
 async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:
@@ -136,9 +141,12 @@ def receipt_sentence(before: TopicDeletion, after: TopicDeletion) -> str:
     said = f"Purged topic {before.name} with id {before.topic_id}{size}"
     missing = sorted(_holders(after))
     if not missing:
-        return f"{said}: no broker has anything of it any more."
+        return f"{said}: no broker has data of it."
     brokers = f"broker {missing[0]}" if len(missing) == 1 else f"brokers {', '.join(map(str, missing))}"
-    return f"{said}. Still to come: {brokers}, at once or when back (`pybroker topics deletions {before.topic_id}`)."
+    return (
+        f"{said}. Data remains on {brokers}; it is removed as soon as possible (`pybroker topics deletions "
+        f"{before.topic_id}`)."
+    )
 
 
 async def _living(admin: AdminClient, topic: str) -> Uuid:
@@ -152,14 +160,18 @@ async def _living(admin: AdminClient, topic: str) -> Uuid:
 
 
 @click.command()
-@named("topic", "NAME", "The topic's name.", complete=topic_names)
-@click.option("--keep-offsets", is_flag=True, help="New records go on at the old log end; groups keep their offsets.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be gone: records, bytes, who reads them.")
+@named("topic", "NAME", "Name of the topic.", complete=topic_names)
+@click.option(
+    "--keep-offsets", is_flag=True, help="Let new records continue at the old log end; groups keep their offsets."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed: records, bytes, groups.")
 @broker_options
 def truncate(topic: str, keep_offsets: bool, dry_run: bool, target: Target) -> None:
-    """Remove all records of a topic at once: it gets a new id and empty logs, and keeps name and settings.
+    """Remove all records of a topic.
 
-    The old records wait like those of a deleted topic, and can be brought back under another name.
+    The topic gets a new id and empty logs, and keeps its name and settings.
+
+    The old records are kept like those of a deleted topic, and can be restored under another name.
     """
     if dry_run:
         from pybroker.cli.topics.impact_report import show_impact
@@ -186,7 +198,7 @@ def truncate(topic: str, keep_offsets: bool, dry_run: bool, target: Target) -> N
         new, old = str(made.topic_id), str(made.old_topic_id)
         write_json({"topic": made.name, "topic_id": new, "old_topic_id": old, "remove_after_ms": until})
         return
-    say(f"Truncated topic {made.name}: its id is {made.topic_id} now, it was {made.old_topic_id}.")
+    say(f"Truncated topic {made.name}: new id {made.topic_id}, old id {made.old_topic_id}.")
     if waiting is not None and waiting.undeletable:
         back = f"`pybroker topics undelete {made.old_topic_id} --as NAME`"
-        say(f"{back} brings the records back ({story(waiting)}).")
+        say(f"{back} restores the records ({story(waiting)}).")

@@ -18,7 +18,7 @@ topic_id_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opti
     "topic_id",
     metavar="ID",
     shell_complete=topic_ids,
-    help="The topic by its id: exactly that one, whatever has its name now.",
+    help="Topic id; selects exactly this topic, even if another topic now has its name.",
 )
 
 

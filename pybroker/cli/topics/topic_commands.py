@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@named("topic", "NAME", "The topic's name.")
-@click.option("--partitions", type=click.IntRange(min=1), help="How many; else the broker's num.partitions.")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="Else the broker's default.replication.factor.")
-@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, help="A setting of the topic.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there is no failure.")
+@named("topic", "NAME", "Name of the topic.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Number of partitions; default: num.partitions of the broker."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Number of replicas; default: default.replication.factor of the broker.",
+)
+@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, help="Topic setting; repeatable.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 @broker_options
 def create(
     topic: str,
@@ -56,19 +62,19 @@ def create(
 
     created, topic_id, warning = run(work())
     known = f" with id {topic_id}." if topic_id else "."
-    said = f"Created topic {topic}{known}" if created else f"Topic {topic} is there already{known}"
+    said = f"Created topic {topic}{known}" if created else f"Topic {topic} already exists{known}"
     _done(target, {"topic": topic, "topic_id": topic_id, "created": created}, said)
     if warning is not None:
         say(warning, err=True)
 
 
 @click.command()
-@named("topic", "NAME", "The topic's name.", required=False, complete=topic_names)
+@named("topic", "NAME", "Name of the topic.", required=False, complete=topic_names)
 @topic_id_option
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be gone: records, bytes, who reads them.")
-@click.option("--now", is_flag=True, help="Remove the data at once and for good, as `pybroker topics purge` does.")
-@click.option("--yes", is_flag=True, help="With --now: do not ask.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
+@click.option("--dry-run", is_flag=True, help="Only show what the deletion would remove: records, bytes, groups.")
+@click.option("--now", is_flag=True, help="Remove the data immediately and permanently, like `pybroker topics purge`.")
+@click.option("--yes", is_flag=True, help="With --now: skip the confirmation.")
 @broker_options
 def delete(
     topic: str | None,
@@ -80,11 +86,11 @@ def delete(
     yes: bool,
     target: Target,
 ) -> None:
-    """Delete the topic NAME, or the one with an id. Its data waits for delete.topic.delay.ms and can come back."""
+    """Delete a topic by NAME or id. Its data can be undeleted until delete.topic.delay.ms has passed."""
     if topic is not None and topic_id is not None:
-        raise click.UsageError("Say the name or --topic-id, not both: what is gone is gone.")
+        raise click.UsageError("Use either a topic name or --topic-id, not both.")
     if topic is None and topic_id is None:
-        raise click.UsageError("Say which: pybroker topics delete NAME (or --topic NAME, or --topic-id ID).")
+        raise click.UsageError("Missing argument: pybroker topics delete NAME (or --topic NAME, or --topic-id ID).")
     wanted = None if topic_id is None else parsed_id(topic_id)
     if dry_run:
         from pybroker.cli.topics.impact_report import show_impact
@@ -93,7 +99,7 @@ def delete(
         return
     if now and not yes:
         shown = topic if wanted is None else f"with id {wanted}"
-        click.confirm(f"Delete topic {shown} and remove its data for good?", abort=True, err=True)
+        click.confirm(f"Delete topic {shown} and remove its data permanently?", abort=True, err=True)
     row, said = run(_delete(target, topic if wanted is None else wanted, if_exists=if_exists, now=now))
     _done(target, row, said)
 
@@ -155,20 +161,18 @@ async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
 
 
 @click.command()
-@named("topic", "NAME", "The topic's name.", required=False, complete=topic_names)
+@named("topic", "NAME", "Name of the topic.", required=False, complete=topic_names)
 @topic_id_option
-@click.option("--partitions", type=click.IntRange(min=1), help="How many it shall have.")
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--partitions", type=click.IntRange(min=1), help="New number of partitions.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
 @broker_options
-def alter(
-    topic: str | None, *, topic_id: str | None, partitions: int | None, if_exists: bool, target: Target
-) -> None:
-    """Give the topic NAME, or the one with an id, more partitions. Settings are changed by pybroker configs."""
+def alter(topic: str | None, *, topic_id: str | None, partitions: int | None, if_exists: bool, target: Target) -> None:
+    """Add partitions to a topic, by NAME or id. Use `pybroker configs` to change settings."""
     wanted: str | Uuid | None = topic if topic_id is None else parsed_id(topic_id)
     if wanted is None or (topic is not None and topic_id is not None):
-        raise click.UsageError("Say which: pybroker topics alter NAME (or --topic NAME, or --topic-id ID).")
+        raise click.UsageError("Missing argument: pybroker topics alter NAME (or --topic NAME, or --topic-id ID).")
     if partitions is None:
-        raise click.UsageError("alter needs --partitions; settings are changed by pybroker configs.")
+        raise click.UsageError("alter requires --partitions; use `pybroker configs alter` to change settings.")
 
     async def work() -> str | None:
         """Alter the topic; return a sentence about a topic that does not exist, else None."""
@@ -189,7 +193,7 @@ def alter(
 
     absent = run(work())
     altered = absent is None
-    said = absent or f"Topic {wanted} has {partitions} partitions now."
+    said = absent or f"Topic {wanted} now has {partitions} partitions."
     known = {} if topic_id is None else {"topic_id": str(wanted)}
     _done(target, {"topic": topic, **known, "altered": altered}, said)
 
@@ -211,8 +215,8 @@ def _too_few_replicas(topic: str, made: TopicMetadataAndConfig) -> str | None:
         return None
     return (
         f"warning: topic {topic} has {made.replication_factor} replica(s) and min.insync.replicas={entry.value}: "
-        "producers with acks=all are refused (NOT_ENOUGH_REPLICAS). Lower it: pybroker configs alter --topic "
-        f"{topic} --add-config min.insync.replicas={made.replication_factor}"
+        f"writes with acks=all fail (NOT_ENOUGH_REPLICAS). Lower it: pybroker configs alter --topic {topic} "
+        f"--add-config min.insync.replicas={made.replication_factor}"
     )
 
 

@@ -20,28 +20,35 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicDescription
     from pybroker.native import Uuid
 
-exclude_internal_option = click.option("--exclude-internal", is_flag=True, help="Without the broker's own topics.")
+exclude_internal_option = click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 
 
 @click.command("list")
-@named("topic", "REGEX", "Only topics whose whole name matches.", required=False, complete=topic_names)
+@named(
+    "topic", "REGEX", "Regular expression that must match the whole topic name.", required=False, complete=topic_names
+)
 @exclude_internal_option
 @broker_options
 def list_topics(topic: str | None, *, exclude_internal: bool, target: Target) -> None:
-    """List topics, all or those whose names match REGEX."""
+    """List all topics, or those whose names match REGEX."""
     run(_list(target, topic, exclude_internal))
 
 
 @click.command()
-@named("topic", "REGEX", "Only topics whose whole name matches.", required=False, complete=topic_names)
+@named(
+    "topic", "REGEX", "Regular expression that must match the whole topic name.", required=False, complete=topic_names
+)
 @topic_id_option
 @exclude_internal_option
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
 @broker_options
 def describe(
     topic: str | None, *, topic_id: str | None, exclude_internal: bool, if_exists: bool, target: Target
 ) -> None:
-    """Show topics with their ids, partitions and settings: all, or those whose names match REGEX."""
+    """Show ids, partitions and settings of topics.
+
+    Shows all topics, or those whose names match REGEX.
+    """
     wanted = None if topic_id is None else parsed_id(topic_id)
     run(_describe(target, topic, wanted, exclude_internal, if_exists))
 
@@ -79,7 +86,7 @@ async def _describe(
     from pybroker.client import AdminClient
 
     if topic is not None and topic_id is not None:
-        say("Both --topic and --topic-id are given: only the id is used.", err=True)
+        say("Both --topic and --topic-id are given; only the id is used.", err=True)
     pattern = _pattern(topic)
     async with AdminClient(target.client_config()) as admin:
         if topic_id is not None:

@@ -49,43 +49,43 @@ def test_a_plain_start_is_in_order() -> None:
             {"default_replication_factor": "2", "min_insync_replicas": "2"},
             3,
             FindingState.WARN,
-            "while one broker is away",
+            "while one broker is down",
         ),
-        ({"default_replication_factor": "5", "min_insync_replicas": "2"}, 3, FindingState.BAD, "there are 3 brokers"),
-        ({"offsets_topic_replication_factor": "1"}, 3, FindingState.WARN, "committed offsets are lost"),
+        ({"default_replication_factor": "5", "min_insync_replicas": "2"}, 3, FindingState.BAD, "with 3 brokers"),
+        ({"offsets_topic_replication_factor": "1"}, 3, FindingState.WARN, "loses committed offsets"),
         ({"unclean_leader_election_enable": "true"}, 1, FindingState.BAD, "unclean.leader.election.enable=true"),
-        ({"delete_topic_delay_ms": "0"}, 1, FindingState.WARN, "cannot come back"),
-        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, 1, FindingState.BAD, "whoever reaches it is let in"),
-        ({"listeners": "PLAINTEXT://:9092"}, 1, FindingState.BAD, "whoever reaches it is let in"),
+        ({"delete_topic_delay_ms": "0"}, 1, FindingState.WARN, "cannot be undeleted"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, 1, FindingState.BAD, "every client that connects is accepted"),
+        ({"listeners": "PLAINTEXT://:9092"}, 1, FindingState.BAD, "every client that connects is accepted"),
         ({"listeners": "SSL://broker:9092"}, 1, FindingState.BAD, "ssl.client.auth=none"),
-        ({"listeners": "SASL_PLAINTEXT://broker:9092"}, 1, FindingState.BAD, "passwords can be read on the way"),
+        ({"listeners": "SASL_PLAINTEXT://broker:9092"}, 1, FindingState.BAD, "passwords are sent unencrypted"),
         (
             {"listeners": "SASL_PLAINTEXT://broker:9092", "sasl_enabled_mechanisms": "SCRAM-SHA-512"},
             1,
             FindingState.WARN,
-            "records can be read on the way",
+            "records are sent unencrypted",
         ),
-        ({"listeners": "SASL_SSL://broker:9092"}, 1, FindingState.WARN, "there is no authorizer"),
+        ({"listeners": "SASL_SSL://broker:9092"}, 1, FindingState.WARN, "no authorizer is configured"),
         (
             {"listeners": "SSL://:9092", "ssl_client_auth": "required", "advertised_listeners": "SSL://localhost:9092"},
             1,
             FindingState.WARN,
-            "are told localhost",
+            "advertises localhost",
         ),
-        ({"metrics_listener": "0.0.0.0:9308"}, 1, FindingState.WARN, "plain HTTP"),
+        ({"metrics_listener": "0.0.0.0:9308"}, 1, FindingState.WARN, "HTTP without encryption"),
         ({"super_users": "User:admin;User:ANONYMOUS"}, 1, FindingState.BAD, "User:ANONYMOUS"),
         (
             {"authorizer_class_name": "x.StandardAuthorizer", "allow_everyone_if_no_acl_found": "true"},
             1,
             FindingState.WARN,
-            "what has no entry is everybody's",
+            "without ACL entries",
         ),
         (
             {"listeners": "BROKERS://10.1.1.1:9", "listener_security_protocol_map": "BROKERS:PLAINTEXT"}
             | {"inter_broker_listener_name": "BROKERS"},
             1,
             FindingState.BAD,
-            "may act as a broker",
+            "can act as a broker",
         ),
     ],
 )
@@ -111,13 +111,13 @@ def test_a_listener_that_is_no_address_is_told() -> None:
 def test_open_files(tmp_path: Path) -> None:
     few, enough = list(machine_checks.open_files({}, 10, 1024)), list(machine_checks.open_files({}, 10, 1 << 20))
     assert said(few, FindingState.BAD) == [
-        "at most 1,024 (ulimit -Hn); 10,000 connections (max.connections) and 10 partitions may need 11,040"
+        "at most 1,024 open files (ulimit -Hn); 10,000 connections (max.connections) and 10 partitions may need 11,040"
     ]
     assert worst(enough) is FindingState.OK
     assert worst(machine_checks.open_files({"max.connections": "100"}, 10, 20_000)) is FindingState.WARN
     (tmp_path / "nr_open").write_text("2048\n")
     assert worst(machine_checks.open_files({}, 0, -1, tmp_path / "nr_open")) is FindingState.BAD
-    assert said(machine_checks.open_files({}, 0, -1, tmp_path / "none"), FindingState.OK) == ["there is no limit"]
+    assert said(machine_checks.open_files({}, 0, -1, tmp_path / "none"), FindingState.OK) == ["no limit"]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_clock(tmp_path: Path) -> None:
     assert worst(machine_checks.clock([file], 2e9, lambda: None)) is FindingState.OK
     assert worst(machine_checks.clock([file], 2e9, lambda: True)) is FindingState.WARN
     assert said(machine_checks.clock([file], 2e9 - 1000, lambda: False), FindingState.BAD) == [
-        f"{file} was written 1,000 s after now: the clock went back"
+        f"{file} has a modification time 1,000 s in the future: the clock was set back"
     ]
-    assert said(machine_checks.clock([], 0.0), FindingState.BAD) == ["it shows 1970-01-01"]
+    assert said(machine_checks.clock([], 0.0), FindingState.BAD) == ["the clock shows 1970-01-01"]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_file_systems(
 def test_directories_on_one_disk_and_in_temporary_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_checks, "TEMPORARY", (tmp_path,))
     found = said(disk_checks.disks([str(tmp_path / "a"), str(tmp_path / "b")]), FindingState.WARN)
-    assert [each for each in found if "are on one disk" in each]
+    assert [each for each in found if "share one disk" in each]
     assert [each for each in found if "clean" in each]
 
 
@@ -213,7 +213,7 @@ def test_rights(tmp_path: Path) -> None:
     found = said(disk_checks.rights(str(file), config), FindingState.BAD)
     assert len(found) == 2
     assert "can be changed by every user" in found[0]
-    assert "which hold passwords" in found[1]
+    assert "settings file with passwords" in found[1]
     assert "secret" not in str(found)
 
 
