@@ -156,7 +156,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
         for step in STEPS[:3]:
             dies(cluster, data, step)
             # ZooKeeper is refused, to others too: what is not there yet would be taken for deleted.
-            assert "is being moved to this ZooKeeper and is not whole" in refusal(cluster.brokers[2])
+            assert "metadata to this ZooKeeper is not complete" in refusal(cluster.brokers[2])
         # Until the seal the broker may go on alone, and what changes then goes along with the next run.
         with alone:
             commands(alone.bootstrap, "topics", "create", "meanwhile")
@@ -164,7 +164,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
             before = known(alone.bootstrap)
         for step in STEPS[3:5]:
             dies(cluster, data, step)
-            there = f"start with metadata.store=zookeeper and zookeeper.connect={cluster.zookeeper.address}"
+            there = f"Start with metadata.store=zookeeper and zookeeper.connect={cluster.zookeeper.address}"
             assert there in refusal(alone)
             assert "also if that was interrupted" in refusal(cluster.brokers[1])
         assert "put aside: done" in run(cluster, data)

@@ -132,4 +132,4 @@ def test_what_cannot_be_moved(cluster: Cluster) -> None:
     assert "There is no broker 9." in run(cluster, "cluster", "drain", "9", code=1).output
     assert "--timeout requires --wait" in run(cluster, "cluster", "balance", "--timeout", "1", code=2).output
     refused = run(cluster, "cluster", "balance", "--replication-factor", "4", "--yes", code=1)
-    assert "needs a broker that has no replica of it, and only 3 brokers are left" in refused.output
+    assert "needs a broker without a replica of it, but only 3 brokers are left" in refused.output

@@ -98,7 +98,7 @@ def test_who_may_not_write_to_zookeeper_does_not_start(cluster: BrokerCluster) -
         said = refused(broker)
     finally:
         broker.settings["zookeeper.digest"] = right
-    assert "ZooKeeper does not allow it, its ACL names another user than zookeeper.digest" in said
+    assert "ZooKeeper denied access: the ACL of the node names another user than zookeeper.digest" in said
     assert "bug in pybroker" not in said
     assert sorted(path.name for path in broker.data_dir.iterdir() if path.is_dir()) == held
     broker.start()

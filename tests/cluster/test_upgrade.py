@@ -341,7 +341,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     lowered = cluster.brokers[first]
     lowered.stop()
     lowered.settings[VERSION] = OLD[VERSION]
-    with pytest.raises(RuntimeError, match=r"below 2\.8, but topic .* has an id"):
+    with pytest.raises(RuntimeError, match=r"below 2\.8, but topic .* has a topic id"):
         lowered.start()
     del lowered.settings[VERSION]
     lowered.start()

@@ -182,7 +182,7 @@ def settled(broker: BrokerProcess, cycles: int) -> None:
     assert not list(broker.data_dir.glob("churn-*"))
     log = broker.console.read_text()
     assert "Traceback" not in log
-    promised = re.findall(r"INFO \S+ deleted topic \S+ \(id (\S+)\); until ", log)
+    promised = re.findall(r"INFO topic deleted name=\S+ id=(\S+) by=\S+ undeletable_until=", log)
     removed = re.findall(r"INFO removed \d+ bytes of deleted topic \S+ \(id (\S+)\)", log)
     assert len(promised) == len(set(promised)) == cycles
     assert sorted(removed) == sorted(promised)
@@ -198,7 +198,7 @@ def never_early(broker: BrokerProcess) -> None:
         if stamp is None:
             continue
         at = time.mktime(time.strptime(stamp[1], "%Y-%m-%d %H:%M:%S")) + int(stamp[2]) / 1000
-        if found := re.search(r"INFO \S+ deleted topic \S+ \(id (\S+)\); until (\S+)", line):
+        if found := re.search(r"INFO topic deleted name=\S+ id=(\S+) by=\S+ undeletable_until=(\S+) ", line):
             deleted[found[1]] = at, datetime.fromisoformat(found[2]).timestamp()
         elif found := re.search(r"INFO removed \d+ bytes of deleted topic \S+ \(id (\S+)\)", line):
             told, until_then = deleted[found[1]]

@@ -106,17 +106,17 @@ def test_the_log_has_one_line_for_each_request(start_broker: StartBroker) -> Non
         return [line for line in broker.console.read_text().splitlines() if what in line and " INFO " in line]
 
     until(lambda: len(lines(" deleted ")) == 2)
-    (made,) = lines(" created 3 topics: ")
-    (gone,) = lines(" deleted 3 topics: ")
+    (made,) = lines("topics created count=3 ")
+    (gone,) = lines("topics deleted count=3 ")
     for name in names:
-        assert f"{name} (id {ids[name]}, partitions: 2)" in made
-        assert f"{name} (id {ids[name]})" in gone
-    assert "'User:ANONYMOUS'" in gone
+        assert f"{name} id={ids[name]} partitions=2" in made
+        assert f"{name} id={ids[name]}" in gone
+    assert "by='User:ANONYMOUS' undeletable_until=" in gone
     assert "`pybroker topics undelete ID` brings it back" in gone
-    (truncated,) = lines(" truncated topic ")
-    assert f"alone (now id {renewed}, before {alone}); until " in truncated
+    (truncated,) = lines("topic truncated ")
+    assert f"name=alone id={renewed} old_id={alone} by=" in truncated
     assert f"`pybroker topics undelete {alone} --as NAME`" in truncated
-    (last,) = lines(" deleted topic alone ")
+    (last,) = lines("topic deleted name=alone ")
     assert f"`pybroker topics undelete {renewed}` brings it back" in last
     # What was ordered is nothing to be warned of.
     assert not [line for line in broker.console.read_text().splitlines() if " WARN " in line and "removed" in line]

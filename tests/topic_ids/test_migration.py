@@ -113,7 +113,7 @@ def test_an_id_that_an_older_tool_has_dropped_is_found_in_the_files(start_broker
     assert topic_ids(broker, "kept") == ids
     assert not missing(records, read(broker, "kept", 0))
     assert metadata_file(broker, "kept", 1).read_text().endswith(str(ids["kept"]))
-    assert "had lost its id" in broker.console.read_text()
+    assert "restored the lost id of a topic" in broker.console.read_text()
     broker.stop()
     assert topic_node(broker.data_dir, "kept")["id"] == str(ids["kept"])
 

@@ -90,7 +90,7 @@ def test_an_old_client_does_not_make_a_deleted_name_again_where_that_is_off(star
     assert lives.read("orders") == ["a"]
     lives.delete("orders")
     assert asked_for("orders") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    lines = [line for line in broker.console.read_text().splitlines() if "topic not created again" in line]
+    lines = [line for line in broker.console.read_text().splitlines() if "automatic topic creation refused" in line]
     assert len(lines) == 1
     assert f"name=orders id={first}" in lines[0]
     # What cannot come back is no reason; CreateTopics never is held back.

@@ -174,15 +174,15 @@ def test_lowering_is_refused(start_broker: StartBroker) -> None:
     for version in ("2.7", "2.8-IV9"):
         answer = alter(broker.port, version)
         assert answer.error_code == ErrorCode.INVALID_CONFIG
-    assert "never lowered" in alter(broker.port, "2.7").error_message
+    assert "it can only be raised" in alter(broker.port, "2.7").error_message
     broker.stop()
     before = nodes_below(broker.data_dir, znodes.TOPICS)
     broker.settings |= OLD
     done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if VERSION in line]
-    assert "'has-an-id' has an id" in line
-    assert "use 2.8 or later" in line
+    assert "'has-an-id' has a topic id" in line
+    assert "to 2.8 or later" in line
     assert nodes_below(broker.data_dir, znodes.TOPICS) == before
     del broker.settings[VERSION]
     broker.start()

@@ -57,7 +57,7 @@ class AclAdmin:
         if good:
             answer = await self._port.submit(CreateAcls(good), caller=caller)
             for binding in good:
-                log.info("%r added %s", caller.principal, describe_binding(binding))
+                log.info("ACL added by=%r: %s", caller.principal, describe_binding(binding))
             if answer.late is not None:
                 raise answer.late
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
@@ -81,7 +81,7 @@ class AclAdmin:
         found = iter(removed)
         results = [one if isinstance(one, KafkaError) else next(found) for one in results]
         for binding in dict.fromkeys(binding for found in removed for binding in found):
-            log.info("%r removed %s", caller.principal, describe_binding(binding))
+            log.info("ACL removed by=%r: %s", caller.principal, describe_binding(binding))
         if answer.late is not None:
             raise answer.late
         return results

@@ -18,4 +18,7 @@ class BrokerAdmin:
         runs or has replicas), or an error that says that no controller is available."""
         answer = await self._port.submit(UnregisterBroker(broker_id), caller=caller)
         if not answer.in_force:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "It is unregistered; this broker learns of it later.")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "The broker is unregistered, but this broker has not applied the change yet.",
+            )

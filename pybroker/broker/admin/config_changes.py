@@ -91,7 +91,7 @@ def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:
     if times > 1:
         return _refused("Each resource must appear at most once.")
     if resource.resource_type not in ResourceType.__members__.values():
-        return _refused(f"Resource type {resource.resource_type} has no settings that this broker keeps.")
+        return _refused(f"Resource type {resource.resource_type} has no settings in this broker.")
     names = Counter(op.name for op in resource.ops)
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
@@ -178,7 +178,7 @@ def client_metrics_changes(resource: ResourceOps, current: Mapping[str, str]) ->
 def check_group_name(name: str) -> None:
     """Refuse an empty group name: defaults for all groups are broker settings. Raises KafkaError."""
     if name == "":
-        raise _refused("The settings of a group are asked for and changed by its id: the resource name is empty.")
+        raise _refused("The resource name is empty. Set it to the group id.")
 
 
 def check_stored_size(config: Mapping[str, str]) -> None:
@@ -187,8 +187,8 @@ def check_stored_size(config: Mapping[str, str]) -> None:
     size = len(encode_config(config))
     if size > VALUE_BYTES_MAX:
         raise _invalid(
-            f"The settings of a topic or broker may take {VALUE_BYTES_MAX} bytes in the metadata store, "
-            f"these would take {size}."
+            f"The settings of a topic or broker may take {VALUE_BYTES_MAX} bytes in the metadata store. These "
+            f"would take {size}."
         )
 
 
@@ -238,7 +238,7 @@ def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
     """Allow only higher versions, and only for all brokers: a lower stored value would override the file's at each
     start."""
     if not per_cluster:
-        raise _refused(f"{op.name} is set for all brokers at once (empty resource name).")
+        raise _refused(f"{op.name} can only be set for all brokers at once. Use an empty resource name.")
     if op.op != OpType.SET:
         return
     try:
@@ -246,7 +246,7 @@ def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
     except InvalidValue as problem:
         raise _invalid(f"{op.name}={op.value}: {problem}") from None
     if not has_topic_ids(op.value or ""):
-        raise _invalid(f"{op.name}={op.value}: while brokers run it can be raised to 2.8 or later, and never lowered.")
+        raise _invalid(f"{op.name}={op.value}: while brokers run, it can only be raised, to 2.8 or later.")
 
 
 def logger_changes(

@@ -101,7 +101,7 @@ class ConfigAdmin:
             check_broker_name(name, self._broker_id)
             entries = config_views.logger_entries(logs.logger_levels())
         else:
-            message = f"Resource type {resource_type} has no settings that this broker keeps."
+            message = f"Resource type {resource_type} has no settings in this broker."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         return config_views.chosen(entries, names)
 
@@ -129,7 +129,7 @@ class ConfigAdmin:
                     return [problem if index in left else result for index, result in enumerate(results)]
                 if not left:
                     return results
-            busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Others change the same settings all the time; try again.")
+            busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other requests keep changing the same settings. Try again.")
             return [busy if index in left else result for index, result in enumerate(results)]
 
     async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
@@ -180,7 +180,7 @@ class ConfigAdmin:
             results[index] = reply
             if reply is None:
                 what = f"{change.resource} {change.name}"
-                log.info("Settings of %s changed by %s: %s", what, caller.principal, _shown(change))
+                log.info("settings changed resource=%s by=%r: %s", what, caller.principal, _shown(change))
                 results[index] = answer.late
             elif reply.code == ErrorCode.INVALID_UPDATE_VERSION:
                 again.append(index)
@@ -261,8 +261,8 @@ class ConfigAdmin:
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{PROTOCOL_VERSION} cannot be {then[PROTOCOL_VERSION]}: topics have ids, which no version below 2.8 "
-                "knows, and they cannot be taken back.",
+                f"{PROTOCOL_VERSION} cannot be {then[PROTOCOL_VERSION]}: topics have topic ids, which versions "
+                "below 2.8 do not support, and topic ids cannot be removed again.",
             )
         return then.topic_ids
 
@@ -274,7 +274,7 @@ class ConfigAdmin:
         names = {listener.name for listener in then.listeners if listener.protocol.endswith("SSL")}
         for setting in settings[: len(change.changes)]:
             if setting is not None and setting.listener not in names:
-                told = f"listener {setting.listener} is not one with TLS of this broker"
+                told = f"Listener {setting.listener} is not a TLS listener of this broker"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, told)
         if not any(setting is not None or name in TLS for setting, name in zip(settings, changed, strict=True)):
             return
@@ -284,7 +284,7 @@ class ConfigAdmin:
                 async with asyncio.timeout(READ_S_MAX):
                     problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
             except TimeoutError:
-                problem = f"its files cannot be read within {READ_S_MAX:.0f} s"
+                problem = f"cannot read its files within {READ_S_MAX:.0f} s"
             if problem is not None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"listener {name}: {problem}")
 
@@ -292,7 +292,7 @@ class ConfigAdmin:
         topic = self._view.image.topics.get(name)
         if topic is None:
             if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topics have no default settings: name a topic.")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topics have no default settings. Name a topic.")
             check_topic_name(name)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic
@@ -322,4 +322,4 @@ def _shown(change: ConfigChange) -> str:
         f"{name} removed" if text is None else f"{name}={'(hidden)' if name in sensitive else text}"
         for name, text in change.changes.items()
     ]
-    return ", ".join(parts + (["everything else removed"] if change.replace else []))
+    return ", ".join(parts + (["all other settings removed"] if change.replace else []))

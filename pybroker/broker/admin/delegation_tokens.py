@@ -54,7 +54,7 @@ class TokenAdmin:
         if self._secret is None:
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
-                "Delegation tokens are switched off: delegation.token.secret.key is not set.",
+                "Delegation tokens are disabled, because delegation.token.secret.key is not set.",
             )
         return self._secret
 
@@ -79,7 +79,7 @@ class TokenAdmin:
                     try:
                         await self._port.submit(ChangeToken(token.token_id, None, now_ms, None))
                     except KafkaError as error:
-                        log.info("an expired delegation token is removed later: %s", error)
+                        log.info("cannot remove an expired delegation token yet, retrying: %s", error)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -90,16 +90,22 @@ class TokenAdmin:
         secret = self.require()
         if len(renewers) > RENEWERS_MAX or any(len(name.encode()) > NAME_BYTES_MAX for name in (owner, *renewers)):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"More than {RENEWERS_MAX} renewers, or a name of more than {NAME_BYTES_MAX}"
+                ErrorCode.INVALID_REQUEST,
+                f"The request has more than {RENEWERS_MAX} renewers, or a name of more than {NAME_BYTES_MAX} bytes.",
             )
         if any(not name.startswith("User:") for name in (owner, *renewers)):
-            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Principals of delegation tokens are of type User.")
+            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Principals of delegation tokens must be of type User.")
         tokens = self._view.image.tokens
         if len(tokens) >= TOKENS_MAX:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"There are {TOKENS_MAX} delegation tokens already.")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"The cluster has {TOKENS_MAX} delegation tokens already. Expire one first."
+            )
         own_max = self._config.get_int("delegation.token.max.per.user")
         if len(tokens) >= own_max and sum(token.owner == owner for token in tokens.values()) >= own_max:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{owner} has {own_max} delegation tokens already.")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{owner} has {own_max} delegation tokens already (delegation.token.max.per.user). Expire one first.",
+            )
         now_ms = self._clock.wall_ms()
         longest_ms = self._config.get_int("delegation.token.max.lifetime.ms")
         max_ms = now_ms + (min(lifetime_ms, longest_ms) if lifetime_ms > 0 else longest_ms)
@@ -107,7 +113,7 @@ class TokenAdmin:
         token_id = secrets.token_urlsafe(16)
         token = DelegationToken(token_id, owner, caller.principal, tuple(renewers), now_ms, max_ms, expires_ms)
         await self._submit(CreateToken(token), caller)
-        log.info("%r created delegation token %s of %r", caller.principal, token_id, owner)
+        log.info("delegation token created by=%r token_id=%s owner=%r", caller.principal, token_id, owner)
         return token, hmac_of(secret, token_id)
 
     async def renew(self, given: bytes, period_ms: int, caller: Caller) -> int:

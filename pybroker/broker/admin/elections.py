@@ -28,7 +28,7 @@ class ElectionAdmin:
         answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
         if answer.in_force:
             return answer.reply
-        late = "The leader is elected; brokers learn of it later."
+        late = "The leader is elected, but not all brokers have applied the change yet."
         return [
             one
             if one.error_code

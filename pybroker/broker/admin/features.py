@@ -25,7 +25,7 @@ class FeatureAdmin:
 
     def require_consumer_groups(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups (KIP-848) are disabled."""
-        self._require(GROUP_VERSION, "consumer groups of the newer protocol")
+        self._require(GROUP_VERSION, "KIP-848 consumer groups")
 
     def require_share_groups(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if share groups are disabled."""
@@ -38,7 +38,7 @@ class FeatureAdmin:
     def _require(self, feature: str, groups: str) -> None:
         if self._view.image.features.level(feature) < 1:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"Feature {feature} is at level 0: {groups} are switched off."
+                ErrorCode.UNSUPPORTED_VERSION, f"Feature {feature} is at level 0, which disables {groups}."
             )
 
     async def update(
@@ -54,6 +54,6 @@ class FeatureAdmin:
         answer = await self._port.submit(event, max(timeout_ms, 0), caller=caller)
         if changes and not validate_only:
             levels = {change.name: change.level for change in changes}
-            log.info("%r set levels of features: %s", caller.principal, levels)
+            log.info("feature levels changed by=%r: %s", caller.principal, levels)
         if answer.late is not None:
             raise answer.late

@@ -84,10 +84,11 @@ class LineageAdmin:
             return error
         if not answer.in_force:
             return KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, "The undeletion goes on; `pybroker topics deletions` shows how far it is."
+                ErrorCode.REQUEST_TIMED_OUT,
+                "The undelete is still in progress. `pybroker topics deletions` shows its state.",
             )
         if isinstance(answer.reply, UndeletedTopic):
-            log.info("%r undeleted topic %s (id %s)", caller.principal, answer.reply.name, answer.reply.topic_id)
+            log.info("topic undeleted by=%r name=%s id=%s", caller.principal, answer.reply.name, answer.reply.topic_id)
         return answer.reply
 
     # --- purge --------------------------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ class LineageAdmin:
             done = [reply for reply in answer.reply if isinstance(reply, TruncatedTopic)]
             log_truncated(event.truncated_by, done, event.now_ms + event.delay_ms)
             late = KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not in service within the timeout."
+                ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not yet in service after the timeout."
             )
             for slot, reply in zip(found, answer.reply, strict=True):
                 results[slot] = late if isinstance(reply, TruncatedTopic) and not answer.in_force else reply

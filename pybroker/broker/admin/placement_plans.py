@@ -199,7 +199,7 @@ class _Layout:
         free = [broker for broker in self.brokers if broker not in self.replicas[key]]
         if not free:
             raise PlanError(
-                f"partition {key[0]}-{key[1]} needs a broker that has no replica of it, and only "
+                f"partition {key[0]}-{key[1]} needs a broker without a replica of it, but only "
                 f"{len(self.brokers)} brokers are left"
             )
         return min(

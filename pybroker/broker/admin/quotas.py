@@ -97,7 +97,9 @@ class QuotaAdmin:
                 change, error = next(decided)
                 results[place] = error or answer.late
                 if error is None:
-                    log.info("%r changed quotas of %s: %s", caller.principal, dict(change.entity), dict(change.values))
+                    log.info(
+                        "quotas changed by=%r entity=%s: %s", caller.principal, dict(change.entity), dict(change.values)
+                    )
         return results
 
     def describe(self, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
@@ -134,31 +136,31 @@ def _check_filter(components: Sequence[Component]) -> None:
         if one.match not in list(Match):
             raise _invalid(f"There is no match type {one.match}.")
         if (one.match == Match.EXACT) != (one.name is not None):
-            raise _invalid("An exact match needs a name, and no other match has one.")
+            raise _invalid("An exact match needs a name, and no other match type has one.")
     if IP in types and len(types) > 1:
-        raise _invalid("Quotas of an IP address stand for no user and no client id: they cannot be filtered together.")
+        raise _invalid("Quotas of an IP address apply to all users and client ids: do not filter for both.")
 
 
 async def _problem(one: Alteration) -> KafkaError | None:
     types = [kind for kind, _ in one.entity]
     if not types:
-        return _invalid("An entity of quotas has at least one part.")
+        return _invalid("The entity of a quota is empty.")
     for kind, name in one.entity:
         if kind not in TYPES:
             return _invalid(f"There are no quotas for entity type {kind!r}.")
         if types.count(kind) > 1:
             return _invalid(f"The entity names {kind} more than once.")
         if name == "":
-            return _invalid(f"The name of a {kind} is empty; null stands for the default.")
+            return _invalid(f"The name of the {kind} is empty. Use null for the default.")
         if name is not None and len(name.encode()) > NAME_BYTES_MAX:
             return _invalid(f"The name of a {kind} is longer than {NAME_BYTES_MAX} bytes.")
     if IP not in types:
         return _problem_of_values(one.values, OF_CLIENTS)
     if len(types) > 1:
-        return _invalid("Quotas of an IP address stand for no user and no client id.")
+        return _invalid("Quotas of an IP address apply to all users and client ids: do not name both.")
     ((_, address),) = one.entity
     if address is not None and not await _is_address(address):
-        return _invalid(f"{address} is no IP address, and no host that can be resolved.")
+        return _invalid(f"{address} is neither an IP address nor a host name that can be resolved.")
     return _problem_of_values(one.values, OF_ADDRESSES)
 
 
@@ -168,7 +170,7 @@ def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, Q
             continue  # removing a quota that does not exist is no error, even with an unknown name
         kind = known.get(name)
         if kind is None:
-            return _invalid(f"There is no quota {name!r} for such an entity; there are: {', '.join(known)}.")
+            return _invalid(f"There is no quota {name!r} for this entity type. There are: {', '.join(known)}.")
         if not value > 0 or math.isinf(value):
             return _invalid(f"Quota {name} must be greater than 0 and finite, not {value}.")
         if value > kind.highest:
@@ -204,7 +206,7 @@ def _numbers(entity: Entity, stored: Mapping[str, str]) -> dict[str, float]:
         try:
             values[name] = float(text)
         except ValueError:
-            log.error("quota %s of %s is damaged and left out: %r", name, dict(entity), text)
+            log.error("ignored a damaged quota name=%s entity=%s value=%r", name, dict(entity), text)
     return values
 
 

@@ -36,7 +36,9 @@ class ReassignmentAdmin:
         answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
         if answer.in_force:
             return answer.reply
-        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The reassignment is decided; brokers learn of it later.")
+        late = KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, "The reassignment has begun, but not all brokers have applied the change yet."
+        )
         return [late if error is None else error for error in answer.reply]
 
     def under_way(self, wanted: Mapping[str, Iterable[int]] | None) -> dict[str, dict[int, PartitionImage]]:

@@ -117,7 +117,11 @@ class ReturnedOffsets:
                     return
                 loud = next((code for code in codes.values() if code not in (ErrorCode.NONE, *SILENT)), None)
                 if loud is not None:
-                    log.warning("offsets for topic %s are not stored yet: %s", topic.name, loud.name)
+                    log.warning(
+                        "cannot store the restored offsets of an undeleted topic yet, retrying topic=%s error=%s",
+                        topic.name,
+                        loud.name,
+                    )
                 # Retry at once, before a group that has just been loaded serves its offsets.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
@@ -132,11 +136,13 @@ class ReturnedOffsets:
         try:
             await self._port.submit(OffsetsRestored(debt.topic_id, debt.target, groups))
         except KafkaError as error:
-            log.warning("that groups have their offsets of topic %s again is told once more: %s", name, error)
+            log.warning(
+                "retrying notification that offsets of an undeleted topic were restored topic=%s: %s", name, error
+            )
             return False
         return True
 
 
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("giving offsets back failed: this is a bug in pybroker", exc_info=task.exception())
+        log.error("restoring offsets failed: this is a bug in pybroker", exc_info=task.exception())

@@ -106,7 +106,7 @@ class StagedReplicas:
             async with asyncio.timeout(OTHERS_WAIT_S):
                 answer = await self._others.ask(broker, wire.StagedReplicasRequest(topic_ids=list(topics)))
         except (KafkaError, TimeoutError) as problem:
-            log.debug("broker %d does not say what it holds of deleted topics: %s", broker, problem)
+            log.debug("cannot read the staged replicas of a broker broker=%d: %s", broker, problem)
             return None
         if answer.error_code:
             return None

@@ -59,7 +59,7 @@ class StreamsTopics:
     def _note(self, specs: Iterable[TopicSpec], problem: KafkaError, timeout_ms: int) -> None:
         until_ms = self._clock.monotonic_ms() + timeout_ms
         for spec in specs:
-            log.warning("internal topic %s of an application is not made: %s", spec.name, problem)
+            log.warning("cannot create an internal topic of a streams application topic=%s: %s", spec.name, problem)
             self._problems[spec.name] = problem.message or ErrorCode(problem.code).name, until_ms
         while len(self._problems) > PROBLEMS_MAX:
             del self._problems[next(iter(self._problems))]

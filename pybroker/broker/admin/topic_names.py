@@ -39,7 +39,7 @@ def check_new_name(name: str) -> None:
     check_topic_name(name)
     if name == METADATA_LOG:
         raise KafkaError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is the name of Kafka's metadata log: nobody may create it."
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is the name of Kafka's metadata log and cannot be created."
         )
 
 

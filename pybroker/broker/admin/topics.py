@@ -147,7 +147,8 @@ class TopicAdmin:
             if partitions != DEFAULT_COUNT or factor != DEFAULT_COUNT:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    "A manual assignment excludes a number of partitions and a replication factor: both must be -1.",
+                    "A manual assignment sets the number of partitions and the replication factor: both fields "
+                    "must be -1.",
                 )
             assignments = dict(spec.assignments)
             if len(assignments) != len(spec.assignments):
@@ -158,11 +159,11 @@ class TopicAdmin:
             factor = self._config["default.replication.factor"]
         if partitions <= 0:
             raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be above 0, it is {partitions}."
+                ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be above 0, but is {partitions}."
             )
         if factor <= 0:
             raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be above 0, it is {factor}."
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be above 0, but is {factor}."
             )
         return NewTopic(spec.name, partitions, factor, assignments, config)
 
@@ -185,7 +186,9 @@ class TopicAdmin:
             log_created(event.created_by, [one for one in answer.reply if isinstance(one, CreatedTopic)])
         if answer.in_force:
             return Results(answer.reply, answer.throttle_time_ms)
-        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
+        late = KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not yet in service after the timeout."
+        )
         results = [late if isinstance(result, CreatedTopic) else result for result in answer.reply]
         return Results(results, answer.throttle_time_ms)
 
@@ -208,7 +211,8 @@ class TopicAdmin:
         if self._held_back.get(name) != last.topic_id:
             self._held_back[name] = last.topic_id
             log.info(
-                "topic not created again name=%s id=%s reason=auto.create.deleted.topics.enable is false; %s",
+                "automatic topic creation refused, because auto.create.deleted.topics.enable is false and the "
+                "topic can be undeleted name=%s id=%s: %s",
                 name,
                 last.topic_id,
                 death(last),
@@ -251,7 +255,7 @@ class TopicAdmin:
             problems = dict.fromkeys(names, error)
         finally:
             # Complete the waiting callers even after an unexpected error; the next request tries again.
-            bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created, see the broker's log.")
+            bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created. See the broker's log.")
             for name in names:
                 self._creating.pop((name, entitled)).set_result(problems.get(name, bug))
 
@@ -307,7 +311,7 @@ class TopicAdmin:
     async def ensure_internal(self, name: str) -> None:
         """Create an internal topic with its settings unless it exists. Raises KafkaError."""
         if name not in INTERNAL_TOPICS:
-            raise ValueError(f"{name} is no internal topic")
+            raise ValueError(f"{name} is not an internal topic")
         if name not in self._view.image.topics:
             error = (await self.auto_create([name]))[name]
             if error is not None:
@@ -355,7 +359,9 @@ class TopicAdmin:
         log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
         results = [_as_asked(one, result) for one, result in zip(which, decided, strict=True)]
         if not answer.in_force:
-            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
+            late = KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted, but not all brokers have applied the change yet."
+            )
             results = [late if isinstance(result, DeletedTopic) else result for result in results]
         return Results(results, answer.throttle_time_ms)
 
@@ -388,11 +394,15 @@ class TopicAdmin:
         if living and self._config["delete.topic.enable"]:
             for result in (await self.delete(living, None, AUTO_CREATE_TIMEOUT_MS)).each:
                 if isinstance(result, DeletedTopic):
-                    log.warning("topic %s (id %s) is deleted: it was ordered before", result.name, result.topic_id)
+                    log.warning(
+                        "carried out a deletion that an earlier controller had ordered name=%s id=%s",
+                        result.name,
+                        result.topic_id,
+                    )
                 else:
-                    log.error("a deletion that was ordered before: %s", result)
+                    log.error("cannot carry out a deletion that an earlier controller had ordered: %s", result)
         elif living:
-            log.warning("delete.topic.enable is false: topics stay whose deletion was ordered: %s", ", ".join(living))
+            log.warning("dropped ordered deletions, because delete.topic.enable is false topics=%s", ", ".join(living))
             dropped |= frozenset(living)
         if dropped:
             await self._port.submit(DropDeleteOrders(tuple(sorted(dropped))))
@@ -435,7 +445,7 @@ class TopicAdmin:
             CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms, caller=caller
         )
         late = KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not in service within the timeout."
+            ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not yet in service after the timeout."
         )
         for index, error in zip(slots, answer.reply, strict=True):
             results[index] = late if error is None and not answer.in_force else error
@@ -458,4 +468,4 @@ def _client(caller: Caller) -> str:
 
 def _retrieve(work: asyncio.Future[None]) -> None:
     if not work.cancelled() and work.exception() is not None:
-        log.error("automatic creation failed", exc_info=work.exception())
+        log.error("automatic topic creation failed: this is a bug in pybroker", exc_info=work.exception())

@@ -89,7 +89,9 @@ class UserAdmin:
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error
                 if error is None:
-                    log.info("%r changed the credentials of user %r: %s", caller.principal, name, sorted(changes[name]))
+                    log.info(
+                        "credentials changed by=%r user=%r mechanisms=%s", caller.principal, name, sorted(changes[name])
+                    )
                     results[name] = answer.late
         return results
 
@@ -126,7 +128,7 @@ def _infos(config: object) -> list[tuple[ScramMechanism, int]]:
             try:
                 infos.append((mechanism, ScramCredential.parse(config[mechanism_name]).iterations))
             except ValueError as problem:
-                log.error("a %s credential is damaged: %s", mechanism_name, problem)
+                log.error("ignored a damaged credential mechanism=%s: %s", mechanism_name, problem)
     return infos
 
 

@@ -86,7 +86,7 @@ def load_tokens(nodes: Mapping[str, Node]) -> dict[str, DelegationToken]:
         try:
             stored: _Json = decode_json(path, node.data, _Json)
         except DamagedNodeError as problem:
-            log.error("a delegation token is damaged, and nobody can log in by it: %s", problem)
+            log.error("ignored a damaged delegation token; clients cannot log in with it: %s", problem)
             continue
         found[token_id] = DelegationToken(
             token_id,

@@ -297,7 +297,7 @@ def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRec
         return decode_deletion(path, data)
     pieces = [admin.get(f"{path}/{number}") for number in range(head.pieces)]
     if any(piece is None for piece in pieces):
-        raise DamagedNodeError(f"{path}: not all of its {head.pieces} pieces are there")
+        raise DamagedNodeError(f"{path}: some of its {head.pieces} parts are missing")
     whole = b"".join(piece.data for piece in pieces if piece is not None)
     bulk = znodes.decode_json(path, whole, dict[str, msgspec.Raw])
     if "state" in bulk:

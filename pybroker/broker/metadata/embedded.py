@@ -180,14 +180,14 @@ class EmbeddedStore:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except OSError as problem:
-            raise StartError(f"log.dirs: {directory} cannot be used: {problem.strerror}") from None
+            raise StartError(f"log.dirs: cannot use {directory}: {problem.strerror}") from None
         try:
             self._open_locked()
         except sqlite3.Error as problem:
             self._lock.release()
             raise StartError(
-                f"the metadata store {self._path} cannot be opened: {problem}; restore it from a backup, "
-                f"or if its disk is at fault, mend that first. Nothing was changed."
+                f"cannot open the metadata store {self._path}: {problem}. Restore it from a backup; if its disk "
+                "has failed, repair the disk first. Nothing was changed."
             ) from problem
         except BaseException:
             self._lock.release()
@@ -221,11 +221,11 @@ class EmbeddedStore:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if application not in (0, APPLICATION_ID) or (application == 0 and version != 0):
-            raise StartError(f"{self._path} is not a pybroker metadata store; move it away, nothing was changed")
+            raise StartError(f"{self._path} is not a pybroker metadata store. Move it away. Nothing was changed.")
         if version > FORMAT:
             raise StartError(
-                f"{self._path} has format {version}, this pybroker reads up to {FORMAT}; "
-                f"start the version that wrote it. Nothing was changed."
+                f"{self._path} has format {version}, and this version of pybroker reads up to {FORMAT}. Start the "
+                "version that wrote it. Nothing was changed."
             )
 
     def _close(self) -> None:
@@ -238,7 +238,7 @@ class EmbeddedStore:
                 self._table.end_session(self._session_id, int(time.time() * 1000))
                 connection.execute("COMMIT")
         except sqlite3.Error as problem:
-            log.critical("closing the metadata store %s failed: %s", self._path, problem)
+            log.critical("cannot close the metadata store path=%s: %s", self._path, problem)
         finally:
             connection.close()
             self._lock.release()

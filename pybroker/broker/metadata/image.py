@@ -285,7 +285,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         record = self.deletions.get(topic_id)
         if record is not None:
             return f"{record.topic} (id {topic_id}, deleted {time_text(record.deleted_ms)})"
-        return f"with id {topic_id}, of which nothing is known"
+        return f"with unknown id {topic_id}"
 
     def name_of(self, text: str) -> str | None:
         """Return the name of a live or deleted topic by the text of its id; None for other texts."""

@@ -120,8 +120,8 @@ class LoweredError(Exception):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"topic '{topic}' has an id, which no protocol version below 2.8 knows; topic ids cannot be taken back: "
-            "use 2.8 or later, or remove the line"
+            f"topic '{topic}' has a topic id, which protocol versions below 2.8 do not support, and topic ids "
+            "cannot be removed again. Set inter.broker.protocol.version to 2.8 or later, or remove the setting"
         )
 
 
@@ -138,7 +138,7 @@ def load_image(
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
         # The path still proves that the id is dead; the rest is lost.
-        log.error("the record of a deletion is damaged: %s", problem)
+        log.error("ignored a damaged deletion record: %s", problem)
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
     topics.load(deletions)
@@ -222,18 +222,20 @@ class _Topics:
                 dead = znodes.decode_leftover(path, node.data)
                 if dead is not None:
                     if dead not in deletions:
-                        raise DamagedNodeError(f"{path}: topic id {dead} is said to be deleted, and no record says so")
+                        raise DamagedNodeError(
+                            f"{path}: topic id {dead} is marked as deleted, but has no deletion record"
+                        )
                     self.leftovers[name] = self._leftover(name)
                     continue
                 topic = self._topic(name, path, node, repairs)
                 if topic.topic_id in names:
                     raise DamagedNodeError(
-                        f"{path}: topic id {topic.topic_id} is that of {names[topic.topic_id]!r}, too"
+                        f"{path}: topic id {topic.topic_id} also belongs to topic {names[topic.topic_id]!r}"
                     )
                 if topic.topic_id in deletions and deletions[topic.topic_id].state in (*DEAD_STATES, UNDELETING):
-                    raise DamagedNodeError(f"{path}: topic id {topic.topic_id} is that of a deleted topic")
+                    raise DamagedNodeError(f"{path}: topic id {topic.topic_id} belongs to a deleted topic")
             except DamagedNodeError as problem:
-                log.error("topic %r is put aside: %s", name, problem)
+                log.error("topic not served, because its metadata is damaged name=%r: %s", name, problem)
                 self.damaged[name] = str(problem)
                 continue
             found = deletions.get(topic.topic_id)
@@ -301,14 +303,16 @@ class _Topics:
         local = self._in_histories(name, node) or self._local_ids.get(name, frozenset())
         if len(local) > 1:
             ids = ", ".join(sorted(map(str, local)))
-            raise DamagedNodeError(f"{path}: no topic id, and the directories of {name!r} name several: {ids}")
+            raise DamagedNodeError(
+                f"{path}: the topic has no topic id, and the directories of {name!r} have several: {ids}"
+            )
         topic_id = next(iter(local)) if local else self._new_id()
         data = znodes.TopicIdRecord(topic_id, node.created_zxid).encode()
         repairs.append(Create(record_path, data) if known is None else Set(record_path, data, known.version))
         if local:
-            log.warning("topic %s had lost its id; what is known of it names %s, which it keeps", name, topic_id)
+            log.warning("restored the lost id of a topic from its directories or history name=%s id=%s", name, topic_id)
         else:
-            log.info("topic %s takes the id %s", name, topic_id)
+            log.info("topic got a topic id name=%s id=%s", name, topic_id)
         return topic_id
 
     def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
@@ -339,7 +343,7 @@ class _Topics:
             return decode_lineage(path, node.data)
         except DamagedNodeError as problem:
             # The topic itself is intact: only its history is lost.
-            log.error("the lineage of a topic is damaged: %s", problem)
+            log.error("ignored a damaged topic history: %s", problem)
             repairs.append(Delete(path))
             return TopicLineage()
 
@@ -415,7 +419,7 @@ def _ingests(nodes: Mapping[str, Node]) -> tuple[list[IngestRecord], frozenset[s
             found.append(decode_ingest(path, node.data))
         except DamagedNodeError as problem:
             damaged.add(path)
-            log.error("the record of an ingest is damaged, its id cannot be used: %s", problem)
+            log.error("damaged ingest record; its ingest id cannot be used: %s", problem)
     return found, frozenset(damaged)
 
 
@@ -426,7 +430,7 @@ def _ingest_folders(nodes: Mapping[str, Node]) -> dict[str, Uuid]:
             try:
                 found[path] = znodes.parse_topic_id(path, path.rsplit("/", 1)[1])
             except DamagedNodeError as problem:
-                log.warning("a node among those of ingests belongs to no topic: %s", problem)
+                log.warning("ignored an ingest node that belongs to no topic: %s", problem)
     return found
 
 
@@ -459,7 +463,7 @@ def _settings_of(parent: str, nodes: Mapping[str, Node]) -> dict[str, ConfigImag
             try:
                 found[path[start:]] = ConfigImage(znodes.decode_config(path, node.data), node.version)
             except DamagedNodeError as problem:
-                log.error("the dynamic settings of a broker or group are damaged and left out: %s", problem)
+                log.error("ignored damaged dynamic settings of a broker or group: %s", problem)
     return found
 
 
@@ -491,7 +495,7 @@ def _users(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
             try:
                 found[user_of_path(path)] = ConfigImage(znodes.decode_config(path, node.data), node.version)
             except DamagedNodeError as problem:
-                log.error("a user's credentials are damaged; the user cannot authenticate: %s", problem)
+                log.error("ignored the damaged credentials of a user; the user cannot authenticate: %s", problem)
     return found
 
 
@@ -500,7 +504,7 @@ def _features(node: Node | None) -> FeaturesImage:
         return load_features(node)
     except DamagedNodeError as problem:
         assert node is not None
-        log.error("the levels of features are damaged; all are at their highest: %s", problem)
+        log.error("damaged feature levels; every feature is at its highest level: %s", problem)
         return FeaturesImage({}, node.version)
 
 
@@ -513,6 +517,6 @@ def _quotas(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
                 # A node that is only a parent has no data.
                 config = znodes.decode_config(path, node.data) if node.data else {}
             except DamagedNodeError as problem:
-                log.error("quotas are damaged and left out: %s", problem)
+                log.error("ignored damaged quotas: %s", problem)
             found[path] = ConfigImage(config, node.version)
     return found

@@ -40,6 +40,6 @@ async def refuse_unfinished(store: MetadataStore) -> None:
     node = await get_or_none(store, PATH)
     if node is not None and decode_mark(node).state != DONE:
         raise StartError(
-            "the metadata of a broker is being moved to this ZooKeeper and is not whole: run `pybroker metadata "
+            "a migration of a broker's metadata to this ZooKeeper is not complete. Run `pybroker metadata "
             "migrate --to zookeeper` again with that broker's settings"
         )

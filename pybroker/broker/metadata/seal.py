@@ -33,7 +33,7 @@ def read_seal(directory: Path) -> Seal | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise StartError(f"{path} cannot be read: {problem}") from None
+        raise StartError(f"cannot read {path}: {problem}") from None
 
 
 def write_seal(directory: Path, seal: Seal) -> None:
@@ -46,6 +46,6 @@ def refuse_sealed(directory: Path) -> None:
     seal = read_seal(directory)
     if seal is not None:
         raise StartError(
-            f"the metadata of {directory} has moved to ZooKeeper: start with metadata.store=zookeeper and "
+            f"the metadata of {directory} has moved to ZooKeeper. Start with metadata.store=zookeeper and "
             f"zookeeper.connect={seal.connect}"
         )

@@ -44,14 +44,15 @@ def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], 
     if office is None:
         if offices and min(offices) > seen.epoch:
             return None
-        return f"this broker has obeyed controller epoch {seen.epoch}, which the store does not know"
+        return f"this broker has seen controller epoch {seen.epoch}, which the store does not contain"
     if office.word != seen.word:
-        return f"controller epoch {seen.epoch} is not the one that this broker has obeyed"
+        return f"controller epoch {seen.epoch} in the store is not the one that this broker has seen"
     later = [one.first_decision for epoch, one in offices.items() if epoch > seen.epoch]
     end = min(later, default=last_decision + 1)
     if seen.decision >= end:
         return (
-            f"this broker knows decision {seen.decision} of controller epoch {seen.epoch}, the store ends at {end - 1}"
+            f"this broker has seen decision {seen.decision} of controller epoch {seen.epoch}, but the store ends "
+            f"at {end - 1}"
         )
     return None
 

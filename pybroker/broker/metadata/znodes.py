@@ -217,7 +217,7 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
         raise DamagedNodeError(f"{path}: {problem}") from None
     text = node.id or node.topic_id
     if node.id and node.topic_id and node.id != node.topic_id:
-        raise DamagedNodeError(f"{path}: two ids, {node.id!r} and {node.topic_id!r}")
+        raise DamagedNodeError(f"{path}: has two ids, {node.id!r} and {node.topic_id!r}")
     if sorted(node.partitions) != list(range(len(node.partitions))):
         raise DamagedNodeError(f"{path}: the partitions are not numbered 0 to {len(node.partitions) - 1}")
     return TopicNode(
@@ -393,11 +393,11 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         listener, found, address = text.partition("://")
         host, colon, port = address.rpartition(":")
         if not found or not colon or not port.isdigit():
-            raise DamagedNodeError(f"{path}: endpoint {text!r}")
+            raise DamagedNodeError(f"{path}: invalid endpoint {text!r}")
         protocol = node.listener_security_protocol_map.get(listener, listener)
         endpoints.append(Endpoint(listener, host, int(port), protocol))
     if not endpoints:
-        raise DamagedNodeError(f"{path}: no endpoints")
+        raise DamagedNodeError(f"{path}: has no endpoints")
     return BrokerNode(
         tuple(endpoints),
         node.rack,
@@ -413,7 +413,7 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
 def broker_id_of(path: str, name: str) -> int:
     """Return the broker id in a registration's name."""
     if not (name.isascii() and name.isdigit()):
-        raise DamagedNodeError(f"{path}: {name!r} is no broker id")
+        raise DamagedNodeError(f"{path}: {name!r} is not a broker id")
     return int(name)
 
 

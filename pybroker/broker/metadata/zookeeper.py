@@ -191,7 +191,7 @@ class ZooKeeperStore:
             await asyncio.wait_for(self._connected.wait(), self._settings.connection_timeout_ms / 1000)
         except TimeoutError:
             refused = self._client.client_state == KeeperState.AUTH_FAILED
-            why = "the credentials are refused" if refused else "no server answers"
+            why = "ZooKeeper refused the credentials" if refused else "no server answered"
             raise StartError(
                 f"zookeeper.connect={where}: {why} within zookeeper.connection.timeout.ms="
                 f"{self._settings.connection_timeout_ms}"
@@ -202,7 +202,7 @@ class ZooKeeperStore:
             if chroot:
                 await ensure_path(self, chroot)
         except StoreError as problem:
-            raise StartError(f"zookeeper.connect={where}: the chroot cannot be made: {problem}") from None
+            raise StartError(f"zookeeper.connect={where}: cannot create the chroot: {problem}") from None
         self._client.chroot = chroot
 
     # --- MetadataStore ------------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ class ZooKeeperStore:
         try:
             return await answer
         except _BROKEN as problem:
-            raise UnknownOutcomeError(f"{path}: the connection to ZooKeeper broke: {type(problem).__name__}") from None
+            raise UnknownOutcomeError(f"{path}: lost the connection to ZooKeeper: {type(problem).__name__}") from None
         except kz.KazooException as problem:
             raise _refusal(problem, path) from None
 
@@ -434,13 +434,15 @@ class ZooKeeperStore:
             self._was_connected = False
             self._connected.clear()
             if self._client.client_state == KeeperState.AUTH_FAILED:
-                self._on_fatal(FatalError(f"zookeeper.connect={self._settings.connect}: the credentials are refused"))
+                self._on_fatal(
+                    FatalError(f"zookeeper.connect={self._settings.connect}: ZooKeeper refused the credentials")
+                )
         for listener in self._listeners:
             listener(told)
 
     def _failed(self, problem: Exception) -> None:
-        log.critical("a watcher of the metadata store failed: this is a bug in pybroker", exc_info=problem)
-        self._on_fatal(FatalError(f"a watcher of the metadata store failed: {type(problem).__name__}: {problem}"))
+        log.critical("a metadata store watcher failed: this is a bug in pybroker", exc_info=problem)
+        self._on_fatal(FatalError(f"a metadata store watcher failed: {type(problem).__name__}: {problem}"))
 
 
 def _watcher(path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
@@ -463,7 +465,9 @@ def _refusal(problem: Exception, path: str) -> StoreError:
         if isinstance(problem, known):
             return ours(path)
     if isinstance(problem, kz.NoAuthError):
-        return RefusedError(f"{path}: ZooKeeper does not allow it, its ACL names another user than zookeeper.digest")
+        return RefusedError(
+            f"{path}: ZooKeeper denied access: the ACL of the node names another user than zookeeper.digest"
+        )
     return StoreError(f"{path}: ZooKeeper refused: {type(problem).__name__} {problem}")
 
 
@@ -484,7 +488,7 @@ def _repeated(connect: str) -> str:
 
 def _check_size(path: str, data: bytes) -> None:
     if len(data) > VALUE_BYTES_MAX:
-        raise ValueTooLargeError(f"{path}: {len(data)} bytes")
+        raise ValueTooLargeError(f"{path}: {len(data)} bytes, at most {VALUE_BYTES_MAX} are allowed")
 
 
 def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:

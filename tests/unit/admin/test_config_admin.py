@@ -187,7 +187,7 @@ async def test_settings_that_the_store_does_not_take_are_refused(control_plane: 
     ]
     answer = await control_plane.call(19, CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_CONFIG, 0]
-    assert "may take 1048576 bytes in the metadata store, these would take 12000" in answer.topics[0].error_message
+    assert "may take 1048576 bytes in the metadata store. These would take 12000" in answer.topics[0].error_message
     broker = control_plane.broker
     assert broker is not None
     assert not broker.failed.done()

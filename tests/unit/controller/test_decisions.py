@@ -500,7 +500,7 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
     image = image.apply(decide_delete(image, DeleteTopics(("a",), "User:a", 86_400_000, 50)).delta)
     assert image.describe(live) == f"b (id {live})"
     assert image.describe(dead) == f"a (id {dead}, deleted 1970-01-02T00:00:00+00:00)"
-    assert image.describe(unknown) == f"with id {unknown}, of which nothing is known"
+    assert image.describe(unknown) == f"with unknown id {unknown}"
     assert [image.name_of(str(each)) for each in (live, dead, unknown)] == ["b", "a", None]
     assert image.name_of("no id of 22 letters...") is None
 
