@@ -66,9 +66,9 @@ EVENTS: tuple[tuple[str, str], ...] = (
     ("log directory has room again path=", "log_directory_has_room"),
     (" are lost to damage on disk", "records_lost"),
     (" bytes of an unfinished append", "unfinished_append_removed"),
-    ("Settings of Apache Kafka without effect in this broker: ", "settings_without_effect"),
+    ("Kafka settings that have no effect in this broker: ", "settings_without_effect"),
     ("Settings that this broker ignores: ", "settings_ignored"),
-    (" can be reached from other machines and asks for no authentication: ", "listener_without_authentication"),
+    ("Listeners reachable from other machines without authentication: ", "listener_without_authentication"),
     (" was not closed by a clean stop", "recovery_after_unclean_stop"),
 )
 """Patterns of unformatted sentences, from native code and from warnings, with their events: words that occur only in

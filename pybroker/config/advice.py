@@ -36,23 +36,23 @@ def _security(config: BrokerConfig) -> Iterator[str]:
         security = config.listener_security(listener.name)
         if security.mechanisms == ("PLAIN",) and not security.plain_users:
             yield (
-                f"Nobody can authenticate on listener {listener.name}: PLAIN is its only mechanism and "
-                f"listener.name.{listener.name.lower()}.plain.sasl.jaas.config names no user"
+                f"No client can authenticate on listener {listener.name}: PLAIN is its only mechanism, and "
+                f"listener.name.{listener.name.lower()}.plain.sasl.jaas.config has no user"
             )
         oauth = config.listener_oauth(listener.name)
         url = urlsplit(oauth.url) if oauth is not None else None
         if oauth is not None and url is not None and url.scheme == "http" and not is_loopback(url.hostname or ""):
             yield (
-                f"Listener {listener.name} takes tokens by the keys of {oauth.url}, in plaintext: "
-                "others on the way can replace them; use https"
+                f"Listener {listener.name} verifies tokens with keys from {oauth.url} over plain HTTP: an attacker on "
+                "the network can replace the keys; use https"
             )
     if not config.get_str("authorizer.class.name"):
         if config.get_str("super.users"):
             yield "super.users has no effect without authorizer.class.name"
         if sasl:
             yield (
-                "Clients authenticate, but without authorizer.class.name everybody who has authenticated may do "
-                "everything"
+                "Clients authenticate, but every authenticated client may do everything; set authorizer.class.name "
+                "to restrict them"
             )
 
 
@@ -64,10 +64,10 @@ def _exposure(config: BrokerConfig) -> Iterator[str]:
     if open_ones:
         right = "may do everything"
         if config.get_str("authorizer.class.name"):
-            right = "is User:ANONYMOUS and may do what that user may"
+            right = "has the rights of User:ANONYMOUS"
         yield (
-            f"{', '.join(map(str, open_ones))} can be reached from other machines and asks for no authentication: "
-            f"whoever can connect {right}; SASL_PLAINTEXT and SASL_SSL ask who clients are"
+            f"Listeners reachable from other machines without authentication: {', '.join(map(str, open_ones))}; every "
+            f"client {right}; use SASL_PLAINTEXT or SASL_SSL to authenticate clients"
         )
 
 
@@ -79,11 +79,11 @@ def _asks_nobody(config: BrokerConfig, listener: Listener) -> bool:
 
 def _unused(unused: UnusedSettings) -> Iterator[str]:
     if unused.of_kafka:
-        yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(unused.of_kafka))
+        yield "Kafka settings that have no effect in this broker: " + ", ".join(sorted(unused.of_kafka))
     past = [f"{name} (now {now})" if (now := OF_THE_PAST[name]) else name for name in sorted(unused.of_the_past)]
     ignored = (
-        ("of earlier releases of Apache Kafka", past),
-        ("of other products", sorted(unused.of_others)),
+        ("from earlier releases of Apache Kafka", past),
+        ("from other products", sorted(unused.of_others)),
         ("unknown to this broker and to Apache Kafka", [_hinted(name) for name in sorted(unused.unknown)]),
     )
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in ignored if names)
@@ -93,12 +93,12 @@ def _unused(unused: UnusedSettings) -> Iterator[str]:
 
 def _hinted(name: str) -> str:
     """Return a topic setting found in a broker's file with a hint at the broker setting, the default of all topics."""
-    return f"{name} (a topic's; {BROKER_SYNONYM[name]} is the broker's)" if name in BROKER_SYNONYM else name
+    return f"{name} (a topic setting; the broker setting is {BROKER_SYNONYM[name]})" if name in BROKER_SYNONYM else name
 
 
 def _rest(config: BrokerConfig) -> Iterator[str]:
     if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:
         yield (
-            f"delete.topic.delay.ms={config['delete.topic.delay.ms']}: data of deleted topics is removed within a "
-            "minute, and cannot be undeleted afterwards"
+            f"delete.topic.delay.ms={config['delete.topic.delay.ms']}: the data of deleted topics is removed within a "
+            "minute and cannot be undeleted"
         )

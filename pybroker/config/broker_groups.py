@@ -1,6 +1,5 @@
 """Broker settings: consumer groups, committed offsets and producer ids."""
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, items_of, one_of_any_case
@@ -12,43 +11,49 @@ GROUPS = (
         "group.min.session.timeout.ms",
         INT,
         6000,
-        "Shortest session timeout a group member may ask for, in ms.",
+        "Shortest session timeout that a group member may request, in ms.",
         at_least(0),
     ),
     ConfigKey(
         "group.max.session.timeout.ms",
         INT,
         1800000,
-        "Longest session timeout a group member may ask for, in ms.",
+        "Longest session timeout that a group member may request, in ms.",
         at_least(0),
     ),
     ConfigKey(
         "group.initial.rebalance.delay.ms",
         INT,
         3000,
-        "How long an empty group waits for further members before its first assignment, in ms.",
+        "Time that an empty group waits for more members before its first assignment, in ms.",
         at_least(0),
     ),
-    ConfigKey("group.max.size", INT, 2147483647, "Most members of one group.", at_least(1)),
+    ConfigKey("group.max.size", INT, 2147483647, "Maximum number of members of a group.", at_least(1)),
     ConfigKey(
         "group.max.metadata.bytes",
         INT,
         4194304,
-        "Most bytes of metadata of one member: over all protocols that it names in JoinGroup, or what it says in heartbeats (pybroker's own setting).",
+        (
+            "Maximum bytes of metadata of a member: all protocols in JoinGroup, or the contents of heartbeats "
+            "(pybroker's own setting)."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "group.max.metadata.bytes.total",
         LONG,
         134217728,
-        "Most bytes of metadata of all members that one broker coordinates; beyond, a member that brings more is answered GROUP_MAX_SIZE_REACHED (pybroker's own setting).",
+        (
+            "Maximum bytes of metadata of all members that a broker coordinates. A member beyond it gets "
+            "GROUP_MAX_SIZE_REACHED (pybroker's own setting)."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "group.coordinator.rebalance.protocols",
         LIST,
         ("classic", "consumer", "streams"),
-        "Group protocols that are served: classic (JoinGroup and SyncGroup), consumer (KIP-848) and streams (KIP-1071).",
+        "Group protocols to serve: classic (JoinGroup and SyncGroup), consumer (KIP-848) and streams (KIP-1071).",
         items_of("classic", "consumer", "streams", empty=False),
     ),
 )
@@ -58,7 +63,7 @@ CONSUMER_GROUPS = (
         "group.consumer.session.timeout.ms",
         INT,
         45000,
-        "How long a member of a consumer group may be silent before it is removed, in ms.",
+        "Time without a heartbeat after which a member of a consumer group is removed, in ms.",
         at_least(1),
     ),
     ConfigKey(
@@ -79,7 +84,7 @@ CONSUMER_GROUPS = (
         "group.consumer.heartbeat.interval.ms",
         INT,
         5000,
-        "How often members of consumer groups are told to heartbeat, in ms.",
+        "Heartbeat interval of members of consumer groups, in ms.",
         at_least(1),
     ),
     ConfigKey(
@@ -100,14 +105,17 @@ CONSUMER_GROUPS = (
         "group.consumer.rebalance.heartbeat.interval.ms",
         INT,
         200,
-        "How often members of a consumer group are told to heartbeat while it rebalances, in ms; no more than 500 a second of one group, and never less often than otherwise.",
+        (
+            "Heartbeat interval of a consumer group during a rebalance, in ms; limited to 500 heartbeats per "
+            "second and group, and never longer than the usual interval."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "group.consumer.assignment.interval.ms",
         INT,
         1000,
-        "Shortest time between two assignments of a consumer group, in ms: what changes meanwhile is assigned together.",
+        "Shortest time between two assignments of a consumer group, in ms; changes in between are assigned together.",
         at_least(0),
         Scope.CLUSTER_WIDE,
     ),
@@ -115,36 +123,45 @@ CONSUMER_GROUPS = (
         "group.consumer.min.assignment.interval.ms",
         INT,
         0,
-        "Shortest such time that a consumer group may set, in ms.",
+        "Lower bound of consumer.assignment.interval.ms of a group, in ms.",
         at_least(0),
     ),
     ConfigKey(
         "group.consumer.max.assignment.interval.ms",
         INT,
         15000,
-        "Longest such time that a consumer group may set, in ms.",
+        "Upper bound of consumer.assignment.interval.ms of a group, in ms.",
         at_least(0),
     ),
-    ConfigKey("group.consumer.max.size", INT, 2147483647, "Most members of one consumer group.", at_least(1)),
+    ConfigKey(
+        "group.consumer.max.size", INT, 2147483647, "Maximum number of members of a consumer group.", at_least(1)
+    ),
     ConfigKey(
         "group.consumer.assignors",
         LIST,
         ("uniform", "range"),
-        "Assignors that members of consumer groups may ask for; who asks for none gets the first one.",
+        "Assignors that members of consumer groups may choose; the first one is the default.",
         items_of("uniform", "range", empty=False),
     ),
     ConfigKey(
         "group.consumer.migration.policy",
         STRING,
         "bidirectional",
-        "Whether groups with members change their protocol: upgrade lets classic groups become consumer groups when a consumer of the newer protocol joins, downgrade lets them return when the last one has left, bidirectional both, disabled neither.",
+        (
+            "Protocol changes of groups with members: upgrade lets classic groups become consumer groups when a "
+            "KIP-848 consumer joins, downgrade lets them return when the last one leaves, bidirectional allows "
+            "both, disabled neither."
+        ),
         one_of_any_case("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     ConfigKey(
         "group.consumer.regex.refresh.interval.ms",
         INT,
         600000,
-        "How often it is looked anew which topics the members' regular expressions match although no topic changed, in ms: what a member may read can change.",
+        (
+            "Interval at which regular expressions of members are matched against topics again without a topic change, "
+            "in ms, because permissions can change."
+        ),
         at_least(10000),
         internal=True,
     ),
@@ -155,7 +172,7 @@ TELEMETRY = (
         "telemetry.max.bytes",
         INT,
         1048576,
-        "Most bytes of metrics, compressed, that a client may push at once (KIP-714).",
+        "Maximum compressed bytes of metrics in one push of a client (KIP-714).",
         at_least(1),
     ),
 )
@@ -165,56 +182,59 @@ OFFSETS = (
         "offsets.topic.num.partitions",
         INT,
         50,
-        "Partitions of __consumer_offsets. It must not change once the topic exists.",
+        "Partitions of __consumer_offsets. Do not change it once the topic exists.",
         at_least(1),
     ),
     ConfigKey(
         "offsets.topic.replication.factor",
         SHORT,
         3,
-        "Replicas of __consumer_offsets; one node holds one.",
+        "Replicas of __consumer_offsets; 1 on a single node.",
         at_least(1),
     ),
     ConfigKey(
         "offsets.topic.segment.bytes",
         INT,
         104857600,
-        "Segment size of __consumer_offsets; small, so that it compacts and loads quickly.",
+        "Segment size of __consumer_offsets; a small value speeds up compaction and loading.",
         at_least(1),
     ),
     ConfigKey(
         "offsets.retention.minutes",
         INT,
         10080,
-        "How long committed offsets are kept once a group is empty (or, without a group, after the commit), in minutes.",
+        (
+            "Retention of committed offsets after their group became empty (without a group: after the commit), in "
+            "minutes."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "offsets.retention.check.interval.ms",
         LONG,
         600000,
-        "How often expired offsets are looked for, in ms.",
+        "Interval of the check for expired offsets, in ms.",
         at_least(1),
     ),
     ConfigKey(
         "offset.metadata.max.bytes",
         INT,
         4096,
-        "Largest text that may go with a committed offset.",
+        "Maximum length of the metadata text of a committed offset.",
         at_least(0),
     ),
     ConfigKey(
         "offsets.load.buffer.size",
         INT,
         5242880,
-        "Bytes that are read at a time when a coordinator loads its offsets.",
+        "Bytes per read when a coordinator loads its offsets.",
         at_least(1),
     ),
     ConfigKey(
         "offsets.commit.timeout.ms",
         INT,
         5000,
-        "Longest time a commit waits until it is on disk, in ms.",
+        "Longest time to wait for a commit to reach the disk, in ms.",
         at_least(1),
     ),
 )

@@ -1,6 +1,5 @@
 """Broker settings of staged ingest (docs/staged-ingest.md). Apache Kafka has none of them."""
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least
@@ -14,7 +13,7 @@ INGEST = (
         "ingest.ttl.ms",
         LONG,
         3600000,
-        "An open ingest whose client does not say is dropped after so long without an append, in ms.",
+        "Default time without an append after which an open ingest is dropped, in ms.",
         at_least(1),
         CLUSTER,
     ),
@@ -22,7 +21,7 @@ INGEST = (
         "ingest.ttl.max.ms",
         LONG,
         86400000,
-        "The longest ttl_ms that a client may ask for, in ms; more is cut to it.",
+        "Upper bound of ttl_ms of a client, in ms; larger values are reduced to it.",
         at_least(1),
         CLUSTER,
     ),
@@ -30,7 +29,10 @@ INGEST = (
         "ingest.id.retention.ms",
         LONG,
         604800000,
-        "How long the ids of committed ingests are remembered, in ms: so long a repeated job or commit adds nothing.",
+        (
+            "Time that the ids of committed ingests are remembered, in ms. During it a repeated job or commit writes "
+            "nothing."
+        ),
         at_least(1),
         CLUSTER,
     ),
@@ -38,7 +40,7 @@ INGEST = (
         "ingest.open.max",
         LONG,
         1000,
-        "Ingests that may be open at a time.",
+        "Maximum number of open ingests.",
         at_least(1),
         CLUSTER,
     ),
@@ -46,7 +48,10 @@ INGEST = (
         "ingest.committed.max",
         LONG,
         100000,
-        "Ingests that may be open or remembered as committed; with more, none is begun until ids are forgotten. A stream counts once.",
+        (
+            "Maximum number of ingests that are open or remembered as committed; at the limit no ingest can "
+            "begin until ids expire. A stream counts once."
+        ),
         at_least(1),
         CLUSTER,
     ),
@@ -54,7 +59,10 @@ INGEST = (
         "ingest.attempts.max",
         LONG,
         200000,
-        "Attempts of writers that may have staged something in all open ingests together, each counted for each partition that it wrote to. One more is answered with THROTTLING_QUOTA_EXCEEDED until there is room.",
+        (
+            "Maximum number of attempts in all open ingests, counted per partition that they wrote to. Beyond it "
+            "writers get THROTTLING_QUOTA_EXCEEDED."
+        ),
         at_least(1),
         CLUSTER,
     ),
@@ -62,7 +70,7 @@ INGEST = (
         "ingest.staged.bytes.max",
         LONG,
         LONG_MAX,
-        "Bytes that all open ingests together may have staged; more is answered with THROTTLING_QUOTA_EXCEEDED until there is room.",
+        "Maximum bytes staged by all open ingests; beyond it writers get THROTTLING_QUOTA_EXCEEDED.",
         at_least(1),
         CLUSTER,
     ),
@@ -70,7 +78,10 @@ INGEST = (
         "ingest.copy.bytes.max",
         LONG,
         4194304,
-        "A commit that brings at most so many bytes to a partition is copied to the end of its log; a larger one is linked, as segments of its own.",
+        (
+            "Bytes per partition up to which a commit is copied to the end of the log; larger commits are linked as "
+            "segments of their own."
+        ),
         at_least(0),
         CLUSTER,
     ),
@@ -78,7 +89,10 @@ INGEST = (
         "ingest.cached.bytes.max",
         LONG,
         4194304,
-        "Of each segment that a load stages, so many bytes go through the page cache; the rest is written past it (O_DIRECT, where the file system has it), so that loads do not displace what others read.",
+        (
+            "Bytes of each staged segment that are written through the page cache; the rest bypasses it "
+            "(O_DIRECT, where the file system supports it), so that loads do not evict other data."
+        ),
         at_least(0),
         CLUSTER,
     ),
@@ -86,7 +100,7 @@ INGEST = (
         "ingest.quota.bytes.per.second",
         LONG,
         LONG_MAX,
-        "Bytes a second that all ingests together may stage. Clients are told when to go on.",
+        "Bytes per second that all ingests may stage. Clients are told how long to wait.",
         at_least(1),
         CLUSTER,
     ),
@@ -94,7 +108,10 @@ INGEST = (
         "ingest.quota.shared.bytes.per.second",
         LONG,
         200000000,
-        "Bytes a second that all ingests together may stage while others produce (until a second after the last produce request), so that those keep their latency.",
+        (
+            "Bytes per second that all ingests may stage while other clients produce (until one second after the last "
+            "produce request), to protect their latency."
+        ),
         at_least(1),
         CLUSTER,
     ),

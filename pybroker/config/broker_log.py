@@ -1,6 +1,5 @@
 """Broker settings: data directories, log management, and the defaults of topics."""
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import (
@@ -35,7 +34,7 @@ INT_MAX = 2147483647
 def minus_one_or_more(value: Value) -> None:
     """Accept -1 (no bound) and higher numbers."""
     if value is not None and (not isinstance(value, int) or value < -1):
-        raise InvalidValue("must be -1 (no bound) or more")
+        raise InvalidValue("must be -1 (no limit) or more")
 
 
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -45,7 +44,10 @@ DIRECTORIES = (
         "log.dir",
         LIST,
         ("./pybroker-data",),
-        "Data directory, used when log.dirs is not set. A relative path starts at the working directory. It is made if it is absent.",
+        (
+            "Data directory, used if log.dirs is not set. A relative path starts at the working directory. It is "
+            "created if it does not exist."
+        ),
         not_empty,
     ),
     ConfigKey(
@@ -58,7 +60,7 @@ DIRECTORIES = (
         "num.recovery.threads.per.data.dir",
         INT,
         2,
-        "Threads a data directory that check logs after a crash and flush them at a clean stop.",
+        "Threads per data directory that check logs after a crash and flush them at a clean stop.",
         at_least(1),
         CLUSTER,
     ),
@@ -66,14 +68,20 @@ DIRECTORIES = (
         "log.dir.layout",
         STRING,
         "topic-name",
-        "How partition directories are named: topic-name (as Apache Kafka does, so that its tools find them) or topic-id (KIP-516's future layout). Not one of Kafka's settings.",
+        (
+            "Naming of partition directories: topic-name (like Apache Kafka, for its tools) or topic-id (KIP-516's "
+            "future layout). Not one of Kafka's settings."
+        ),
         one_of("topic-name", "topic-id"),
     ),
     ConfigKey(
         "cordoned.log.dirs",
         LIST,
         (),
-        "Directories of log.dirs that get no new partitions (KIP-1066); * names all. A broker with all of them cordoned gets no new replicas.",
+        (
+            "Directories of log.dirs that get no new partitions (KIP-1066); * means all. A broker whose "
+            "directories are all cordoned gets no new replicas."
+        ),
         unlike,
         Scope.PER_BROKER,
     ),
@@ -81,14 +89,22 @@ DIRECTORIES = (
         "log.dirs.group.access",
         STRING,
         "none",
-        "What the group of the broker's user may do with new files and directories of the broker: none (0600, 0700), read (0640, 0750) or write (0660, 0770). Other users have no access, whatever the umask of the process. Not one of Kafka's settings.",
+        (
+            "Access of the group of the broker's user to new files and directories: none (0600, 0700), read "
+            "(0640, 0750) or write (0660, 0770). Other users have no access, regardless of the umask. Not one of "
+            "Kafka's settings."
+        ),
         one_of("none", "read", "write"),
     ),
     ConfigKey(
         "delete.topic.delay.ms",
         LONG,
         14400000,
-        "How long the data of a deleted topic waits in the directory `deleting` before it is removed, in ms (KIP-516). A change counts for later deletions; `pybroker topics deletions --shorten` has a shorter delay hold for those under way.",
+        (
+            "Time that the data of a deleted topic stays in the directory `deleting` before it is removed, in ms "
+            "(KIP-516). A change applies to later deletions; `pybroker topics deletions --shorten` applies a shorter "
+            "delay to pending ones."
+        ),
         at_least(0),
         CLUSTER,
     ),
@@ -96,14 +112,21 @@ DIRECTORIES = (
         "stale.replicas.max.percent",
         INT,
         10,
-        "At most so much of what lies on a broker is put aside (and always ten partitions) because the controller does not name it and no deletion proves why; above that nothing is touched and an operator is asked. Not one of Kafka's settings.",
+        (
+            "Maximum percentage of a broker's replicas (always at least ten partitions) that are set aside because the "
+            "controller does not know them and no deletion explains it. Above it nothing is moved until an operator "
+            "decides. Not one of Kafka's settings."
+        ),
         between(0, 100),
     ),
     ConfigKey(
         "topic.history.max.incarnations",
         INT,
         10000,
-        "How many deleted topics are remembered after their data is gone: what the history of topics shows, and what proves that a replica that turns up belongs to a deleted topic. Not one of Kafka's settings.",
+        (
+            "Number of deleted topics to remember after their data is removed, for the history of topics and to "
+            "recognize replicas of deleted topics. Not one of Kafka's settings."
+        ),
         at_least(1),
     ),
 )
@@ -113,14 +136,17 @@ DURABILITY = (
         "log.flush.mode",
         STRING,
         "commit",
-        "commit: a produce with acks=all is answered, and records become visible, after they are on disk (group commit). os: as Apache Kafka, the operating system writes when it likes. Not one of Kafka's settings.",
+        (
+            "commit: records are acknowledged (acks=all) and visible after they are on disk (group commit). os: the "
+            "operating system decides when to write, as in Apache Kafka. Not one of Kafka's settings."
+        ),
         one_of("commit", "os"),
     ),
     ConfigKey(
         "log.flush.interval.messages",
         LONG,
         LONG_MAX,
-        "Records that a log may gather before it is flushed, besides what log.flush.mode does.",
+        "Records after which a log is flushed, in addition to log.flush.mode.",
         at_least(1),
         CLUSTER,
     ),
@@ -128,7 +154,10 @@ DURABILITY = (
         "log.flush.interval.ms",
         LONG,
         None,
-        "Longest time that records stay unflushed, in ms, besides what log.flush.mode does. Unset: log.flush.scheduler.interval.ms.",
+        (
+            "Time after which records are flushed, in ms, in addition to log.flush.mode. Unset: "
+            "log.flush.scheduler.interval.ms."
+        ),
         at_least(0),
         CLUSTER,
     ),
@@ -136,28 +165,28 @@ DURABILITY = (
         "log.flush.scheduler.interval.ms",
         LONG,
         LONG_MAX,
-        "How often the broker looks for logs that are due for a flush, in ms.",
+        "Interval at which the broker looks for logs to flush, in ms.",
         at_least(1),
     ),
     ConfigKey(
         "log.flush.offset.checkpoint.interval.ms",
         INT,
         60000,
-        "How often the recovery points are written, in ms. After a crash logs are checked from there.",
+        "Interval at which recovery points are written, in ms. After a crash the check of a log starts there.",
         at_least(0),
     ),
     ConfigKey(
         "log.flush.start.offset.checkpoint.interval.ms",
         INT,
         60000,
-        "How often the log start offsets are written, in ms.",
+        "Interval at which log start offsets are written, in ms.",
         at_least(0),
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",
         LONG,
         5000,
-        "How often the high watermarks are written, in ms.",
+        "Interval at which high watermarks are written, in ms.",
         at_least(1),
     ),
 )
@@ -167,7 +196,7 @@ SEGMENTS = (
         "log.segment.bytes",
         INT,
         1073741824,
-        "Size at which a new segment file is begun.",
+        "Size at which a new segment file starts.",
         at_least(1024 * 1024),
         CLUSTER,
     ),
@@ -175,16 +204,16 @@ SEGMENTS = (
         "log.roll.ms",
         LONG,
         None,
-        "Age at which a new segment file is begun, in ms. Unset: log.roll.hours.",
+        "Age at which a new segment file starts, in ms. Unset: log.roll.hours.",
         at_least(1),
         CLUSTER,
     ),
-    ConfigKey("log.roll.hours", INT, 168, "Age at which a new segment file is begun, in hours.", at_least(1)),
+    ConfigKey("log.roll.hours", INT, 168, "Age at which a new segment file starts, in hours.", at_least(1)),
     ConfigKey(
         "log.roll.jitter.ms",
         LONG,
         None,
-        "Most that is taken off the rolling age by chance, in ms. Unset: log.roll.jitter.hours.",
+        "Maximum random reduction of the segment age, in ms. Unset: log.roll.jitter.hours.",
         at_least(0),
         CLUSTER,
     ),
@@ -192,7 +221,7 @@ SEGMENTS = (
         "log.roll.jitter.hours",
         INT,
         0,
-        "Most that is taken off the rolling age by chance, in hours.",
+        "Maximum random reduction of the segment age, in hours.",
         at_least(0),
     ),
     ConfigKey(
@@ -203,12 +232,12 @@ SEGMENTS = (
         at_least(0),
         CLUSTER,
     ),
-    ConfigKey("log.index.size.max.bytes", INT, 10485760, "Largest size of an index file.", at_least(4), CLUSTER),
+    ConfigKey("log.index.size.max.bytes", INT, 10485760, "Maximum size of an index file.", at_least(4), CLUSTER),
     ConfigKey(
         "log.segment.delete.delay.ms",
         LONG,
         60000,
-        "Time between taking a segment out of the log and removing its file, in ms.",
+        "Delay between the removal of a segment from the log and the removal of its file, in ms.",
         at_least(0),
         CLUSTER,
     ),
@@ -216,7 +245,7 @@ SEGMENTS = (
         "log.preallocate",
         BOOLEAN,
         False,
-        "Take the room of a segment on disk when it is begun.",
+        "Preallocate the disk space of a new segment.",
         None,
         CLUSTER,
     ),
@@ -227,7 +256,7 @@ RETENTION = (
         "log.retention.ms",
         LONG,
         None,
-        "How long records are kept, in ms; -1 for ever. Unset: log.retention.minutes.",
+        "Retention of records, in ms; -1 for no limit. Unset: log.retention.minutes.",
         minus_one_or_more,
         CLUSTER,
     ),
@@ -235,21 +264,21 @@ RETENTION = (
         "log.retention.minutes",
         INT,
         None,
-        "How long records are kept, in minutes; -1 for ever. Unset: log.retention.hours.",
+        "Retention of records, in minutes; -1 for no limit. Unset: log.retention.hours.",
         minus_one_or_more,
     ),
     ConfigKey(
         "log.retention.hours",
         INT,
         168,
-        "How long records are kept, in hours; -1 for ever.",
+        "Retention of records, in hours; -1 for no limit.",
         minus_one_or_more,
     ),
     ConfigKey(
         "log.retention.bytes",
         LONG,
         -1,
-        "Size to which a partition is cut back; -1 no bound.",
+        "Maximum size of a partition; -1 for no limit.",
         minus_one_or_more,
         CLUSTER,
     ),
@@ -257,14 +286,14 @@ RETENTION = (
         "log.retention.check.interval.ms",
         LONG,
         300000,
-        "How often logs are looked over for segments to remove, in ms.",
+        "Interval of the check for segments to remove, in ms.",
         at_least(1),
     ),
     ConfigKey(
         "log.initial.task.delay.ms",
         LONG,
         30000,
-        "Pause between the start and the first run of the background work on logs, in ms.",
+        "Delay after the start before background work on logs begins, in ms.",
         at_least(0),
         Scope.READ_ONLY,
         True,
@@ -273,7 +302,7 @@ RETENTION = (
         "log.cleanup.policy",
         LIST,
         ("delete",),
-        "What happens to old segments: delete, compact (keep the last record of each key), or both.",
+        "Policy for old segments: delete, compact (keep the last record of each key), or both.",
         items_of("compact", "delete"),
         CLUSTER,
     ),
@@ -294,7 +323,7 @@ COMPACTION = (
         "log.cleaner.dedupe.buffer.size",
         LONG,
         134217728,
-        "Memory in bytes for the keys of one pass of the cleaner, over all its threads.",
+        "Memory in bytes for the keys of a cleaning pass, over all cleaner threads.",
         at_least(1048576),
         CLUSTER,
     ),
@@ -302,7 +331,7 @@ COMPACTION = (
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE,
         1.7976931348623157e308,
-        "Bytes a second that the cleaner may read and write together.",
+        "Bytes per second that the cleaner may read and write together.",
         at_least(1),
         CLUSTER,
     ),
@@ -310,7 +339,7 @@ COMPACTION = (
         "log.cleaner.min.cleanable.ratio",
         DOUBLE,
         0.5,
-        "Share of a log that must be uncompacted before it is compacted.",
+        "Uncompacted share of a log at which it is compacted.",
         between(0, 1),
         CLUSTER,
     ),
@@ -318,7 +347,7 @@ COMPACTION = (
         "log.cleaner.min.compaction.lag.ms",
         LONG,
         0,
-        "Least age of a record before compaction may drop it, in ms.",
+        "Minimum age at which compaction may drop a record, in ms.",
         at_least(0),
         CLUSTER,
     ),
@@ -326,7 +355,7 @@ COMPACTION = (
         "log.cleaner.max.compaction.lag.ms",
         LONG,
         LONG_MAX,
-        "Longest time a record may wait for compaction, in ms.",
+        "Longest time that a record may wait for compaction, in ms.",
         at_least(1),
         CLUSTER,
     ),
@@ -334,7 +363,7 @@ COMPACTION = (
         "log.cleaner.delete.retention.ms",
         LONG,
         86400000,
-        "How long a compacted log keeps the mark of a deleted key, in ms.",
+        "Time that a compacted log keeps tombstones, in ms.",
         at_least(0),
         CLUSTER,
     ),
@@ -345,7 +374,7 @@ RECORDS = (
         "message.max.bytes",
         INT,
         1048588,
-        "Largest record batch accepted, after compression.",
+        "Maximum size of a record batch, after compression.",
         at_least(0),
         CLUSTER,
     ),
@@ -353,7 +382,7 @@ RECORDS = (
         "log.message.timestamp.type",
         STRING,
         "CreateTime",
-        "Whose clock stamps a record: the producer's (CreateTime) or the broker's (LogAppendTime).",
+        "Source of record timestamps: the producer (CreateTime) or the broker (LogAppendTime).",
         one_of("CreateTime", "LogAppendTime"),
         CLUSTER,
     ),
@@ -361,7 +390,7 @@ RECORDS = (
         "log.message.timestamp.before.max.ms",
         LONG,
         LONG_MAX,
-        "How far before the broker's clock a record's timestamp may be, in ms.",
+        "Maximum time by which a record's timestamp may precede the broker's clock, in ms.",
         at_least(0),
         CLUSTER,
     ),
@@ -369,7 +398,7 @@ RECORDS = (
         "log.message.timestamp.after.max.ms",
         LONG,
         3600000,
-        "How far after the broker's clock a record's timestamp may be, in ms.",
+        "Maximum time by which a record's timestamp may be ahead of the broker's clock, in ms.",
         at_least(0),
         CLUSTER,
     ),
@@ -377,7 +406,7 @@ RECORDS = (
         "compression.type",
         STRING,
         "producer",
-        "Compression of stored batches: producer keeps what came, any other name recompresses.",
+        "Compression of stored batches: producer keeps the producer's compression, any other codec recompresses.",
         one_of(*COMPRESSIONS),
         CLUSTER,
     ),
@@ -385,7 +414,7 @@ RECORDS = (
         "compression.gzip.level",
         INT,
         -1,
-        "Level used when the broker itself compresses with gzip.",
+        "Level of gzip compression by the broker.",
         gzip_level,
         CLUSTER,
     ),
@@ -393,7 +422,7 @@ RECORDS = (
         "compression.lz4.level",
         INT,
         9,
-        "Checked as Kafka checks it and otherwise without effect: the lz4 of this broker has one level, its fast one.",
+        "Validated like in Kafka, but has no effect: this broker's lz4 has a single, fast level.",
         between(1, 17),
         CLUSTER,
     ),
@@ -401,7 +430,7 @@ RECORDS = (
         "compression.zstd.level",
         INT,
         3,
-        "Level used when the broker itself compresses with zstd.",
+        "Level of zstd compression by the broker.",
         between(-131072, 22),
         CLUSTER,
     ),
@@ -409,7 +438,7 @@ RECORDS = (
         "producer.id.expiration.ms",
         INT,
         86400000,
-        "How long an idle producer's sequence is remembered, in ms.",
+        "Time that the state of an idle producer is kept, in ms.",
         at_least(1),
         CLUSTER,
     ),
@@ -417,7 +446,12 @@ RECORDS = (
         "producer.ids.per.partition.max",
         INT,
         20000,
-        "Producer ids that a partition remembers, about 250 bytes each. At the limit those that appended longest ago are forgotten, as after producer.id.expiration.ms, and never one with an open transaction; if all have one, another producer gets NOT_ENOUGH_REPLICAS and tries again. Not one of Kafka's settings.",
+        (
+            "Maximum number of producer ids that a partition remembers, about 250 bytes each. At the limit the least "
+            "recently active ones are forgotten, as after producer.id.expiration.ms, but never one with an open "
+            "transaction; if all have one, a new producer gets NOT_ENOUGH_REPLICAS and retries. Not one of Kafka's "
+            "settings."
+        ),
         at_least(1),
         CLUSTER,
     ),
@@ -425,7 +459,10 @@ RECORDS = (
         "producer.ids.max",
         INT,
         500000,
-        "The same for all partitions of a broker together. At the limit a partition with more than 100 of them forgets one of its own for each new one. Not one of Kafka's settings.",
+        (
+            "Maximum number of producer ids that all partitions of a broker remember. At the limit a partition "
+            "with more than 100 ids forgets one of its own for each new one. Not one of Kafka's settings."
+        ),
         at_least(1),
         CLUSTER,
     ),
@@ -436,23 +473,35 @@ TOPICS = (
         "auto.create.topics.enable",
         BOOLEAN,
         True,
-        "Create a topic when a client that asks for it allows that.",
+        "Create a topic when a client uses a missing one and allows its creation.",
     ),
     ConfigKey(
         "auto.create.deleted.topics.enable",
         BOOLEAN,
         True,
-        "With auto.create.topics.enable: create a name again whose last topic was deleted and can still be undeleted. false: clients that ask for it get UNKNOWN_TOPIC_OR_PARTITION until the topic is undeleted, purged or gone, or CreateTopics makes the name. Not one of Kafka's settings.",
+        (
+            "With auto.create.topics.enable: also create a name whose last topic was deleted and can still be "
+            "undeleted. false: clients get UNKNOWN_TOPIC_OR_PARTITION until the topic is undeleted, purged or "
+            "removed, or CreateTopics creates the name. Not one of Kafka's settings."
+        ),
         None,
         CLUSTER,
     ),
-    ConfigKey("num.partitions", INT, 1, "Partitions of a topic whose creator does not say.", at_least(1)),
-    ConfigKey("default.replication.factor", INT, 1, "Replicas of a topic whose creator does not say.", at_least(1)),
+    ConfigKey(
+        "num.partitions", INT, 1, "Partitions of a topic, unless its creator chooses another number.", at_least(1)
+    ),
+    ConfigKey(
+        "default.replication.factor",
+        INT,
+        1,
+        "Replicas of a topic, unless its creator chooses another number.",
+        at_least(1),
+    ),
     ConfigKey(
         "min.insync.replicas",
         INT,
         1,
-        "Replicas that must be in sync for a produce with acks=all to be accepted.",
+        "In-sync replicas required to accept a produce request with acks=all.",
         at_least(1),
         CLUSTER,
     ),
@@ -461,7 +510,7 @@ TOPICS = (
         "unclean.leader.election.enable",
         BOOLEAN,
         False,
-        "Let a replica that is not in sync become leader when no other is left, which loses records.",
+        "Let an out-of-sync replica become leader if no other is left; this loses records.",
         None,
         CLUSTER,
     ),

@@ -67,7 +67,7 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
     mechanism = config.get_str(MECHANISM)
     served = config.listener_security(listener.name).mechanisms
     if mechanism not in SERVED:
-        raise InvalidValue(f"{MECHANISM}={mechanism}: brokers log in by one of {', '.join(SERVED)}")
+        raise InvalidValue(f"{MECHANISM}={mechanism}: unsupported for brokers; use one of {', '.join(SERVED)}")
     if mechanism not in served:
         raise InvalidValue(f"{MECHANISM}={mechanism}: listener {listener.name} serves {', '.join(served)} only")
     if mechanism == OAUTHBEARER:
@@ -79,14 +79,14 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
             user, password = login_of(text)
             if user and password:
                 return BrokerLogin(listener.protocol, mechanism, user, password, tls)
-    raise InvalidValue(f'brokers log in by {mechanism}: {name} needs username="<name>" password="<password>"')
+    raise InvalidValue(f'brokers log in with {mechanism}: {name} requires username="<name>" password="<password>"')
 
 
 def _by_token(config: BrokerConfig, listener: Listener, tls: TlsSettings | None) -> BrokerLogin:
     if not config.get_str("authorizer.class.name") and not super_users(config.get_str("super.users")):
         raise InvalidValue(
-            f"{MECHANISM}={OAUTHBEARER}: who is a broker? Name the users of the brokers' tokens in super.users, or set "
-            "authorizer.class.name and allow them CLUSTER_ACTION"
+            f"{MECHANISM}={OAUTHBEARER}: the broker users are unknown; name the users of the brokers' tokens in "
+            "super.users, or set authorizer.class.name and allow them CLUSTER_ACTION"
         )
     return BrokerLogin(listener.protocol, OAUTHBEARER, tls=tls, token=config.listener_token(listener.name))
 
@@ -96,7 +96,7 @@ def _tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
     tls = config.listener_tls(listener.name)
     if tls.truststore is None:
         raise InvalidValue(
-            f"{listener} speaks {listener.protocol}, and brokers check whom they reach: set ssl.truststore.location or "
-            "ssl.truststore.certificates"
+            f"{listener} uses {listener.protocol}, and brokers verify each other's certificates: set "
+            "ssl.truststore.location or ssl.truststore.certificates"
         )
     return tls

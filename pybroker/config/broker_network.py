@@ -1,6 +1,5 @@
 """Broker settings: identity, listeners, and limits of connections."""
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 import os
@@ -52,15 +51,15 @@ IDENTITY = (
         "node.id",
         INT,
         1,
-        "Number of this broker in its cluster. broker.id is the older name of the same setting.",
+        "Id of this broker in its cluster. broker.id is an older name of this setting.",
         at_least(0),
     ),
-    ConfigKey("broker.id", INT, None, "Older name of node.id. When both are given they must agree.", at_least(-1)),
+    ConfigKey("broker.id", INT, None, "Older name of node.id. If both are given they must be equal.", at_least(-1)),
     ConfigKey(
         "broker.rack",
         STRING,
         None,
-        "Rack of this broker, told to clients so that they can read from near replicas.",
+        "Rack of this broker, which lets clients read from near replicas.",
     ),
 )
 
@@ -69,15 +68,20 @@ LISTENERS = (
         "listeners",
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Addresses to listen on, as NAME://host:port. An empty host means every interface; port 0 means a free one. "
-        "The default is reachable from this machine only.",
+        (
+            "Addresses to listen on, as NAME://host:port. An empty host means all interfaces; port 0 means a "
+            "free port. The default is reachable only from this machine."
+        ),
         not_empty,
     ),
     ConfigKey(
         "advertised.listeners",
         LIST,
         None,
-        "Addresses that clients are told to connect to, by listener name. Unset: the addresses of listeners, where an empty host becomes this host's name.",
+        (
+            "Addresses that clients connect to, by listener name. Unset: those of listeners, with this host's name for "
+            "an empty host."
+        ),
     ),
     ConfigKey(
         "listener.security.protocol.map",
@@ -89,65 +93,86 @@ LISTENERS = (
         "inter.broker.listener.name",
         STRING,
         None,
-        "Listener that brokers use among themselves. One node has nobody to talk to.",
+        "Listener for connections between brokers. A single node needs none.",
     ),
     ConfigKey(
         SECURITY_BETWEEN,
         STRING,
         "PLAINTEXT",
-        "In a cluster, without inter.broker.listener.name: brokers use the listener that has this protocol as its name. "
-        "One node has no connections to others.",
+        (
+            "Used in a cluster without inter.broker.listener.name: brokers use the listener whose name is this "
+            "protocol. A single node needs none."
+        ),
         one_of(*PROTOCOLS),
     ),
     ConfigKey(
         "metrics.listener",
         STRING,
         "",
-        "Address host:port on which /metrics (Prometheus text), /healthz and /readyz are served over plain HTTP. Empty: none. "
-        "Not one of Kafka's settings.",
+        (
+            "Address host:port that serves /metrics (Prometheus text), /healthz and /readyz over plain HTTP. Empty: "
+            "none. Not one of Kafka's settings."
+        ),
         _optional_host_port,
     ),
     ConfigKey(
         "ready.log.dir.usable.bytes.min",
         LONG,
         0,
-        "/readyz answers 503 while a log directory is full or has fewer usable bytes than this. 0: disks do not count. "
-        "Not one of Kafka's settings.",
+        (
+            "/readyz returns 503 while a log directory is full or has fewer usable bytes than this. 0: ignore "
+            "disks. Not one of Kafka's settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "metrics.topics.max",
         INT,
         1000,
-        "Topics with series of their own at /metrics; what is left out is counted there. Not one of Kafka's settings.",
+        (
+            "Maximum number of topics with their own series in /metrics; omitted topics are counted there. Not one of "
+            "Kafka's settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "metrics.partitions.max",
         INT,
         10000,
-        "Partitions with series of their own at /metrics: logs, replicas and lag of groups. Not one of Kafka's settings.",
+        (
+            "Maximum number of partitions with their own series in /metrics: logs, replicas and group lag. Not one of "
+            "Kafka's settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "metrics.groups.max",
         INT,
         100,
-        "Groups whose lag is shown at /metrics: those that are behind most. Not one of Kafka's settings.",
+        (
+            "Maximum number of groups whose lag is in /metrics, those with the largest lag first. Not one of Kafka's "
+            "settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "metrics.clients.max",
         INT,
         100,
-        "Names and versions of client software with a series of their own at /metrics. Not one of Kafka's settings.",
+        (
+            "Maximum number of client software names and versions with their own series in /metrics. Not one of "
+            "Kafka's settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "metric.reporters",
         LIST,
         (),
-        "Python classes, module:Class each, that get this broker's metrics and, if they are ClusterResourceListeners, its cluster id. Classes of the JVM are passed over.",
+        (
+            "Python classes (module:Class) that receive this broker's metrics and, if they are "
+            "ClusterResourceListeners, its cluster id. Java classes are ignored."
+        ),
     ),
 )
 
@@ -156,65 +181,73 @@ SOCKETS = (
         "num.network.threads",
         INT,
         data_threads_default(),
-        "Threads that serve connections, each with an event loop of its own. The default follows the number of cores "
-        "(Kafka: 3). Fixed at start, because connections stay with their thread.",
+        (
+            "Threads that serve connections, each with its own event loop. The default depends on the number of cores "
+            "(Kafka: 3). It cannot change while the broker runs, because connections stay on their thread."
+        ),
         between(1, 256),
     ),
     ConfigKey(
         "socket.request.max.bytes",
         INT,
         104857600,
-        "Largest request accepted, in bytes; a larger one closes the connection before any memory is taken.",
+        "Maximum size of a request, in bytes. A larger one closes the connection before memory is allocated.",
         at_least(1),
     ),
     ConfigKey(
         "socket.listen.backlog.size",
         INT,
         1024,
-        "Connections that the kernel completes before they are accepted (Kafka: 50).",
+        "Connections that the kernel completes before the broker accepts them (Kafka: 50).",
         at_least(1),
     ),
     ConfigKey(
         "socket.send.buffer.bytes",
         INT,
         -1,
-        "Send buffer of a client's socket, in bytes; -1 lets the kernel size it as the connection needs (Kafka: 102400).",
+        "Send buffer of client sockets, in bytes; -1 lets the kernel choose (Kafka: 102400).",
         _socket_buffer,
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
         INT,
         -1,
-        "Receive buffer of a client's socket, in bytes; -1 lets the kernel size it as the connection needs (Kafka: 102400).",
+        "Receive buffer of client sockets, in bytes; -1 lets the kernel choose (Kafka: 102400).",
         _socket_buffer,
     ),
     ConfigKey(
         "queued.max.requests",
         INT,
         10000,
-        "Requests that may wait for the control plane; above it the broker stops reading from the sockets that bring more "
-        "(Kafka: 500, for its pool of threads). Produce, Fetch and the other requests of the data plane do not count.",
+        (
+            "Maximum number of requests that wait for the control plane; at the limit the broker stops reading from "
+            "sockets that send more (Kafka: 500, for its thread pool). Produce, Fetch and other data-plane requests do "
+            "not count."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "max.request.partition.size.limit",
         INT,
         2000,
-        "Most partitions that one answer to DescribeTopicPartitions lists; the client asks for the rest with a cursor.",
+        "Maximum number of partitions in one DescribeTopicPartitions response; clients request the rest with a cursor.",
         at_least(1),
     ),
     ConfigKey(
         "connections.max.idle.ms",
         LONG,
         600000,
-        "A connection that is idle for longer is closed, in ms; -1 never.",
+        "Idle time after which a connection is closed, in ms; -1 means never.",
         at_least(-1),
     ),
     ConfigKey(
         "max.connections",
         INT,
         10000,
-        "Connections of clients in all; the listener for brokers has as many of its own. Bounded by default (Kafka: no bound), so that half-open peers cannot use up the broker.",
+        (
+            "Maximum number of client connections; the listener for brokers has the same number in addition. "
+            "Limited by default (Kafka: no limit), so that half-open connections cannot exhaust the broker."
+        ),
         at_least(0),
         CLUSTER,
     ),
@@ -222,7 +255,7 @@ SOCKETS = (
         "max.connections.per.ip",
         INT,
         1000,
-        "Connections from one address. Bounded by default (Kafka: no bound).",
+        "Maximum number of connections from one address. Limited by default (Kafka: no limit).",
         at_least(0),
         CLUSTER,
     ),
@@ -230,7 +263,7 @@ SOCKETS = (
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        "Exceptions to max.connections.per.ip, as host:count pairs. A host name stands for its addresses when this is set.",
+        "Exceptions to max.connections.per.ip, as host:count pairs. Host names are resolved when the setting is set.",
         connection_overrides.check,
         CLUSTER,
     ),
@@ -238,7 +271,7 @@ SOCKETS = (
         "max.connection.creation.rate",
         INT,
         2147483647,
-        "New connections accepted a second.",
+        "Maximum number of new connections per second.",
         at_least(0),
         CLUSTER,
     ),
@@ -246,30 +279,34 @@ SOCKETS = (
         "queued.max.request.bytes",
         LONG,
         536870912,
-        "Memory that requests in progress may hold in all, in bytes; above it the broker stops reading from sockets. "
-        "Bounded by default (Kafka: -1, no bound).",
+        (
+            "Memory for all requests in progress, in bytes; at the limit the broker stops reading from sockets. "
+            "Limited by default (Kafka: -1, no limit)."
+        ),
         at_least(-1),
     ),
     ConfigKey(
         "max.incremental.fetch.session.cache.slots",
         INT,
         1000,
-        "Fetch sessions that the broker remembers (KIP-227); further clients fetch without a session.",
+        "Maximum number of fetch sessions (KIP-227); further clients fetch without a session.",
         at_least(0),
     ),
     ConfigKey(
         "fetch.max.bytes",
         INT,
         57671680,
-        "Most bytes that one fetch is answered with, whatever the client asks for.",
+        "Maximum bytes of a fetch response, regardless of the client's request.",
         at_least(1024),
     ),
     ConfigKey(
         "connection.inflight.max.bytes",
         LONG,
         16777216,
-        "Requests and replies that one connection may have in progress, in bytes; above it nothing more is read from that connection, but one whole request is always accepted. "
-        "Not one of Kafka's settings.",
+        (
+            "Maximum bytes of requests and responses in progress per connection. At the limit the broker stops reading "
+            "from the connection, but always accepts one whole request. Not one of Kafka's settings."
+        ),
         at_least(1024),
     ),
 )
@@ -279,7 +316,10 @@ OPERATION = (
         PROTOCOL_VERSION,
         STRING,
         LATEST,
-        "Below 2.8 topics have no ids that clients see, as before KIP-516. Can be raised to 2.8 or later while running, for all brokers; never lowered below 2.8 again.",
+        (
+            "Versions below 2.8 hide topic ids from clients, as before KIP-516. The version can be raised to 2.8 or "
+            "later at runtime, for all brokers, but never lowered below 2.8 again."
+        ),
         check_protocol_version,
         CLUSTER,
     ),
@@ -287,28 +327,40 @@ OPERATION = (
         "shutdown.timeout.ms",
         LONG,
         30000,
-        "Longest time a clean stop may take, in ms; then the process ends as it is and the next start recovers. Not one of Kafka's settings.",
+        (
+            "Longest time of a clean stop, in ms; after it the process exits, and the next start recovers. Not one of "
+            "Kafka's settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "log.format",
         STRING,
         "text",
-        "Shape of the log's lines: text, or json: one object a line with time, level, event, message and logger. Not one of Kafka's settings.",
+        (
+            "Format of log lines: text, or json (one object per line with time, level, event, message and logger). Not "
+            "one of Kafka's settings."
+        ),
         one_of("text", "json"),
     ),
     ConfigKey(
         "slow.request.log.ms",
         LONG,
         0,
-        "Requests that take so long get a line in the log that says where the time went, at most 20 lines a second; 0: none does. Not one of Kafka's settings.",
+        (
+            "Duration of a request from which the broker logs where the time was spent, in ms, at most 20 lines per "
+            "second; 0: never. Not one of Kafka's settings."
+        ),
         at_least(0),
     ),
     ConfigKey(
         "log.level",
         STRING,
         "INFO",
-        "Least severe level that is logged to standard error. Single loggers have levels of their own (broker-loggers). Not one of Kafka's settings.",
+        (
+            "Minimum severity of log lines on standard error. Single loggers can have their own level "
+            "(broker-loggers). Not one of Kafka's settings."
+        ),
         one_of("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
         CLUSTER,
     ),

@@ -2,7 +2,6 @@
 for all listeners, for one by `listener.name.<listener>.…`, or by `listener.name.<listener>.oauthbearer.…`.
 """
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ def _url(value: Value) -> None:
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise InvalidValue("expected https://host/path or file:///path")
     if parts.username or parts.password:
-        raise InvalidValue("a JWKS is public; take user and password out of its URL")
+        raise InvalidValue("a JWKS is public; remove user and password from its URL")
 
 
 OAUTH = (
@@ -46,41 +45,58 @@ OAUTH = (
         URL,
         STRING,
         None,
-        "Where the identity provider's keys are (JWKS, RFC 7517): https://… or file:///…. Needed where sasl.enabled.mechanisms has OAUTHBEARER.",
+        (
+            "URL of the identity provider's keys (JWKS, RFC 7517): https://… or file:///…. Required if "
+            "sasl.enabled.mechanisms contains OAUTHBEARER."
+        ),
         _url,
     ),
     ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         LONG,
         3600000,
-        "How often the keys are fetched anew, in ms; a token with an unknown key has it done before. Files are read again when they change.",
+        (
+            "Interval at which the keys are fetched, in ms; a token with an unknown key triggers a fetch. Files "
+            "are read again when they change."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         LONG,
         100,
-        "First pause after the keys could not be fetched, in ms; it doubles.",
+        "First pause after the keys could not be fetched, in ms; it doubles after each failure.",
         at_least(1),
     ),
-    ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10000, "Longest such pause, in ms.", at_least(1)),
+    ConfigKey(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        LONG,
+        10000,
+        "Longest pause after a failed fetch, in ms.",
+        at_least(1),
+    ),
     ConfigKey(
         ALLOWED,
         LIST,
         (),
-        "URLs by plain http, besides those of this machine, that keys are fetched from although others on the way can replace them. Kafka has it as a property of the JVM.",
+        (
+            "Plain-http URLs on other machines from which keys may be fetched, although an attacker on the network can "
+            "replace them. In Kafka this is a system property of the JVM."
+        ),
     ),
-    ConfigKey(AUDIENCE, LIST, (), "One of these must be among a token's audiences (aud)."),
-    ConfigKey(ISSUER, STRING, None, "Who must have issued a token (iss).", not_empty),
-    ConfigKey(ANY_AUDIENCE, BOOLEAN, False, "Take tokens for any audience, or for none, where no audience is expected."),
-    ConfigKey(ANY_ISSUER, BOOLEAN, False, "Take tokens of any issuer, or of none, where no issuer is expected."),
-    ConfigKey("sasl.oauthbearer.scope.claim.name", STRING, "scope", "Which claim has a token's scope.", not_empty),
-    ConfigKey("sasl.oauthbearer.sub.claim.name", STRING, "sub", "Which claim has the user's name.", not_empty),
+    ConfigKey(AUDIENCE, LIST, (), "Accepted audiences: one of them must be in the token's aud claim."),
+    ConfigKey(ISSUER, STRING, None, "Required issuer of tokens (iss claim).", not_empty),
+    ConfigKey(
+        ANY_AUDIENCE, BOOLEAN, False, "Accept tokens for any or no audience if no expected audience is configured."
+    ),
+    ConfigKey(ANY_ISSUER, BOOLEAN, False, "Accept tokens of any or no issuer if no expected issuer is configured."),
+    ConfigKey("sasl.oauthbearer.scope.claim.name", STRING, "scope", "Claim with the scope of a token.", not_empty),
+    ConfigKey("sasl.oauthbearer.sub.claim.name", STRING, "sub", "Claim with the user's name.", not_empty),
     ConfigKey(
         "sasl.oauthbearer.clock.skew.seconds",
         INT,
         30,
-        "By how much the clocks of broker and identity provider may differ, in seconds.",
+        "Tolerated difference between the clocks of broker and identity provider, in seconds.",
         at_least(0),
     ),
 )
@@ -124,14 +140,14 @@ def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAut
         return value
 
     if values[URL] is None:
-        raise InvalidValue(f"OAUTHBEARER needs {URL}: by whose keys tokens are checked")
+        raise InvalidValue(f"OAUTHBEARER requires {URL}, the URL of the keys that verify tokens")
     _check_plaintext(str(values[URL]), values[ALLOWED])
     audiences = values[AUDIENCE] or ()
     assert isinstance(audiences, tuple)
     audiences = tuple(one for one in audiences if one)
     for given, name, opened in ((audiences, AUDIENCE, ANY_AUDIENCE), (values[ISSUER], ISSUER, ANY_ISSUER)):
         if not given and not values[opened]:
-            raise InvalidValue(f"OAUTHBEARER needs {name}, or {opened}=true")
+            raise InvalidValue(f"OAUTHBEARER requires {name}, or {opened}=true")
     issuer = values[ISSUER]
     return OAuthSettings(
         str(values[URL]),
@@ -152,7 +168,8 @@ def _check_plaintext(url: str, allowed: Value) -> None:
     assert isinstance(allowed, tuple | None)
     if parts.scheme == "http" and not is_loopback(parts.hostname or "") and url not in (allowed or ()):
         raise InvalidValue(
-            f"{URL}={url}: by plain http others on the way can replace the keys; use https, or name the URL in {ALLOWED}"
+            f"{URL}={url}: an attacker on the network can replace keys sent over plain http; use https, or add the "
+            f"URL to {ALLOWED}"
         )
 
 
@@ -162,7 +179,5 @@ TRUSTSTORE = "ssl.truststore."
 def _truststore(jaas: Mapping[str, str]) -> StoreFile | StoreText | None:
     location, text = jaas.get(f"{TRUSTSTORE}location"), jaas.get(f"{TRUSTSTORE}certificates")
     if location is not None:
-        return StoreFile(
-            TRUSTSTORE, jaas.get(f"{TRUSTSTORE}type", "JKS"), location, jaas.get(f"{TRUSTSTORE}password")
-        )
+        return StoreFile(TRUSTSTORE, jaas.get(f"{TRUSTSTORE}type", "JKS"), location, jaas.get(f"{TRUSTSTORE}password"))
     return None if text is None else StoreText(f"{TRUSTSTORE}certificates", text)

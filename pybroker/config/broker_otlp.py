@@ -17,7 +17,7 @@ def pairs(text: str) -> dict[str, str]:
     for item in filter(None, map(str.strip, text.split(","))):
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
-            raise InvalidValue("expected name=value pairs with commas between them")
+            raise InvalidValue("expected comma-separated name=value pairs")
         found[name.strip()] = value.strip()
     return found
 
@@ -38,46 +38,52 @@ OTLP = (
         ENDPOINT,
         ConfigType.STRING,
         "",
-        "URL of an OpenTelemetry collector (OTLP over HTTP), before /v1/metrics and /v1/traces: gets this broker's "
-        "metrics, traces of requests that take slow.request.log.ms or longer, and metrics that clients push. Empty: "
-        "none. Needs pip install 'pybroker[otlp]'. Not one of Kafka's settings.",
+        (
+            "URL of an OpenTelemetry collector (OTLP over HTTP), without /v1/metrics or /v1/traces. It receives this "
+            "broker's metrics, traces of requests that take slow.request.log.ms or longer, and metrics that clients "
+            "push. Empty: none. Requires pip install 'pybroker[otlp]'. Not one of Kafka's settings."
+        ),
         _endpoint,
     ),
     ConfigKey(
         HEADERS,
         ConfigType.PASSWORD,
         None,
-        "Headers of requests to otlp.endpoint, as name=value pairs with commas: what it knows this broker by. Not one "
-        "of Kafka's settings.",
+        (
+            "Headers of requests to otlp.endpoint, as comma-separated name=value pairs, for example for "
+            "authentication. Not one of Kafka's settings."
+        ),
         _pairs,
     ),
     ConfigKey(
         RESOURCE,
         ConfigType.STRING,
         "",
-        "Attributes of the resource that metrics and traces sent to otlp.endpoint are of, besides service.name, "
-        "service.version, service.instance.id (the broker's id) and pybroker.cluster.id: name=value pairs with commas. "
-        "Not one of Kafka's settings.",
+        (
+            "Resource attributes of exported metrics and traces, as comma-separated name=value pairs, in addition to "
+            "service.name, service.version, service.instance.id (the broker's id) and pybroker.cluster.id. Not one of "
+            "Kafka's settings."
+        ),
         _pairs,
     ),
     ConfigKey(
         "otlp.interval.ms",
         ConfigType.INT,
         60_000,
-        "How often metrics are sent to otlp.endpoint. Not one of Kafka's settings.",
+        "Interval at which metrics are exported to otlp.endpoint, in ms. Not one of Kafka's settings.",
         at_least(100),
     ),
     ConfigKey(
         "otlp.timeout.ms",
         ConfigType.INT,
         10_000,
-        "How long one attempt to send something to otlp.endpoint may take. Not one of Kafka's settings.",
+        "Timeout of one export attempt to otlp.endpoint, in ms. Not one of Kafka's settings.",
         at_least(1),
     ),
     ConfigKey(
         "otlp.client.metrics.enable",
         ConfigType.BOOLEAN,
         True,
-        "Whether metrics that clients push (KIP-714) are passed on to otlp.endpoint. Not one of Kafka's settings.",
+        "Forward metrics that clients push (KIP-714) to otlp.endpoint. Not one of Kafka's settings.",
     ),
 )

@@ -1,6 +1,6 @@
 """Broker settings: authentication (SASL) and authorization (ACLs)."""
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
+
 from __future__ import annotations
 
 from pybroker.config.broker_oauth import OAUTHBEARER
@@ -33,7 +33,7 @@ def check_mechanisms(value: Value) -> None:
     """Raise InvalidValue for an unsupported mechanism, whose clients could otherwise not log in without any hint."""
     for mechanism in value if isinstance(value, tuple) else ():
         if mechanism not in SERVED:
-            raise InvalidValue(f"mechanism {mechanism!r} is not served; this broker serves {', '.join(SERVED)}")
+            raise InvalidValue(f"mechanism {mechanism!r} is not supported; this broker supports {', '.join(SERVED)}")
 
 
 def super_users(text: str) -> tuple[str, ...]:
@@ -42,13 +42,13 @@ def super_users(text: str) -> tuple[str, ...]:
     for user in users:
         kind, colon, name = user.partition(":")
         if not colon or not kind or not name:
-            raise InvalidValue(f"expected Type:name;Type:name…, for instance User:admin, found {user!r}")
+            raise InvalidValue(f"expected Type:name;Type:name…, for example User:admin, found {user!r}")
     return users
 
 
 def _authorizer(value: Value) -> None:
     if value not in ("", *AUTHORIZERS):
-        raise InvalidValue(f"this broker has an authorizer of its own; switch it on by {' or '.join(AUTHORIZERS)}")
+        raise InvalidValue(f"custom authorizers are not supported; use {' or '.join(AUTHORIZERS)}")
 
 
 def _super_users(value: Value) -> None:
@@ -60,35 +60,38 @@ DELEGATION_TOKENS = (
         "delegation.token.secret.key",
         PASSWORD,
         None,
-        "Secret under which delegation tokens are made and checked, the same on all brokers. Without it there are none.",
+        "Secret key of delegation tokens, the same on all brokers. Unset: no delegation tokens.",
     ),
     ConfigKey("delegation.token.master.key", PASSWORD, None, "Older name of delegation.token.secret.key."),
     ConfigKey(
         "delegation.token.max.lifetime.ms",
         LONG,
         604800000,
-        "Longest life of a delegation token, renewed or not, in ms.",
+        "Maximum lifetime of a delegation token, including renewals, in ms.",
         at_least(1),
     ),
     ConfigKey(
         "delegation.token.expiry.time.ms",
         LONG,
         86400000,
-        "How long a delegation token is valid before it has to be renewed, in ms.",
+        "Time after which a delegation token expires unless it is renewed, in ms.",
         at_least(1),
     ),
     ConfigKey(
         "delegation.token.max.per.user",
         INT,
         1000,
-        "Most delegation tokens that one user has, expired ones that are not removed yet included (pybroker's own setting).",
+        (
+            "Maximum number of delegation tokens per user, including expired ones that are not removed yet (pybroker's "
+            "own setting)."
+        ),
         at_least(1),
     ),
     ConfigKey(
         "delegation.token.expiry.check.interval.ms",
         LONG,
         3600000,
-        "How often delegation tokens that have expired are removed, in ms.",
+        "Interval at which expired delegation tokens are removed, in ms.",
         at_least(1),
     ),
 )
@@ -98,14 +101,21 @@ SASL = (
         "sasl.enabled.mechanisms",
         LIST,
         MECHANISMS,
-        "SASL mechanisms of listeners with SASL_PLAINTEXT or SASL_SSL, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; Kafka's default is GSSAPI, which is not served here.",
+        (
+            "SASL mechanisms of SASL_PLAINTEXT and SASL_SSL listeners; for one listener: "
+            "listener.name.<listener>.sasl.enabled.mechanisms. PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; "
+            "Kafka's default GSSAPI is not supported."
+        ),
         check_mechanisms,
     ),
     ConfigKey(
         "sasl.mechanism.inter.broker.protocol",
         STRING,
         "GSSAPI",
-        "By which mechanism brokers of a cluster log in to each other, where inter.broker.listener.name asks for SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. Kafka's default is not served here.",
+        (
+            "SASL mechanism of brokers on a SASL inter.broker.listener.name: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or "
+            "OAUTHBEARER. Kafka's default GSSAPI is not supported."
+        ),
         None,
         Scope.PER_BROKER,
     ),
@@ -113,28 +123,28 @@ SASL = (
         "sasl.server.max.receive.size",
         INT,
         65536,
-        "Largest request of a client that has not authenticated yet, in bytes (Kafka: 524288).",
+        "Maximum size of a request before the client has authenticated, in bytes (Kafka: 524288).",
         at_least(256),
     ),
     ConfigKey(
         "connections.max.reauth.ms",
         LONG,
         0,
-        "A client of a listener with SASL must authenticate again within this time, in ms (KIP-368); 0 never.",
+        "Time after which a SASL client must authenticate again, in ms (KIP-368); 0 means never.",
         at_least(0),
     ),
     ConfigKey(
         "connection.failed.authentication.delay.ms",
         INT,
         100,
-        "How long the answer to a failed authentication is held back, in ms; it slows guessing down.",
+        "Delay of the response to a failed authentication, in ms; it slows down password guessing.",
         at_least(0),
     ),
     ConfigKey(
         "connection.authentication.timeout.ms",
         INT,
         10000,
-        "A client of a listener with SASL must have authenticated within this time, in ms. Not one of Kafka's settings.",
+        "Time within which a client of a SASL listener must authenticate, in ms. Not one of Kafka's settings.",
         at_least(100),
     ),
 )
@@ -144,20 +154,23 @@ AUTHORIZATION = (
         "authorizer.class.name",
         STRING,
         "",
-        "Switches access control on; without it everybody who can connect may do everything. Both of Kafka's names mean the authorizer of this broker.",
+        (
+            "Enables access control; unset, every client may do everything. Both of Kafka's class names select this "
+            "broker's authorizer."
+        ),
         _authorizer,
     ),
     ConfigKey(
         "super.users",
         STRING,
         "",
-        "Principals that may do everything, as User:alice;User:bob.",
+        "Principals that may do everything, such as User:alice;User:bob.",
         _super_users,
     ),
     ConfigKey(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         False,
-        "Whether everybody may use what no access control list is about.",
+        "Allow every client to use resources without ACL entries.",
     ),
 )

@@ -2,7 +2,7 @@
 `listener.name.<listener>.ssl.…`. `security.keystores` reads the files.
 """
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def _protocols(value: Value) -> None:
     not_empty(value)
     for name in value if isinstance(value, tuple) else ():
         if name not in PROTOCOLS:
-            raise InvalidValue(f"{name} is not served; this broker has {', '.join(PROTOCOLS)}")
+            raise InvalidValue(f"{name} is not supported; this broker supports {', '.join(PROTOCOLS)}")
 
 
 _TLS = (
@@ -29,14 +29,14 @@ _TLS = (
         "ssl.keystore.type",
         STRING,
         "JKS",
-        "Format of ssl.keystore.location: JKS or PKCS12, which are told apart by themselves, or PEM.",
+        "Format of ssl.keystore.location: PEM, or JKS and PKCS12, which are detected automatically.",
         check_type,
     ),
     ConfigKey(
         "ssl.keystore.location",
         STRING,
         None,
-        "File with this broker's private key, its certificate, and the certificates in between.",
+        "File with this broker's private key, its certificate and the intermediate certificates.",
     ),
     ConfigKey(
         "ssl.keystore.password",
@@ -48,76 +48,82 @@ _TLS = (
         "ssl.key.password",
         PASSWORD,
         None,
-        "Password of the private key; unset, that of the keystore, and none with PEM.",
+        "Password of the private key. Unset: that of the keystore, or none with PEM.",
     ),
     ConfigKey(
         "ssl.keystore.key",
         PASSWORD,
         None,
-        "The private key as PEM text, instead of a file; with ssl.keystore.certificate.chain and ssl.keystore.type=PEM.",
+        "Private key as PEM text instead of a file; requires ssl.keystore.certificate.chain and ssl.keystore.type=PEM.",
     ),
     ConfigKey(
         "ssl.keystore.certificate.chain",
         PASSWORD,
         None,
-        "The certificate and those in between as PEM text, instead of a file.",
+        "Certificate and intermediate certificates as PEM text instead of a file.",
     ),
     ConfigKey(
         "ssl.truststore.type",
         STRING,
         "JKS",
-        "Format of ssl.truststore.location: JKS or PKCS12, which are told apart by themselves, or PEM.",
+        "Format of ssl.truststore.location: PEM, or JKS and PKCS12, which are detected automatically.",
         check_type,
     ),
     ConfigKey(
         "ssl.truststore.location",
         STRING,
         None,
-        "File with the certificates of the authorities that clients' certificates must lead to.",
+        "File with the CA certificates for clients' certificates.",
     ),
     ConfigKey(
         "ssl.truststore.password",
         PASSWORD,
         None,
-        "Password of ssl.truststore.location; without it JKS is not checked for changes.",
+        "Password of ssl.truststore.location. Without it the integrity of a JKS file is not checked.",
     ),
     ConfigKey(
         "ssl.truststore.certificates",
         PASSWORD,
         None,
-        "The same as PEM text, instead of a file; with ssl.truststore.type=PEM.",
+        "CA certificates as PEM text instead of a file; requires ssl.truststore.type=PEM.",
     ),
     ConfigKey(
         CRL,
         STRING,
         None,
-        "File with lists of revoked certificates (CRLs, PEM), one of each authority in a certificate's chain: what they name is refused. Unset: nobody asks.",
+        (
+            "File with certificate revocation lists (CRLs, PEM), one of each CA in a certificate's chain. Revoked "
+            "certificates are refused. Unset: no check."
+        ),
     ),
     ConfigKey(
         "ssl.client.auth",
         STRING,
         "none",
-        "Whether clients must show a certificate: required; requested, where those without one are served as well; none.",
+        "Client certificates: required; requested, which also accepts clients without one; or none.",
         one_of("required", "requested", "none"),
     ),
     ConfigKey(
         "ssl.enabled.protocols",
         LIST,
         ("TLSv1.2", "TLSv1.3"),
-        "Versions of TLS that are spoken.",
+        "TLS versions to support.",
         _protocols,
     ),
     ConfigKey(
         "ssl.cipher.suites",
         LIST,
         (),
-        "Cipher suites that are used, under the names that Java has for them. Empty: all that this broker has.",
+        "Cipher suites to support, under Java's names. Empty: all that this broker has.",
     ),
     ConfigKey(
         "ssl.principal.mapping.rules",
         STRING,
         "DEFAULT",
-        "How the subject of a client's certificate becomes its name: DEFAULT is the subject as it is, RULE:pattern/replacement/[LU] what a pattern makes of it. The first rule that fits counts.",
+        (
+            "Rules that map the subject of a client's certificate to its name: DEFAULT is the unchanged subject, "
+            "RULE:pattern/replacement/[LU] transforms it. The first matching rule applies."
+        ),
     ),
 )
 
@@ -171,7 +177,8 @@ def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
     client_auth = text["ssl.client.auth"] or "none"
     if client_auth != "none" and truststore is None:
         raise InvalidValue(
-            f"ssl.client.auth={client_auth} needs ssl.truststore.location or ssl.truststore.certificates: whom to trust"
+            f"ssl.client.auth={client_auth} requires ssl.truststore.location or ssl.truststore.certificates to verify "
+            "clients' certificates"
         )
     protocols, suites = values["ssl.enabled.protocols"], values["ssl.cipher.suites"]
     assert isinstance(protocols, tuple)
@@ -186,12 +193,13 @@ def _keystore(text: Mapping[str, str | None]) -> tuple[StoreFile | StoreText, St
     key, chain = text["ssl.keystore.key"], text["ssl.keystore.certificate.chain"]
     found = _file(text, "keystore")
     if found and (key or chain):
-        raise InvalidValue("ssl.keystore.location and ssl.keystore.key are two keystores; remove one of them")
+        raise InvalidValue("ssl.keystore.location and ssl.keystore.key are both set; remove one of them")
     if found:
         return found, None
     if not (key and chain):
         raise InvalidValue(
-            "it needs a certificate: set ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain"
+            "it requires a certificate: set ssl.keystore.location, or ssl.keystore.key and "
+            "ssl.keystore.certificate.chain"
         )
     _is_pem(text, "keystore", "key")
     return StoreText("ssl.keystore.key", key), StoreText("ssl.keystore.certificate.chain", chain)
@@ -201,9 +209,7 @@ def _truststore(text: Mapping[str, str | None]) -> StoreFile | StoreText | None:
     trusted = text["ssl.truststore.certificates"]
     found = _file(text, "truststore")
     if found and trusted:
-        raise InvalidValue(
-            "ssl.truststore.location and ssl.truststore.certificates are two truststores; remove one of them"
-        )
+        raise InvalidValue("ssl.truststore.location and ssl.truststore.certificates are both set; remove one of them")
     if not trusted:
         return found
     _is_pem(text, "truststore", "certificates")

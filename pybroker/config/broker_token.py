@@ -2,7 +2,7 @@
 Kafka's names, for all listeners or by `listener.name.<listener>.…` and `listener.name.<listener>.oauthbearer.…`.
 """
 
-# ruff: noqa: E501  (one table row and one sentence per setting)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,14 +25,25 @@ TOKEN = (
         URL,
         STRING,
         None,
-        "Where this broker has the token from that it shows other brokers, with sasl.mechanism.inter.broker.protocol=OAUTHBEARER: https://… is asked with the client's name and secret, file:///… is read at each login.",
+        (
+            "Source of this broker's token for other brokers, with sasl.mechanism.inter.broker.protocol=OAUTHBEARER: "
+            "https://… is requested with the client's id and secret, file:///… is read at each login."
+        ),
     ),
-    ConfigKey(CLIENT, STRING, None, "The broker's name at its identity provider; clientId of sasl.jaas.config is the same."),
-    ConfigKey(SECRET, PASSWORD, None, "Its secret there; clientSecret of sasl.jaas.config is the same."),
-    ConfigKey(SCOPE, STRING, None, "The scope that the broker asks for; scope of sasl.jaas.config is the same."),
-    ConfigKey("sasl.login.read.timeout.ms", INT, None, "Longest wait for an answer of the identity provider, in ms; unset, 10 s."),
-    ConfigKey("sasl.login.retry.backoff.ms", LONG, 100, "First pause before a token is asked for again, in ms; it doubles.", at_least(1)),
-    ConfigKey("sasl.login.retry.backoff.max.ms", LONG, 10000, "How long that is tried, in ms.", at_least(0)),
+    ConfigKey(
+        CLIENT, STRING, None, "Client id of the broker at its identity provider; same as clientId in sasl.jaas.config."
+    ),
+    ConfigKey(SECRET, PASSWORD, None, "Client secret of the broker; same as clientSecret in sasl.jaas.config."),
+    ConfigKey(SCOPE, STRING, None, "Scope of the requested token; same as scope in sasl.jaas.config."),
+    ConfigKey("sasl.login.read.timeout.ms", INT, None, "Timeout of a token request, in ms. Unset: 10 s."),
+    ConfigKey(
+        "sasl.login.retry.backoff.ms",
+        LONG,
+        100,
+        "First pause before a failed token request is retried, in ms; it doubles after each failure.",
+        at_least(1),
+    ),
+    ConfigKey("sasl.login.retry.backoff.max.ms", LONG, 10000, "Total time of these retries, in ms.", at_least(0)),
 )
 """Read at startup."""
 
@@ -44,12 +55,12 @@ def token_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> dict
     Raises InvalidValue, whose text names the settings.
     """
     if values[URL] is None:
-        raise InvalidValue(f"brokers log in by OAUTHBEARER: {URL} says where their tokens are from")
+        raise InvalidValue(f"brokers log in with OAUTHBEARER: set {URL} to the source of their tokens")
     found = {name: text for name, value in values.items() if (text := render_value(value)) is not None}
     options = {OF_JAAS[name]: text for name, text in jaas.items() if name in OF_JAAS}
     found |= {name: text for name, text in options.items() if name not in found}
     if not found[URL].startswith("file:"):
         for name in (CLIENT, SECRET):
             if name not in found:
-                raise InvalidValue(f"{URL}={found[URL]} needs {name}")
+                raise InvalidValue(f"{URL}={found[URL]} requires {name}")
     return found

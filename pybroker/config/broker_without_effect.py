@@ -5,7 +5,6 @@ documentation says why they change nothing. Settings that ask for protection or 
 but in `foreign`.
 """
 
-
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between
@@ -22,12 +21,12 @@ BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = (
 LONG_MAX = 9223372036854775807
 
 _THREADS = "requests run on the data threads (num.network.threads) and one control thread"
-_CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
-_WHERE_ANSWERED = "members are assigned where heartbeats are answered"
-_TIERED = "there is no tiered storage"
+_CLEANER = "log.cleaner.dedupe.buffer.size sets all of the cleaner's memory"
+_WHERE_ANSWERED = "assignments are computed where heartbeats are answered"
+_TIERED = "tiered storage is not supported"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
-_KERBEROS = "SASL's mechanism GSSAPI is not served"
-_OAUTH = "a broker's token is renewed after four fifths of its life"
+_KERBEROS = "the SASL mechanism GSSAPI is not supported"
+_OAUTH = "brokers renew their tokens after 80% of their lifetime"
 
 
 def _key(
@@ -41,7 +40,7 @@ def _key(
     internal: bool = False,
 ) -> ConfigKey:
     scope = Scope.PER_BROKER if per_broker else Scope.CLUSTER_WIDE
-    return ConfigKey(name, kind, default, f"Taken and shown, without effect: {why}.", validator, scope, internal)
+    return ConfigKey(name, kind, default, f"Accepted, but has no effect: {why}.", validator, scope, internal)
 
 
 WITHOUT_EFFECT = (
@@ -49,10 +48,10 @@ WITHOUT_EFFECT = (
     _key("background.threads", INT, 10, _THREADS, at_least(1)),
     _key("log.cleaner.io.buffer.size", INT, 524288, _CLEANER, at_least(0)),
     _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _CLEANER),
-    _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
+    _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "buffers are not cached", at_least(524288)),
     _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _WHERE_ANSWERED, internal=True),
     _key("group.share.assignor.offload.enable", BOOLEAN, True, _WHERE_ANSWERED, internal=True),
-    _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
+    _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, "buffers are not cached", at_least(524288)),
     _key("group.streams.assignor.offload.enable", BOOLEAN, True, _WHERE_ANSWERED, internal=True),
     _key("transaction.partition.verification.enable", BOOLEAN, True, _TRANSACTIONS),
     _key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, _TIERED),

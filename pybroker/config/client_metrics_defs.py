@@ -24,7 +24,7 @@ CLIENT_METRICS_SETTINGS = ConfigDef(
             INTERVAL,
             ConfigType.INT,
             INTERVAL_DEFAULT_MS,
-            "How often clients push, in ms.",
+            "Interval at which clients push metrics, in ms.",
             between(100, 3_600_000),
             Scope.CLUSTER_WIDE,
         ),
@@ -32,13 +32,11 @@ CLIENT_METRICS_SETTINGS = ConfigDef(
             MATCH,
             ConfigType.LIST,
             (),
-            "Which clients: selector=regular expression, all of which must match; none: every client.",
+            "Clients that push: selector=regular expression pairs, all of which must match; empty: all clients.",
             None,
             Scope.CLUSTER_WIDE,
         ),
-        ConfigKey(
-            METRICS, ConfigType.LIST, (), "Prefixes of metrics' names; * for all.", None, Scope.CLUSTER_WIDE
-        ),
+        ConfigKey(METRICS, ConfigType.LIST, (), "Prefixes of metric names; * means all.", None, Scope.CLUSTER_WIDE),
     )
 )
 

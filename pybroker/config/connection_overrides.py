@@ -37,7 +37,7 @@ def resolve(text: str) -> None:
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError as problem:
-            raise InvalidValue(f"the host {host} is not known ({problem.strerror})") from None
+            raise InvalidValue(f"unknown host {host} ({problem.strerror})") from None
         _resolved[host] = tuple(sorted({str(address[4][0]) for address in found}))
 
 

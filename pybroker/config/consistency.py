@@ -72,7 +72,7 @@ def _security_of_listeners(config: BrokerConfig, given: Mapping[str, str]) -> Pr
             if listener.protocol.startswith("SASL_"):
                 config.listener_oauth(listener.name)
         except InvalidValue as problem:
-            yield "listeners", f"listener {listener.name} speaks {listener.protocol}: {problem}"
+            yield "listeners", f"listener {listener.name} uses {listener.protocol}: {problem}"
 
 
 def _advertised(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
@@ -86,38 +86,42 @@ def _advertised(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         return
     for listener in advertised:
         if listener.name not in names:
-            yield ADVERTISED, f"listener {listener.name} is not among listeners"
+            yield ADVERTISED, f"listener {listener.name} is not in listeners"
         elif listener.host in ("", "0.0.0.0", "::"):
             host = listener.host or "an empty host"
-            yield ADVERTISED, f"clients cannot connect to {host}; name the address they should use"
+            yield ADVERTISED, f"clients cannot connect to {host}; use the host name or address of this broker"
 
 
 def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     between, names = config[BETWEEN], {listener.name for listener in config.listeners}
     if between is not None and str(between).upper() not in names:
-        yield BETWEEN, "not among listeners"
+        yield BETWEEN, "not in listeners"
         return
     if not config.in_cluster:
         if given.get("zookeeper.connect"):
             yield (
                 "zookeeper.connect",
-                "this broker keeps its metadata in its first data directory; remove the line, or let it join a cluster "
-                "with metadata.store=zookeeper and a listener for brokers (inter.broker.listener.name)",
+                (
+                    "this broker keeps its metadata in its first data directory; remove the line, or make it join a "
+                    "cluster with metadata.store=zookeeper and a listener for brokers (inter.broker.listener.name)"
+                ),
             )
         return
     if between is not None and SECURITY_BETWEEN in given:
-        yield SECURITY_BETWEEN, f"{BETWEEN}={between} says otherwise; remove one of the two"
+        yield SECURITY_BETWEEN, f"conflicts with {BETWEEN}={between}; remove one of the two"
     if not config["zookeeper.connect"]:
         yield METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port"
     if config.between_brokers is None or len(names) < 2:
         yield (
             METADATA_STORE,
-            "brokers need a listener of their own, where no client is served; name one more in listeners and "
-            "listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, and add "
-            "inter.broker.listener.name=REPLICATION",
+            (
+                "brokers require a listener of their own that serves no clients; add one to listeners and "
+                "listener.security.protocol.map, such as REPLICATION://host:port and REPLICATION:PLAINTEXT, and set "
+                "inter.broker.listener.name=REPLICATION"
+            ),
         )
     elif config.between_brokers not in names:
-        yield SECURITY_BETWEEN, "no listener has this name; name the listener of brokers in inter.broker.listener.name"
+        yield SECURITY_BETWEEN, "no listener has this name; set inter.broker.listener.name to the listener of brokers"
     else:
         yield from _between_brokers(config, given)
 
@@ -128,7 +132,7 @@ def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems
     if between.protocol.endswith("SSL"):
         for name in (CHECKED_NAME, f"{PREFIX}{between.name.lower()}.{CHECKED_NAME}"):
             if given.get(name, "https").lower() != "https":
-                yield name, "brokers check each other's certificates against their names; remove the line"
+                yield name, "brokers verify the names in each other's certificates; remove the line"
     try:
         login = broker_login(config)
     except InvalidValue as problem:
@@ -141,12 +145,14 @@ def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems
 def _unguarded(config: BrokerConfig, between: Listener, named_by: str) -> Problems:
     has_authorizer = bool(config.get_str("authorizer.class.name"))
     if has_authorizer or any(one.protocol.startswith("SASL_") for one in config.listeners):
-        guarded = "there is an authorizer" if has_authorizer else "clients have to log in"
+        guarded = "an authorizer is configured" if has_authorizer else "clients must log in"
         yield (
             named_by,
-            f"whoever reaches {between} acts as a broker, while {guarded}; map it to SSL and set "
-            f"ssl.client.auth=required, map it to SASL_SSL or SASL_PLAINTEXT and set {MECHANISM}, or give it "
-            "a loopback address",
+            (
+                f"every client that connects to {between} can act as a broker, although {guarded}; map it to SSL "
+                f"and set ssl.client.auth=required, map it to SASL_SSL or SASL_PLAINTEXT and set {MECHANISM}, or "
+                "give it a loopback address"
+            ),
         )
 
 
@@ -154,17 +160,17 @@ def _identity(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     del given
     static = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
     if "node.id" in static and config["broker.id"] not in (None, -1, config["node.id"]):
-        yield "broker.id", f"node.id={config['node.id']} says otherwise; remove one of the two"
+        yield "broker.id", f"conflicts with node.id={config['node.id']}; remove one of the two"
 
 
 def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     # An unset variable yields an empty list; the default directory would start the broker without its data.
     if "log.dirs" in given and not config.get_list("log.dirs"):
-        yield "log.dirs", "no directory is named; name one or remove the line"
+        yield "log.dirs", "no directory given; add one or remove the line"
     elif not all(config.get_list("log.dirs") or config.get_list("log.dir")):
-        yield "log.dirs", "a directory is missing between two commas"
+        yield "log.dirs", "an empty directory name between two commas"
     elif len(set(config.log_dirs)) != len(config.log_dirs):
-        yield "log.dirs", "a directory is named twice"
+        yield "log.dirs", "a directory is listed twice"
 
 
 def _cordoned(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
@@ -177,9 +183,9 @@ def _cordoned(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
 def cordon_problem(config: BrokerConfig) -> str | None:
     """Return the problem of `cordoned.log.dirs`, or None."""
     if "*" in (named := config.get_list("cordoned.log.dirs")):
-        return None if len(named) == 1 else "* names all directories; remove the others"
+        return None if len(named) == 1 else "* means all directories; remove the others"
     strange = sorted(set(config.cordoned_log_dirs) - set(config.log_dirs))
-    return f"{strange[0]} is not one of log.dirs" if strange else None
+    return f"{strange[0]} is not in log.dirs" if strange else None
 
 
 def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
@@ -194,7 +200,7 @@ def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     for beat, session in BEAT_BELOW_SESSION:
         name, below = OF_BROKER[beat].default, OF_BROKER[session].default
         if config.get_int(name) >= config.get_int(below):
-            yield name, f"not below {below}"
+            yield name, f"must be below {below}"
 
 
 def _connection_overrides(config: BrokerConfig, given: Mapping[str, str]) -> Problems:

@@ -21,16 +21,16 @@ class Refusal(msgspec.Struct, frozen=True):
     harmless: tuple[str, ...] = ("",)
 
 
-_NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
-_NO_QUORUM = "this broker joins no KRaft quorum; remove the line"
-_NO_TIERED = "tiered storage is not part of this broker; remove the line"
+_NO_CLASSES = "Java classes are not supported; remove the line"
+_NO_QUORUM = "KRaft is not supported; remove the line"
+_NO_TIERED = "tiered storage is not supported; remove the line"
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.metadata.migration.enable": Refusal(
-        "this broker joins no KRaft quorum, so there is nothing to migrate to; remove the line", ("", "false")
+        "KRaft is not supported, so there is nothing to migrate to; remove the line", ("", "false")
     ),
     "process.roles": Refusal(
-        "broker and controller run in one process here; use broker,controller or remove the line",
+        "broker and controller run in one process; use broker,controller or remove the line",
         ("", "broker,controller", "controller,broker"),
     ),
     "control.plane.listener.name": Refusal(
@@ -49,7 +49,7 @@ REFUSED: dict[str, Refusal] = {
         ("", "9223372036854775807"),
     ),
     "max.decompressed.message.bytes": Refusal(
-        "what a batch may come to is fixed: 256 MiB, or 64 times its size; remove the line", ("", "2147483639")
+        "the limit of a decompressed batch is fixed: 256 MiB, or 64 times its size; remove the line", ("", "2147483639")
     ),
     "sasl.server.callback.handler.class": Refusal(_NO_CLASSES),
     "sasl.oauthbearer.jwt.validator.class": Refusal(
@@ -61,12 +61,16 @@ REFUSED: dict[str, Refusal] = {
         ),
     ),
     "ssl.protocol": Refusal("use ssl.enabled.protocols", ("", "tls", "tlsv1.2", "tlsv1.3")),
-    "zookeeper.ssl.crl.enable": Refusal("revoked certificates are not looked for; remove the line", ("", "false")),
-    "zookeeper.ssl.ocsp.enable": Refusal("revoked certificates are not looked for; remove the line", ("", "false")),
+    "zookeeper.ssl.crl.enable": Refusal(
+        "revocation of ZooKeeper's certificates is not checked; remove the line", ("", "false")
+    ),
+    "zookeeper.ssl.ocsp.enable": Refusal(
+        "revocation of ZooKeeper's certificates is not checked; remove the line", ("", "false")
+    ),
     "ssl.provider": Refusal(_NO_CLASSES),
     "ssl.engine.factory.class": Refusal(_NO_CLASSES),
     "unstable.api.versions.enable": Refusal(
-        "only released versions of the protocol are served; remove the line", ("", "false")
+        "only released protocol versions are supported; remove the line", ("", "false")
     ),
 }
 
@@ -210,7 +214,7 @@ OF_OTHERS = (
 )
 """Prefixes of settings that other products and plugins read from the same file."""
 
-_OF_CLIENTS = {"security.protocol": "say it of each listener: listeners, listener.security.protocol.map"}
+_OF_CLIENTS = {"security.protocol": "configure each listener instead: listeners, listener.security.protocol.map"}
 _PROTECTS = """
 acl acls auth authentication authorization authorizer jaas kerberos principal sasl security ssl super tls
 """
@@ -230,7 +234,7 @@ def refusal(name: str, text: str) -> str | None:
     value = "".join(text.split()).lower()
     for part in _meanings(name):
         if part in LIMITS_OF_LISTENERS and part != name:
-            return f"{part} is for all listeners together here; remove the line"
+            return f"{part} applies to all listeners together; remove the line"
         refused = REFUSED.get(part)
         if refused is not None and value not in refused.harmless:
             return refused.remedy
@@ -257,8 +261,8 @@ def protection(name: str) -> str | None:
     """
     if _OF_PROTECTION.isdisjoint(name.lower().split(".")):
         return None
-    remedy = _OF_CLIENTS.get(name, "see docs/security.md for what this broker has, or remove the line")
-    return f"asks for protection, and this broker does not know it; {remedy}"
+    remedy = _OF_CLIENTS.get(name, "see docs/security.md for supported settings, or remove the line")
+    return f"looks like a security setting, but this broker does not support it; {remedy}"
 
 
 def is_secret(name: str) -> bool:

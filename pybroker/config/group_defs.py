@@ -108,7 +108,7 @@ def _reset(value: Value) -> None:
 
 def _queue_name(value: Value) -> None:
     if str(value).startswith("__"):
-        raise InvalidValue("names of internal topics, which begin with __, cannot be dead letter queues")
+        raise InvalidValue("internal topics (names with __) cannot be dead letter queues")
 
 
 OF_GROUP_ALONE = (
@@ -116,7 +116,7 @@ OF_GROUP_ALONE = (
         SHARE_OFFSET_RESET,
         ConfigType.STRING,
         "latest",
-        "Where a share group begins in a partition: latest, earliest, or by_duration:PnDTnHnMn.nS ago.",
+        "Start position of a share group in a partition: latest, earliest, or by_duration:PnDTnHnMn.nS ago.",
         _reset,
         Scope.CLUSTER_WIDE,
     ),
@@ -124,7 +124,10 @@ OF_GROUP_ALONE = (
         SHARE_ISOLATION_LEVEL,
         ConfigType.STRING,
         "read_uncommitted",
-        "Whether a share group is given records of transactions that have not ended, or were aborted.",
+        (
+            "Visibility of transactional records for a share group: read_committed hides records of open and aborted "
+            "transactions."
+        ),
         one_of("read_committed", "read_uncommitted"),
         Scope.CLUSTER_WIDE,
     ),
@@ -132,7 +135,7 @@ OF_GROUP_ALONE = (
         STREAMS_ASSIGNOR,
         ConfigType.STRING,
         None,
-        "Who assigns the tasks of a streams group: one of group.streams.assignors; unset, the first of them.",
+        "Task assignor of a streams group, one of group.streams.assignors. Unset: the first of them.",
         one_of("sticky"),
         Scope.CLUSTER_WIDE,
     ),
@@ -140,7 +143,7 @@ OF_GROUP_ALONE = (
         SHARE_RENEW,
         ConfigType.BOOLEAN,
         True,
-        "Whether members of a share group may make the locks of their records longer.",
+        "Allow members of a share group to extend the locks of their records.",
         None,
         Scope.CLUSTER_WIDE,
     ),
@@ -148,7 +151,7 @@ OF_GROUP_ALONE = (
         DEAD_LETTER_QUEUE,
         ConfigType.STRING,
         "",
-        "Topic to which a share group's records go that it rejected or was given too often; empty: to none.",
+        "Topic for records that a share group rejected or reached their delivery limit. Empty: none.",
         _queue_name,
         Scope.CLUSTER_WIDE,
     ),
@@ -156,7 +159,10 @@ OF_GROUP_ALONE = (
         COPY_DEAD_LETTERS,
         ConfigType.BOOLEAN,
         False,
-        "Whether a dead letter has the record's key, value and headers, or only tells in headers where it was.",
+        (
+            "Copy the record's key, value and headers to a dead letter. Otherwise its headers only name the record's "
+            "position."
+        ),
         None,
         Scope.CLUSTER_WIDE,
     ),
@@ -198,10 +204,10 @@ def check_group_configs(own: Mapping[str, str], config: Mapping[str, Any]) -> No
         if name in own and not low <= value <= high:
             between = [f"{bound}={config[bound]}" for bound in (broker.low, broker.high) if bound is not None]
             told = f"between {' and '.join(between)}" if len(between) > 1 else f"within {between[0]}"
-            raise ConfigError(f"{name}={value}: not {told}")
+            raise ConfigError(f"{name}={value}: must be {told}")
     for beat, session in BEAT_BELOW_SESSION:
         if values[beat] >= values[session]:
-            raise ConfigError(f"{beat}={values[beat]}: not below {session}={values[session]}")
+            raise ConfigError(f"{beat}={values[beat]}: must be below {session}={values[session]}")
 
 
 def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:

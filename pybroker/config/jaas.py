@@ -46,7 +46,7 @@ def options(jaas: str, module: str, example: str) -> dict[str, str]:
     if tokens[0].text != module:
         raise InvalidValue(f"expected {module} required {example};")
     if len(tokens) < 2 or (tokens[1].text or "").lower() not in _FLAGS:
-        raise InvalidValue("the login module must be followed by: required")
+        raise InvalidValue("expected the flag 'required' after the login module")
     return _pairs(tokens[2:])
 
 
@@ -60,15 +60,15 @@ def _pairs(rest: list[_Token]) -> dict[str, str]:
     while rest and rest[0].sign != ";":
         name, equals, value = [*rest[:3], *[_Token(None, "")] * 3][:3]
         if name.text is None and not name.sign:
-            raise InvalidValue("a semicolon must stand at the end")
+            raise InvalidValue("missing semicolon at the end")
         if not name.text or equals.sign != "=" or value.text is None:
             raise InvalidValue('expected name="value" pairs and one semicolon at the end')
         found[name.text] = value.text
         rest = rest[3:]
     if rest[:1] != [_Token(None, ";")]:
-        raise InvalidValue("a semicolon must stand at the end")
+        raise InvalidValue("missing semicolon at the end")
     if rest[1:] != [_Token(None, "")]:
-        raise InvalidValue("there must be one entry; remove what follows the first semicolon")
+        raise InvalidValue("expected a single entry; remove the text after the first semicolon")
     return found
 
 
@@ -79,7 +79,7 @@ def _tokens(jaas: str) -> list[_Token]:
     while not found or found[-1] != _Token(None, ""):
         match = _TOKEN.match(jaas, place)
         if match is None:
-            raise InvalidValue("a quotation mark has no counterpart")
+            raise InvalidValue("unclosed quotation mark")
         quoted = match["double"] if match["double"] is not None else match["single"]
         text = match["word"] if quoted is None else _ESCAPE.sub(_escaped, quoted)
         found.append(_Token(text, match["sign"] or ""))

@@ -129,10 +129,10 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
         TOKEN[setting.name].parse(text)
     elif setting.name == LOGIN_HANDLER:
         if text not in _LOGINS:
-            raise InvalidValue(f"tokens are fetched by this broker itself; set {_LOGINS[0]} or remove the line")
+            raise InvalidValue(f"this broker fetches tokens itself; set {_LOGINS[0]} or remove the line")
     elif setting.name == HANDLER:
         if text not in _VALIDATORS:
-            raise InvalidValue(f"tokens are checked by this broker itself; set {_VALIDATORS[0]} or remove the line")
+            raise InvalidValue(f"this broker verifies tokens itself; set {_VALIDATORS[0]} or remove the line")
     elif setting.name == ENABLED:
         enabled_mechanisms(text)
     elif setting.name == REAUTH:
@@ -207,8 +207,8 @@ def oauth_options(jaas: str) -> dict[str, str]:
     found = options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …')
     for name in found:
         if name.startswith("unsecured"):
-            raise InvalidValue(f"{name}: tokens that nobody has signed are not taken; remove it")
+            raise InvalidValue(f"{name}: unsigned tokens are not supported; remove it")
         known = (*OF_JAAS, *(f"{TRUSTSTORE}{one}" for one in ("location", "type", "password", "certificates")))
         if name not in known and not name.startswith("extension_"):
-            raise InvalidValue(f"{name} has no meaning here; remove it")
+            raise InvalidValue(f"{name} is not supported here; remove it")
     return found

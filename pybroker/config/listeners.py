@@ -36,7 +36,7 @@ def host_port(text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise InvalidValue("an IPv6 address must stand in brackets, as in [::1]:9092")
+        raise InvalidValue("an IPv6 address must be in brackets, such as [::1]:9092")
     return host, int(port_text)
 
 
@@ -72,7 +72,7 @@ def parse_listeners(
             raise InvalidValue(f"listener {name} has no entry in listener.security.protocol.map")
         host, port = host_port(address.strip())
         if any(other.name == name for other in listeners):
-            raise InvalidValue(f"listener {name} is named twice")
+            raise InvalidValue(f"listener {name} is listed twice")
         if port and not advertised and any(other.port == port and other.host == host for other in listeners):
             raise InvalidValue(f"two listeners have the address {address.strip()}")
         listeners.append(Listener(name, host, port, protocols[name]))

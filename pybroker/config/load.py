@@ -78,9 +78,9 @@ def _read_properties(path: str, problems: list[str]) -> dict[str, Setting]:
     except OSError as problem:
         raise ConfigError(f"{path}: cannot read the settings file: {problem.strerror}") from None
     if len(raw) > PROPERTIES_BYTES_MAX:
-        raise ConfigError(f"{path}: longer than {PROPERTIES_BYTES_MAX} bytes; is this a settings file?")
+        raise ConfigError(f"{path}: longer than {PROPERTIES_BYTES_MAX} bytes; not a settings file")
     if b"\0" in raw:
-        raise ConfigError(f"{path}: not a text file (it has a zero byte); write it in UTF-8")
+        raise ConfigError(f"{path}: not a text file (it contains a zero byte); use UTF-8")
     malformed: list[PropertiesError] = []
     found = read_properties(_decoded(raw), malformed)
     read = {one.key: Setting(one.value.strip(), f"{path} line {one.line}") for one in found}
@@ -207,7 +207,7 @@ class _Check:
                 if kept:
                     self._static[setting] = ",".join(kept)
                 else:
-                    self._fail(setting, "only controllers are named; clients need a listener too")
+                    self._fail(setting, "all listeners are for controllers; add a listener for clients")
 
 
 def _is_secret(name: str) -> bool:

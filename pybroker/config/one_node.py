@@ -28,7 +28,7 @@ def problem(name: str, text: str) -> str | None:
     None.
     """
     if name in REPLICAS and int(text) > BROKERS:
-        return "this broker is alone and keeps one replica of each partition"
+        return "a single broker keeps one replica of each partition"
     return None
 
 
@@ -40,6 +40,6 @@ def fit(static: MutableMapping[str, str]) -> str | None:
     static.update(dict.fromkeys(above, str(BROKERS)))
     asked = ", ".join(f"{name}={text}" for name, text in above.items())
     return (
-        f"{asked}: this broker is alone and keeps one replica of each partition, so 1 is in force for "
-        f"{'it' if len(above) == 1 else 'each of them'}"
+        f"{asked}: a single broker keeps one replica of each partition, so the effective value is "
+        f"1{'' if len(above) == 1 else ' for each'}"
     )

@@ -46,7 +46,7 @@ class Providers:
             kind = _ALIASES.get(given, given)
             if kind not in _KINDS:
                 what = f"{NAME}.{provider}.class={given}" if given else f"{NAME}.{provider}.class is missing"
-                raise InvalidValue(f"{what}; this broker has {', '.join(_KINDS)}")
+                raise InvalidValue(f"{what}; this broker supports {', '.join(_KINDS)}")
             self._kinds[provider] = kind
 
     def resolve(self, text: str) -> str:

@@ -141,7 +141,7 @@ class UnreadableFileError(InvalidValue):
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
-        self.hidden = f"{place}: not a regular file that the broker can read, or too long"
+        self.hidden = f"{place}: not a readable regular file, or too long"
         """The text without the reason, for clients: they must not learn which files exist."""
 
 
@@ -151,7 +151,7 @@ def _content(place: str, location: str, bytes_max: int) -> bytes:
     except OSError as problem:
         raise UnreadableFileError(place, problem.strerror or str(problem)) from None
     if len(content) > bytes_max:
-        raise UnreadableFileError(place, f"longer than {bytes_max} bytes; is this the file that is meant?")
+        raise UnreadableFileError(place, f"longer than {bytes_max} bytes; check that it is the right file")
     return content
 
 

@@ -86,7 +86,7 @@ def _from_broker(name: str, synonym: str) -> ConfigKey:
     )
 
 
-_THROTTLE = "Replicas of this topic whose {} traffic is throttled, as partition:broker pairs or * (KIP-73)."
+_THROTTLE = "Replicas of this topic whose {} traffic is throttled, as partition:broker pairs or * for all (KIP-73)."
 
 TOPIC_SETTINGS = ConfigDef(
     sorted(
@@ -96,13 +96,13 @@ TOPIC_SETTINGS = ConfigDef(
                 "delete.protection.enable",
                 ConfigType.BOOLEAN,
                 False,
-                "Deleting and truncating the topic is refused until this is false again. Not Kafka's.",
+                "Refuse to delete or truncate the topic until this is false again. Not one of Kafka's settings.",
             ),
             ConfigKey(
                 "errors.deadletterqueue.group.enable",
                 ConfigType.BOOLEAN,
                 False,
-                "Share groups may have the topic as their dead letter queue (KIP-1191).",
+                "Allow share groups to use the topic as their dead letter queue (KIP-1191).",
                 None,
                 Scope.CLUSTER_WIDE,
             ),
@@ -110,8 +110,10 @@ TOPIC_SETTINGS = ConfigDef(
                 "ingest.quota.topic.bytes.per.second",
                 ConfigType.LONG,
                 2**63 - 1,
-                "What staged ingests of the topic may bring a second to each broker, all together; holds for ingests "
-                "that begin afterwards. Not Kafka's.",
+                (
+                    "Bytes per second that all staged ingests of the topic may send to each broker; applies to ingests "
+                    "that begin later. Not one of Kafka's settings."
+                ),
                 at_least(1),
             ),
             ConfigKey(
@@ -144,14 +146,14 @@ TOPIC_SETTINGS = ConfigDef(
 
 # Kafka's topic settings without effect here, with their harmless values. Mirroring tools copy them between clusters.
 ONLY_AS: dict[str, tuple[str, str]] = {
-    "remote.storage.enable": ("false", "tiered storage is not part of this broker"),
-    "remote.log.copy.disable": ("false", "tiered storage is not part of this broker"),
-    "remote.log.delete.on.disable": ("false", "tiered storage is not part of this broker"),
-    "remote.copy.lag.bytes": ("-1", "tiered storage is not part of this broker"),
-    "remote.copy.lag.ms": ("0", "tiered storage is not part of this broker"),
-    "local.retention.bytes": ("-2", "tiered storage is not part of this broker; use retention.bytes"),
-    "local.retention.ms": ("-2", "tiered storage is not part of this broker; use retention.ms"),
-    "max.decompressed.message.bytes": ("2147483639", "decompression is bounded by this broker itself"),
+    "remote.storage.enable": ("false", "tiered storage is not supported"),
+    "remote.log.copy.disable": ("false", "tiered storage is not supported"),
+    "remote.log.delete.on.disable": ("false", "tiered storage is not supported"),
+    "remote.copy.lag.bytes": ("-1", "tiered storage is not supported"),
+    "remote.copy.lag.ms": ("0", "tiered storage is not supported"),
+    "local.retention.bytes": ("-2", "tiered storage is not supported; use retention.bytes"),
+    "local.retention.ms": ("-2", "tiered storage is not supported; use retention.ms"),
+    "max.decompressed.message.bytes": ("2147483639", "this broker limits decompression itself"),
 }
 
 
@@ -160,11 +162,11 @@ def validate_topic_config(name: str, text: str | None) -> str | None:
     ConfigError (INVALID_CONFIG on the wire).
     """
     if text is None:
-        raise ConfigError(f"{name}: a topic setting needs a value; null is not one")
+        raise ConfigError(f"{name}: a topic setting requires a value other than null")
     only = ONLY_AS.get(name)
     if only is not None:
         if text.strip() != only[0]:
-            raise ConfigError(f"{name}={text}: {only[1]}, so that only {only[0]} is accepted")
+            raise ConfigError(f"{name}={text}: only {only[0]} is accepted, because {only[1]}")
         return None
     key = TOPIC_SETTINGS.get(name)
     if key is None:

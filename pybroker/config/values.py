@@ -105,9 +105,9 @@ def parse_value(name: str, kind: ConfigType, text: str) -> Value:
 def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
     digits, factor, unit_hint = text, 1, ""
     if name.endswith(".ms"):
-        units, unit_hint = _DURATION_MS, " (units ms, s, m, h, d are understood)"
+        units, unit_hint = _DURATION_MS, " (valid units: ms, s, m, h, d)"
     elif name.endswith(".bytes"):
-        units, unit_hint = _SIZE_BYTES, " (units KiB, MiB, GiB, TiB are understood)"
+        units, unit_hint = _SIZE_BYTES, " (valid units: KiB, MiB, GiB, TiB)"
     else:
         units = {}
     # Longest suffix first: "ms" must not be read as "m" with trailing garbage.
@@ -198,7 +198,7 @@ def items_of(*allowed: str, empty: bool = True) -> Validator:
         if any(item not in allowed for item in items):
             raise InvalidValue(f"may only contain {', '.join(allowed)}")
         if len(set(items)) != len(items):
-            raise InvalidValue("must not name anything twice")
+            raise InvalidValue("must not list anything twice")
 
     return check
 
@@ -207,7 +207,7 @@ def unlike(value: Value) -> None:
     """Refuse a list with duplicate or empty items."""
     items = value if isinstance(value, tuple) else ()
     if "" in items or len(set(items)) != len(items):
-        raise InvalidValue("must not name anything twice, nor anything empty")
+        raise InvalidValue("must not contain empty or repeated entries")
 
 
 def not_empty(value: Value) -> None:

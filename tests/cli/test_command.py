@@ -153,7 +153,7 @@ def test_settings_file_and_relative_data_directory(tmp_path: Path) -> None:
         _, log = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
-    assert log.count("WARN Settings of Apache Kafka without effect in this broker: num.io.threads") == 1
+    assert log.count("WARN Kafka settings that have no effect in this broker: num.io.threads") == 1
 
 
 def test_port_in_use(tmp_path: Path) -> None:

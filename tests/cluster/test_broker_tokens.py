@@ -86,7 +86,7 @@ def test_brokers_copy_for_longer_than_a_token_lives(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"super.users": ""}, "who is a broker? Name the users of the brokers' tokens in super.users"),
+        ({"super.users": ""}, "the broker users are unknown; name the users of the brokers' tokens in super.users"),
         ({"sasl.oauthbearer.token.endpoint.url": ""}, "sasl.oauthbearer.token.endpoint.url"),
         ({"listener.name.between.sasl.enabled.mechanisms": "PLAIN"}, "listener BETWEEN serves PLAIN only"),
         ({"secret": "wrong-secret"}, "no token to log in to other brokers with"),

@@ -41,7 +41,7 @@ def broker(first: Authority) -> Iterator[Broker]:
         yield made
 
 
-UNREADABLE = "not a regular file that the broker can read, or too long"
+UNREADABLE = "not a readable regular file, or too long"
 
 
 def shows(broker: Broker, authority: Authority) -> bool:
@@ -98,7 +98,7 @@ def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_pa
         ({f"{PREFIX}password": "another"}, "ssl.keystore.password: it is not the password of"),
         ({f"{PREFIX}location": str(tmp_path / "none")}, UNREADABLE),
         ({f"{PREFIX}type": "BKS"}, "must be one of PEM, JKS, PKCS12"),
-        ({"listener.name.ssl.ssl.client.auth": "required"}, "needs ssl.truststore.location"),
+        ({"listener.name.ssl.ssl.client.auth": "required"}, "requires ssl.truststore.location"),
         ({"listener.name.none.ssl.keystore.type": "PEM"}, "listener NONE is not one with TLS"),
         ({"listener.name.ssl.ssl.principal.mapping.rules": "DEFAULT"}, "Cannot update these configs dynamically"),
     ):

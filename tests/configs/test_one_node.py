@@ -57,7 +57,7 @@ def test_topics_are_made_and_written_and_groups_commit(start_broker: StartBroker
     consumer.close()
     (warning,) = lines(broker, r"WARN .*default\.replication\.factor=3")
     assert "min.insync.replicas=2" in warning
-    assert "1 is in force" in warning
+    assert "the effective value is 1" in warning
     entries = describe(AdminClient({"bootstrap.servers": broker.bootstrap}), BROKER, "1")
     names = ("default.replication.factor", "min.insync.replicas", "offsets.topic.replication.factor")
     assert [entries[name].value for name in names] == ["1", "1", "1"]

@@ -322,7 +322,7 @@ def test_java(
         ({"expected.audience": None}, "needs sasl.oauthbearer.expected.audience, or sasl.oauthbearer.allow.unverified"),
         ({"expected.issuer": None}, "needs sasl.oauthbearer.expected.issuer, or sasl.oauthbearer.allow.unverified"),
         ({"jwks.endpoint.url": "ftp://x/y"}, "expected https://host/path or file:///path"),
-        ({"jwks.endpoint.url": "https://u:p@x/y"}, "take user and password out of its URL"),
+        ({"jwks.endpoint.url": "https://u:p@x/y"}, "remove user and password from its URL"),
     ],
 )
 def test_what_stops_the_start(settings: dict[str, str | None], told: str) -> None:
@@ -341,9 +341,9 @@ def test_keys_in_plaintext_are_refused_unless_their_url_is_allowed() -> None:
     """By plain http from another machine; a URL that is allowed by name is warned of."""
     url, allowed = "http://issuer.example/jwks", "org.apache.kafka.sasl.oauthbearer.allowed.urls"
     for more in ({}, {allowed: "http://issuer.example/other"}):
-        with pytest.raises(ConfigError, match=re.escape(f"name the URL in {allowed}")):
+        with pytest.raises(ConfigError, match=re.escape(f"add the URL to {allowed}")):
             load_config(settings={**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": url, **more})
     for given, warned in (({allowed: f"https://other.example, {url}"}, True), ({}, False)):
         place = url if warned else "http://127.0.0.1/jwks"
         told = load_config(settings={**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": place, **given}).warnings
-        assert any("others on the way can replace them" in one for one in told) == warned
+        assert any("an attacker on the network can replace the keys" in one for one in told) == warned

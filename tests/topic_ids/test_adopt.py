@@ -217,7 +217,7 @@ def test_a_kafka_directory_is_taken_over(
     assert all(name in shown.stdout for name in TOPICS)
     assert not [line for line in shown.stdout.splitlines() if line.startswith("deleted ")], "a topic that is gone"
     told = " ".join(shown.stdout.split())
-    assert "packed: min.insync.replicas=2 is not taken over: this broker is alone" in told
+    assert "packed: min.insync.replicas=2 is not taken over: a single broker keeps" in told
     assert re.search(r"the feature metadata.version at level \d+ is not taken over: this broker does not have it", told)
     assert "-delete was waiting to be removed by Apache Kafka; it is put aside" in told
     assert contents(copy) == before, "a dry run changes nothing"

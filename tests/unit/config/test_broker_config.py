@@ -86,7 +86,7 @@ def test_topic_settings_become_canonical() -> None:
     ("name", "text", "complaint"),
     [
         ("retention.mz", "1", "unknown topic setting retention.mz; did you mean retention.ms?"),
-        ("retention.ms", "-2", "retention.ms=-2: must be -1 (no bound) or more"),
+        ("retention.ms", "-2", "retention.ms=-2: must be -1 (no limit) or more"),
         ("cleanup.policy", "shred", "cleanup.policy=shred: may only contain compact, delete"),
         ("segment.bytes", "100", "segment.bytes=100: must be at least 1048576"),
         (
@@ -97,9 +97,9 @@ def test_topic_settings_become_canonical() -> None:
         (
             "remote.storage.enable",
             "true",
-            "remote.storage.enable=true: tiered storage is not part of this broker, so that only false is accepted",
+            "remote.storage.enable=true: only false is accepted, because tiered storage is not supported",
         ),
-        ("retention.ms", None, "retention.ms: a topic setting needs a value; null is not one"),
+        ("retention.ms", None, "retention.ms: a topic setting requires a value other than null"),
     ],
 )
 def test_wrong_topic_settings(name: str, text: str | None, complaint: str) -> None:

@@ -80,7 +80,7 @@ def test_what_a_listener_does() -> None:
     copy = config.with_dynamic(cluster={}, broker={})
     assert copy.listener_security("CLIENTS") == security
     _, warnings = load_config(None, [*SASL, "sasl.enabled.mechanisms=PLAIN", "super.users=User:a"])
-    assert any("names no user" in warning for warning in warnings)
+    assert any("has no user" in warning for warning in warnings)
     assert any("super.users has no effect" in warning for warning in warnings)
 
 

@@ -82,7 +82,7 @@ def test_defaults() -> None:
 def test_kafka_4_sample_file_is_accepted_with_two_warnings(tmp_path: Path) -> None:
     config, warnings = load_config(written(tmp_path, KAFKA_4_SAMPLE))
     exposed, without_effect = warnings
-    assert exposed.startswith("PLAINTEXT://:9092 can be reached from other machines")
+    assert exposed.startswith("Listeners reachable from other machines without authentication: PLAINTEXT://:9092; ")
     assert "num.io.threads" in without_effect
     assert "process.roles" in without_effect
     assert config["num.io.threads"] == 8, "shown as it was given"
@@ -126,7 +126,7 @@ MISTAKES = [
     ("num.partitions=0", "num.partitions=0 ({file} line 2): must be at least 1"),
     (
         "log.retention.ms=7 weeks",
-        "log.retention.ms=7 weeks ({file} line 2): expected a whole number (units ms, s, m, h, d are understood)",
+        "log.retention.ms=7 weeks ({file} line 2): expected a whole number (valid units: ms, s, m, h, d)",
     ),
     ("log.flush.mode=sometimes", "log.flush.mode=sometimes ({file} line 2): must be one of commit, os"),
     ("listeners=", "listeners= ({file} line 2): must not be empty"),
@@ -140,28 +140,28 @@ MISTAKES = [
     ),
     (
         "listeners=SSL://:1",
-        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: it needs a certificate: set ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain",
+        "listeners=SSL://:1 ({file} line 2): listener SSL uses SSL: it requires a certificate: set ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain",
     ),
     (
         "listeners=PLAINTEXT://::1:1",
-        "listeners=PLAINTEXT://::1:1 ({file} line 2): an IPv6 address must stand in brackets, as in [::1]:9092",
+        "listeners=PLAINTEXT://::1:1 ({file} line 2): an IPv6 address must be in brackets, such as [::1]:9092",
     ),
     (
         "advertised.listeners=PLAINTEXT://0.0.0.0:1",
-        "advertised.listeners=PLAINTEXT://0.0.0.0:1 ({file} line 2): clients cannot connect to 0.0.0.0; name the address they should use",
+        "advertised.listeners=PLAINTEXT://0.0.0.0:1 ({file} line 2): clients cannot connect to 0.0.0.0; use the host name or address of this broker",
     ),
     (
         "advertised.listeners=SSL://h:1",
-        "advertised.listeners=SSL://h:1 ({file} line 2): listener SSL is not among listeners",
+        "advertised.listeners=SSL://h:1 ({file} line 2): listener SSL is not in listeners",
     ),
     (
         "listener.security.protocol.map=A:B",
         "listener.security.protocol.map=A:B ({file} line 2): 'B' is not a security protocol (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)",
     ),
-    ("log.dirs=/a,,/b", "log.dirs=/a,,/b ({file} line 2): a directory is missing between two commas"),
-    ("log.dirs=", "log.dirs= ({file} line 2): no directory is named; name one or remove the line"),
-    ("log.dirs=/a,/a", "log.dirs=/a,/a ({file} line 2): a directory is named twice"),
-    ("inter.broker.listener.name=X", "inter.broker.listener.name=X ({file} line 2): not among listeners"),
+    ("log.dirs=/a,,/b", "log.dirs=/a,,/b ({file} line 2): an empty directory name between two commas"),
+    ("log.dirs=", "log.dirs= ({file} line 2): no directory given; add one or remove the line"),
+    ("log.dirs=/a,/a", "log.dirs=/a,/a ({file} line 2): a directory is listed twice"),
+    ("inter.broker.listener.name=X", "inter.broker.listener.name=X ({file} line 2): not in listeners"),
     (
         "metrics.listener=9404",
         "metrics.listener=9404 ({file} line 2): expected host:port with a port between 0 and 65535",
@@ -184,7 +184,7 @@ MISTAKES = [
     ),
     (
         "group.streams.heartbeat.interval.ms=46000\ngroup.streams.max.heartbeat.interval.ms=46000",
-        "group.streams.heartbeat.interval.ms=46000 ({file} line 2): not below group.streams.session.timeout.ms",
+        "group.streams.heartbeat.interval.ms=46000 ({file} line 2): must be below group.streams.session.timeout.ms",
     ),
     (
         "group.min.session.timeout.ms=1800001",
@@ -193,7 +193,7 @@ MISTAKES = [
     (
         "zookeeper.connect=zk:2181",
         "zookeeper.connect=zk:2181 ({file} line 2): this broker keeps its metadata in its first data directory; "
-        "remove the line, or let it join a cluster with metadata.store=zookeeper and a listener for brokers "
+        "remove the line, or make it join a cluster with metadata.store=zookeeper and a listener for brokers "
         "(inter.broker.listener.name)",
     ),
     (
@@ -203,66 +203,66 @@ MISTAKES = [
     ),
     (
         "metadata.store=zookeeper\nzookeeper.connect=zk:2181",
-        "metadata.store=zookeeper ({file} line 2): brokers need a listener of their own, where no client is served; name "
-        "one more in listeners and listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, "
-        "and add inter.broker.listener.name=REPLICATION",
+        "metadata.store=zookeeper ({file} line 2): brokers require a listener of their own that serves no clients; "
+        "add one to listeners and listener.security.protocol.map, such as REPLICATION://host:port and "
+        "REPLICATION:PLAINTEXT, and set inter.broker.listener.name=REPLICATION",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
-        "inter.broker.listener.name=REPLICATION ({file} line 5): sasl.mechanism.inter.broker.protocol=GSSAPI: brokers "
-        "log in by one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+        "inter.broker.listener.name=REPLICATION ({file} line 5): sasl.mechanism.inter.broker.protocol=GSSAPI: "
+        "unsupported for brokers; use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT\n"
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
-        "while there is an authorizer; map it to SSL and set ssl.client.auth=required, map it to "
+        "inter.broker.listener.name=REPLICATION ({file} line 5): every client that connects to "
+        "REPLICATION://:9093 can act as a broker, although an authorizer is configured; map it to SSL and set ssl.client.auth=required, map it to "
         "SASL_SSL or SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it a loopback address",
     ),
     (
         CLUSTER + "\nlisteners=SASL_PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,REPLICATION:PLAINTEXT",
-        "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
-        "while clients have to log in; map it to SSL and set ssl.client.auth=required, map it to "
+        "inter.broker.listener.name=REPLICATION ({file} line 5): every client that connects to "
+        "REPLICATION://:9093 can act as a broker, although clients must log in; map it to SSL and set ssl.client.auth=required, map it to "
         "SASL_SSL or SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it a loopback address",
     ),
     (
         "process.roles=controller",
-        "process.roles=controller ({file} line 2): broker and controller run in one process here; use broker,controller or remove the line",
+        "process.roles=controller ({file} line 2): broker and controller run in one process; use broker,controller or remove the line",
     ),
     (
         "controller.quorum.voters=1@a:1,2@b:1",
-        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): this broker joins no KRaft quorum; remove the line",
+        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): KRaft is not supported; remove the line",
     ),
     (
         "authorizer.class.name=a.B",
-        "authorizer.class.name=a.B ({file} line 2): this broker has an authorizer of its own; switch it on by org.apache.kafka.metadata.authorizer.StandardAuthorizer or kafka.security.authorizer.AclAuthorizer",
+        "authorizer.class.name=a.B ({file} line 2): custom authorizers are not supported; use org.apache.kafka.metadata.authorizer.StandardAuthorizer or kafka.security.authorizer.AclAuthorizer",
     ),
     (
         "create.topic.policy.class.name=a.B",
-        "create.topic.policy.class.name=a.B ({file} line 2): classes of the JVM cannot be loaded here; remove the line",
+        "create.topic.policy.class.name=a.B ({file} line 2): Java classes are not supported; remove the line",
     ),
     (
         "remote.log.storage.system.enable=true",
-        "remote.log.storage.system.enable=true ({file} line 2): tiered storage is not part of this broker; remove the line",
+        "remote.log.storage.system.enable=true ({file} line 2): tiered storage is not supported; remove the line",
     ),
     (
         "listeners=SSL://:1\nssl.keystore.key=k\nssl.keystore.certificate.chain=c",
-        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.keystore.key is PEM, and ssl.keystore.type=JKS; set ssl.keystore.type=PEM",
+        "listeners=SSL://:1 ({file} line 2): listener SSL uses SSL: ssl.keystore.key is PEM, and ssl.keystore.type=JKS; set ssl.keystore.type=PEM",
     ),
     (
         "listeners=SSL://:1\nlistener.name.ssl.ssl.keystore.key=hunter2\nssl.keystore.location=/k",
-        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.keystore.location and ssl.keystore.key are two keystores; remove one of them",
+        "listeners=SSL://:1 ({file} line 2): listener SSL uses SSL: ssl.keystore.location and ssl.keystore.key are both set; remove one of them",
     ),
     (
         "listeners=SSL://:1\nssl.keystore.location=/k\nssl.keystore.type=PEM\nssl.client.auth=required",
-        "listeners=SSL://:1 ({file} line 2): listener SSL speaks SSL: ssl.client.auth=required needs ssl.truststore.location or ssl.truststore.certificates: whom to trust",
+        "listeners=SSL://:1 ({file} line 2): listener SSL uses SSL: ssl.client.auth=required requires ssl.truststore.location or ssl.truststore.certificates to verify clients' certificates",
     ),
     (
         "listener.name.ssl.ssl.enabled.protocols=TLSv1.1",
-        "listener.name.ssl.ssl.enabled.protocols=TLSv1.1 ({file} line 2): TLSv1.1 is not served; this broker has TLSv1.2, TLSv1.3",
+        "listener.name.ssl.ssl.enabled.protocols=TLSv1.1 ({file} line 2): TLSv1.1 is not supported; this broker supports TLSv1.2, TLSv1.3",
     ),
     (
         "ssl.client.auth=maybe",
@@ -274,15 +274,15 @@ MISTAKES = [
     ),
     (
         "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B",
-        "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B ({file} line 2): classes of the JVM cannot be loaded here; remove the line",
+        "listener.name.plaintext.plain.sasl.server.callback.handler.class=a.B ({file} line 2): Java classes are not supported; remove the line",
     ),
     (
         "listener.name.plaintext.max.connections=10",
-        "listener.name.plaintext.max.connections=10 ({file} line 2): max.connections is for all listeners together here; remove the line",
+        "listener.name.plaintext.max.connections=10 ({file} line 2): max.connections applies to all listeners together; remove the line",
     ),
     (
         "cordoned.log.dirs=/a",
-        "cordoned.log.dirs=/a ({file} line 2): /a is not one of log.dirs",
+        "cordoned.log.dirs=/a ({file} line 2): /a is not in log.dirs",
     ),
     (
         "ssl.keystore.locatio=x",
@@ -290,7 +290,7 @@ MISTAKES = [
     ),
     (
         "listener.name.plaintext.sasl.jass.config=x",
-        "listener.name.plaintext.sasl.jass.config ({file} line 2): asks for protection, and this broker does not know it; see docs/security.md for what this broker has, or remove the line",
+        "listener.name.plaintext.sasl.jass.config ({file} line 2): looks like a security setting, but this broker does not support it; see docs/security.md for supported settings, or remove the line",
     ),
     (
         "listener.name.plaintext.plain.sasl.jass.config=x",
@@ -298,7 +298,7 @@ MISTAKES = [
     ),
     (
         "security.protocol=SASL_SSL",
-        "security.protocol ({file} line 2): asks for protection, and this broker does not know it; say it of each listener: listeners, listener.security.protocol.map",
+        "security.protocol ({file} line 2): looks like a security setting, but this broker does not support it; configure each listener instead: listeners, listener.security.protocol.map",
     ),
     ("lisetners=PLAINTEXT://:1", "lisetners ({file} line 2): unknown setting; did you mean listeners?"),
     ("brokr.id=7", "brokr.id ({file} line 2): unknown setting; did you mean broker.id?"),
@@ -308,23 +308,23 @@ MISTAKES = [
     ),
     (
         "zookeeper.metadata.migration.enable=true",
-        "zookeeper.metadata.migration.enable=true ({file} line 2): this broker joins no KRaft quorum, so there is nothing to migrate to; remove the line",
+        "zookeeper.metadata.migration.enable=true ({file} line 2): KRaft is not supported, so there is nothing to migrate to; remove the line",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT",
-        "security.inter.broker.protocol=PLAINTEXT ({file} line 7): inter.broker.listener.name=REPLICATION says otherwise; "
+        "security.inter.broker.protocol=PLAINTEXT ({file} line 7): conflicts with inter.broker.listener.name=REPLICATION; "
         "remove one of the two",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,B://:9093\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT\n"
         "security.inter.broker.protocol=SSL",
-        "security.inter.broker.protocol=SSL ({file} line 6): no listener has this name; name the listener of brokers in "
-        "inter.broker.listener.name",
+        "security.inter.broker.protocol=SSL ({file} line 6): no listener has this name; set "
+        "inter.broker.listener.name to the listener of brokers",
     ),
     (
         "config.providers=vault\nconfig.providers.vault.class=com.example.Vault",
-        "config.providers=vault ({file} line 2): config.providers.vault.class=com.example.Vault; this broker has "
+        "config.providers=vault ({file} line 2): config.providers.vault.class=com.example.Vault; this broker supports "
         "org.apache.kafka.common.config.provider.EnvVarConfigProvider, "
         "org.apache.kafka.common.config.provider.FileConfigProvider, "
         "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
@@ -334,7 +334,7 @@ MISTAKES = [
         "log.cleaner.min.compaction.lag.ms=10\nlog.cleaner.max.compaction.lag.ms=5",
         "min.compaction.lag.ms=10 must not be above max.compaction.lag.ms=5",
     ),
-    ("node.id=1\nbroker.id=2", "broker.id=2 ({file} line 3): node.id=1 says otherwise; remove one of the two"),
+    ("node.id=1\nbroker.id=2", "broker.id=2 ({file} line 3): conflicts with node.id=1; remove one of the two"),
 ]
 
 
@@ -351,7 +351,7 @@ def test_mistakes_get_one_precise_line(tmp_path: Path, text: str, complaint: str
     ("content", "complaint"),
     [
         (b"\xff\xfe\x00", "not a text file"),
-        (b"#" * (1 << 21), "is this a settings file?"),
+        (b"#" * (1 << 21), "not a settings file"),
         (None, "No such file or directory"),
     ],
     ids=["binary", "huge", "absent"],
@@ -393,10 +393,10 @@ def test_settings_of_others_and_of_the_past_are_ignored_with_one_warning() -> No
     config, warnings = load_config(None, given)
     assert config["listeners"] == ("PLAINTEXT://127.0.0.1:9092",)
     assert warnings == [
-        "Settings that this broker ignores: of earlier releases of Apache Kafka: port (now listeners), "
-        "quota.producer.default (now pybroker quotas); of other products: confluent.support.metrics.enable, "
+        "Settings that this broker ignores: from earlier releases of Apache Kafka: port (now listeners), "
+        "quota.producer.default (now pybroker quotas); from other products: confluent.support.metrics.enable, "
         "rsm.config.fetch.chunk.cache.class; unknown to this broker and to Apache Kafka: max.partition.fetch.bytes, "
-        "retention.ms (a topic's; log.retention.ms is the broker's)"
+        "retention.ms (a topic setting; the broker setting is log.retention.ms)"
     ]
 
 
@@ -467,13 +467,13 @@ def test_harmless_settings_of_kafka(harmless: str) -> None:
         (
             {"default.replication.factor": 3, "min.insync.replicas": 2, "offsets.topic.replication.factor": 3},
             (1, 1, 1),
-            "default.replication.factor=3, min.insync.replicas=2, offsets.topic.replication.factor=3: this broker is alone "
-            "and keeps one replica of each partition, so 1 is in force for each of them",
+            "default.replication.factor=3, min.insync.replicas=2, offsets.topic.replication.factor=3: a single broker "
+            "keeps one replica of each partition, so the effective value is 1 for each",
         ),
         (
             {"min.insync.replicas": 2},
             (1, 1, 1),
-            "min.insync.replicas=2: this broker is alone and keeps one replica of each partition, so 1 is in force for it",
+            "min.insync.replicas=2: a single broker keeps one replica of each partition, so the effective value is 1",
         ),
         ({"default.replication.factor": 1, "min.insync.replicas": 1}, (1, 1, 1), None),
     ],
@@ -491,12 +491,12 @@ def test_a_file_for_several_brokers_is_cut_to_one(
     ("listeners", "settings", "warned"),
     [
         ("PLAINTEXT://127.0.0.1:9092,B://[::1]:9093,C://localhost:9094", (), None),
-        ("PLAINTEXT://127.0.0.1:9092,B://0.0.0.0:9093,C://:9094", (), "B://0.0.0.0:9093, C://:9094 can be reached"),
+        ("PLAINTEXT://127.0.0.1:9092,B://0.0.0.0:9093,C://:9094", (), ": B://0.0.0.0:9093, C://:9094; every"),
         ("PLAINTEXT://broker.example:9092", (), "may do everything"),
         (
             "PLAINTEXT://[::]:9092",
             ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",),
-            "is User:ANONYMOUS and may do what that user may",
+            "has the rights of User:ANONYMOUS",
         ),
         ("S://0.0.0.0:9092", (), None),
     ],
@@ -508,6 +508,6 @@ def test_who_listens_beyond_this_machine_without_authentication_is_told(
     _, warnings = load_config(
         None, [f"listeners={listeners}", f"listener.security.protocol.map={protocols}", *settings]
     )
-    exposed = [warning for warning in warnings if "reached from other machines" in warning]
+    exposed = [warning for warning in warnings if "reachable from other machines" in warning]
     assert len(exposed) == (0 if warned is None else 1)
     assert warned is None or warned in exposed[0]
