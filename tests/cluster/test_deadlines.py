@@ -142,6 +142,6 @@ def test_a_broker_that_does_not_reach_zookeeper_stops(network: Network) -> None:
         said = broker.log_tail(50)
     finally:
         network.links.heal()
-    assert "does not note this stop; the next start takes it for a crash" in said
+    assert "cannot record this stop in the metadata store; the next start treats it as a crash" in said
     broker.start()
     network.roles()

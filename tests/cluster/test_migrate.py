@@ -151,7 +151,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
         with alone:
             fill(alone.bootstrap, tmp_path / "password")
         cluster.zookeeper.start()
-        assert "take it along with `pybroker metadata migrate" in refusal(cluster.brokers[1])
+        assert "Move it to ZooKeeper with `pybroker metadata migrate" in refusal(cluster.brokers[1])
 
         for step in STEPS[:3]:
             dies(cluster, data, step)
@@ -166,7 +166,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
             dies(cluster, data, step)
             there = f"Start with metadata.store=zookeeper and zookeeper.connect={cluster.zookeeper.address}"
             assert there in refusal(alone)
-            assert "also if that was interrupted" in refusal(cluster.brokers[1])
+            assert "repeat the command if it was interrupted" in refusal(cluster.brokers[1])
         assert "put aside: done" in run(cluster, data)
         assert "has moved already" in run(cluster, data, code=1)
         assert there in refusal(alone)

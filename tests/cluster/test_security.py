@@ -172,13 +172,13 @@ def test_no_client_is_served_where_brokers_talk(brokers: dict[int, SecureBroker]
     with WireClient(brokers[1].process.between_port, interbroker=True) as client:
         client.send(wire.EnvelopeRequest(request_data=b"", client_host_address=b""), 0)
         assert client.is_closed_by_peer()
-    with pytest.raises(REFUSED, match="is no broker"):
+    with pytest.raises(REFUSED, match="is not a broker"):
         between(brokers[1], STRANGER)
     with pytest.raises(REFUSED):
         between(brokers[1], BROKER, "wrong")
     with pytest.raises(REFUSED):
         between(brokers[1], BROKER)
-    line = f"User:{STRANGER} has the right password and is no broker"
+    line = f"User:{STRANGER} authenticated but is not a broker"
     until(lambda: line in brokers[1].process.console.read_text())
 
 

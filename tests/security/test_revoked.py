@@ -126,7 +126,7 @@ def test_a_new_list_counts_at_once_and_for_old_sessions_too(
 
     assert resumes()
     listener.list.write_text("no list")
-    until(lambda: lines(broker, "what it has shown so far stays"))
+    until(lambda: lines(broker, "the earlier ones stay in use"))
     assert lines(broker, "there is no list of revoked certificates (X509 CRL) in it (PEM)")
     assert is_served(broker.port, context)
     listener.authority.revoked("good", place=listener.list)
@@ -144,7 +144,7 @@ def test_no_list_of_the_authority_and_one_out_of_date_vouch_for_nobody(listener:
         old = listener.authority.revoked(hours=0)
         time.sleep(2)
         old.rename(listener.list)
-        until(lambda: lines(broker, "has read the files of its ssl.* settings again"))
+        until(lambda: lines(broker, "reloaded the files of a listener's ssl.* settings"))
         assert not is_served(broker.port, listener.showing(listener.good))
         # The line comes once a minute and address; another address tells it now.
         plain = socket.create_connection(("127.0.0.1", broker.port), source_address=("127.0.0.9", 0))

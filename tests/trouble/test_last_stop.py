@@ -21,7 +21,7 @@ def test_a_start_after_an_unclean_stop_says_so(start_broker: StartBroker, tmp_pa
     assert told() == []
     broker.restart(crash=True)
     expected = [
-        f"INFO {directory} was not closed by a clean stop; its logs are checked from their recovery points on "
+        f"INFO {directory} was not closed by a clean stop; checking its logs from their recovery points "
         "(pybroker.broker.lifecycle.app)"
         for directory in (first, second)
     ]

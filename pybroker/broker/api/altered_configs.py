@@ -47,7 +47,7 @@ def meant_resource(names: Names, resource: Resource, require: Callable[[int, str
         return meant(names, resource.resource_name, resource.topic_id, authorize)
     found = meant(names, resource.resource_name, Uuid.ZERO, authorize)
     if resource.topic_id != Uuid.ZERO and found.refused is None:
-        of_no_topic = KafkaError(ErrorCode.INVALID_REQUEST, "A topic id is given for what is not a topic.")
+        of_no_topic = KafkaError(ErrorCode.INVALID_REQUEST, "The resource has a topic id but is not a topic.")
         return found._replace(refused=of_no_topic)
     return found
 

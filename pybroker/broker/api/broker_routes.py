@@ -56,13 +56,13 @@ async def obey(receiver: ControlReceiver, context: RequestContext, message: Any)
     try:
         request = await received(message)
     except UnreadableError as problem:
-        log.error("a message of the controller cannot be read: %s", problem)
+        log.error("cannot decode a request of the controller: %s", problem)
         raise
     try:
         by_name = context.api_version == LAST_BY_NAME.get(type(request), -1)
         response = await receiver.handle(request, by_name=by_name)
     except Exception:
-        log.exception("%s failed in this broker: this is a bug in pybroker", type(request).__name__)
+        log.exception("control request failed request=%s: this is a bug in pybroker", type(request).__name__)
         response = refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
     return response_to_wire(response)
 

@@ -16,7 +16,7 @@ def require_password(context: RequestContext) -> None:
     if context.by_token or context.principal == ANONYMOUS:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-            "Delegation tokens are for clients that have authenticated, and not by a token.",
+            "Delegation tokens require a client that has authenticated without a delegation token.",
         )
 
 

@@ -62,5 +62,5 @@ def _require_topics(names: Iterable[str], authorizer: Authorizer, context: Reque
     if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
         raise KafkaError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "Members of the group read topics that this client may not describe.",
+            "Members of the group read topics that this client is not allowed to describe.",
         )

@@ -62,9 +62,7 @@ async def handle(
                 _check_share_key(key)
                 node_id, host, port = await coordinators.shares.find(key, context.listener)
             else:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"Coordinators of key type {request.key_type} are not served."
-                )
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown coordinator key type {request.key_type}.")
         except KafkaError as error:
             return FindCoordinatorResponse_Coordinator(
                 key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
@@ -91,5 +89,5 @@ def _check_share_key(key: str) -> None:
         Uuid.parse(parts[1])
     except ValueError:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "The key of a share group's state is group:topic id:partition."
+            ErrorCode.INVALID_REQUEST, "The key of share-group state must have the form group:topic-id:partition."
         ) from None

@@ -121,10 +121,10 @@ def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
     for one in asked:
         name, topic_id = one
         if name is not None and topic_id != Uuid.ZERO:
-            refused[one] = KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, not by both.")
+            refused[one] = KafkaError(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both.")
         elif name is None and topic_id == Uuid.ZERO:
             refused[one] = KafkaError(
-                ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id; this one has neither."
+                ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id. This one has neither."
             )
     return refused
 

@@ -58,7 +58,7 @@ def _refused(
 ) -> KafkaError | None:
     which = lineage.topic(None, topic.topic_id)
     if which is None:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a topic with id {topic.topic_id}.")
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no live or deleted topic with id {topic.topic_id}.")
     former = which.topic if isinstance(which, DeletionRecord) else which.name
     if not authorizer.permits(context, AclOperation.DELETE, ResourceType.TOPIC, former):
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

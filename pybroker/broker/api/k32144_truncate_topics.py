@@ -53,7 +53,7 @@ def _refused(
     topic: TruncateTopicsRequest_TruncatableTopic,
 ) -> KafkaError | None:
     if (topic.name is None) == (topic.topic_id == Uuid.ZERO):
-        return KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, and not by both.")
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both.")
     which = lineage.topic(topic.name, topic.topic_id)
     if isinstance(which, TopicImage):
         name = which.name

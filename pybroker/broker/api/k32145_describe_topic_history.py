@@ -68,12 +68,12 @@ def _history(
     former: FormerNames,
 ) -> list[Incarnation]:
     if (topic.name is None) == (topic.topic_id == Uuid.ZERO):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, and not by both.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both.")
     name = topic.name
     if name is None:
         which = history.topic(None, topic.topic_id)
         if which is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a topic with id {topic.topic_id}.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no live or deleted topic with id {topic.topic_id}.")
         name = which.topic if isinstance(which, DeletionRecord) else which.name
     if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

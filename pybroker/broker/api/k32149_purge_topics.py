@@ -38,7 +38,7 @@ async def handle(
     for topic_id in asked:
         refused = _refused(lineage, authorizer, context, topic_id)
         if refused is None and request.delay_ms < 0:
-            refused = KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms must not be below 0, it is {request.delay_ms}.")
+            refused = KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms must not be below 0, but is {request.delay_ms}.")
         if refused is not None:
             answers[topic_id] = refused
     wanted = [topic_id for topic_id in asked if topic_id not in answers]

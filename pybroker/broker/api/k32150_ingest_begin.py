@@ -34,7 +34,9 @@ async def handle(
     check_name(request.ingest_id, request.batch_id)
     topic = access.topic(context, request.topic_id, AclOperation.WRITE)
     if topic.internal:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own.")
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {topic.name} is internal. Its records come only from the broker."
+        )
     key = (request.topic_id, request.ingest_id, request.batch_id)
     record = await ingests.begin(key, request.ttl_ms, request.join, context.caller)
     # Of a stream a later batch may have been committed: what it brought is not this batch's.

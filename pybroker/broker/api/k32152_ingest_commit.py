@@ -33,7 +33,9 @@ async def handle(
     record, problem = outcome.record, outcome.problem
     own = record.batch_id == request.batch_id and record.state == COMMITTED
     if problem is not None:
-        problem = KafkaError(problem.code, f"Decided, but not attached yet: {problem.message}")
+        problem = KafkaError(
+            problem.code, f"The ingest is committed, but its records are not yet visible: {problem.message}"
+        )
     elif own:
         problem = lost_error(record)
     return IngestCommitResponse(
@@ -54,13 +56,16 @@ async def handle(
 def _listed(request: IngestCommitRequest) -> list[ListedAttempt]:
     writers = [writer.writer for writer in request.writers]
     if len(set(writers)) < len(writers):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A writer is listed twice; one attempt of each counts.")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "The request lists a writer twice. List one attempt of each writer."
+        )
     listed: dict[tuple[int, int], ListedAttempt] = {}
     for writer in request.writers:
         for part in writer.partitions:
             if (part.partition, writer.writer) in listed:
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"Partition {part.partition} of writer {writer.writer} is listed twice."
+                    ErrorCode.INVALID_REQUEST,
+                    f"The request lists partition {part.partition} of writer {writer.writer} twice.",
                 )
             listed[part.partition, writer.writer] = ListedAttempt(
                 partition=part.partition,

@@ -22,7 +22,7 @@ async def handle(ingests: Ingests, context: RequestContext, request: Any) -> Any
     try:
         order: PrepareIngest = unpack(PrepareIngest, request.order)
     except UnreadableError as problem:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The order cannot be read: {problem}") from None
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot decode the ingest order: {problem}") from None
     try:
         prepared = await ingests.prepare_here(order)
     except KafkaError as error:

@@ -45,7 +45,7 @@ async def handle(
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         if request.election_type not in (PREFERRED, UNCLEAN):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}.")
         unclean = request.election_type == UNCLEAN
         outcomes = await elections.elect(wanted, request.timeout_ms, unclean=unclean, caller=context.caller)
     except KafkaError as error:

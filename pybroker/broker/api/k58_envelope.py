@@ -35,7 +35,7 @@ async def handle(port: OwnPort, office: ControllerTermView, context: RequestCont
             slowed_only=inner.slowed_only,
         )
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope cannot be read: {problem}") from None
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot decode the envelope: {problem}") from None
     if not port.is_open:
         return _not_controller(office)
     try:

@@ -45,7 +45,9 @@ async def handle(
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index
         if first_partition < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The cursor's partition is {first_partition}.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"The cursor's partition must not be negative, but is {first_partition}."
+            )
     left = max(1, min(request.response_partition_limit, config["max.request.partition.size.limit"]))
     live = {broker.broker_id for broker in cluster.brokers(context.listener)}
     response = DescribeTopicPartitionsResponse()

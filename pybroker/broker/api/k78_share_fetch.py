@@ -48,7 +48,9 @@ async def handle(
         group_id, member_id = admitted(sources, authorizer, context, request)
         renews = request.is_renew_ack
         if renews and (request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A request that renews locks asks for no records.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "A request that renews acquisition locks must not request records."
+            )
         asked = ShareRequest(
             group_id,
             member_id,

@@ -67,7 +67,7 @@ def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartit
             if batches:
                 said.setdefault((topic.topic_id, partition.partition_index), []).extend(batches)
             if not renews and any(AckType.RENEW in batch.types for batch in batches):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Locks are renewed with is_renew_ack.")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "To renew acquisition locks, set is_renew_ack.")
     return said
 
 

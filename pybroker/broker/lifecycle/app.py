@@ -271,19 +271,20 @@ class Broker:
             except KafkaError as error:
                 if not parts.services.cluster_state.session.connected:
                     log.warning(
-                        "ZooKeeper is not reached: nobody takes over what this broker leads before its session ends"
+                        "ZooKeeper is unreachable; leadership of this broker's partitions moves only after its "
+                        "session expires"
                     )
                     return
-                log.warning("nobody takes over what this broker leads: %s", error)
+                log.warning("cannot hand over leadership, retrying: %s", error)
                 if not left or self._loop.time() + pause_s + HAND_OVER_MS / 1000 > give_up:
                     return
                 await asyncio.sleep(pause_s)
                 continue
             if outcome.more:
-                log.warning("others have not taken over everything that this broker leads in %.0f s", HAND_OVER_S_MAX)
+                log.warning("not all leadership was handed over within %.0f s", HAND_OVER_S_MAX)
             if outcome.remaining:
                 lost = len(outcome.remaining)
-                log.info("%d partitions have no other replica in sync; they have no leader now", lost)
+                log.info("partitions have no leader now, because no other replica is in sync partitions=%d", lost)
             # This broker has left every ISR; if it went on fetching, leaders would add it again.
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)
@@ -381,7 +382,7 @@ class Broker:
             async with asyncio.timeout(LEAVE_S_MAX):
                 await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
         except (StoreError, TimeoutError):
-            log.warning("the metadata store does not note this stop; the next start takes it for a crash")
+            log.warning("cannot record this stop in the metadata store; the next start treats it as a crash")
 
 
 def _waited_for(parts: BrokerParts, broker_id: int) -> bool:

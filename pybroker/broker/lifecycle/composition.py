@@ -360,7 +360,7 @@ def _peer_watch(
         try:
             await own_port.submit(FenceBroker(broker.broker_id, broker.epoch))
         except KafkaError as error:
-            log.info("broker %d is not fenced: %s", broker.broker_id, error)
+            log.info("broker not fenced broker=%d: %s", broker.broker_id, error)
 
     async def unseat(broker: BrokerImage) -> None:
         await office.unseat(broker.broker_id)

@@ -85,7 +85,7 @@ class Authorizer:
             # One log line per request and kind: a request may name hundreds of thousands of resources.
             context.refusals.add(kind)
             log.info(
-                "%r from %s may not %s on %s %r (API key %d)",
+                "denied request principal=%r host=%s operation=%s resource=%s:%r api_key=%d",
                 context.principal,
                 context.client_host,
                 operation.name,

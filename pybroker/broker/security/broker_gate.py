@@ -40,4 +40,4 @@ class BrokerGate:
     def require(self, context: RequestContext) -> None:
         """Check each request, because permissions may be revoked. Raise CLUSTER_AUTHORIZATION_FAILED."""
         if (self._login.mechanism or self._login.certified) and not self.admits(context, context.principal):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} is no broker.")
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} is not a broker.")

@@ -55,7 +55,9 @@ class Credentials:
                     try:
                         self._users[mechanism][user] = ScramCredential.parse(stored[mechanism_name])
                     except ValueError as problem:
-                        log.error("the %s credential of user %r is damaged: %s", mechanism_name, user, problem)
+                        log.error(
+                            "ignored a damaged credential mechanism=%s user=%r: %s", mechanism_name, user, problem
+                        )
 
     def token(self, token_id: str) -> DelegationToken | None:
         """Return a delegation token that is valid now."""

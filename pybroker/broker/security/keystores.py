@@ -94,13 +94,15 @@ class Keystores:
                 self._told(name, str(problem))
             else:
                 self._refused.pop(name, None)
-                log.info("listener %s has read the files of its ssl.* settings again, for new connections", name)
+                log.info("reloaded the files of a listener's ssl.* settings for new connections listener=%s", name)
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def _told(self, name: str, problem: str) -> None:
         """Log a problem once: invalid settings remain until an operator changes them."""
         if self._refused.get(name) != problem:
-            log.error("%s; what it has shown so far stays", problem)
+            log.error(
+                "cannot reload the files of a listener's ssl.* settings; the earlier ones stay in use: %s", problem
+            )
             self._refused[name] = problem
 
 

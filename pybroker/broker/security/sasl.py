@@ -99,13 +99,13 @@ class SaslServer:
         """Handle a SaslHandshake. Raise KafkaError ILLEGAL_SASL_STATE or UNSUPPORTED_SASL_MECHANISM."""
         listener = self._listener(context)
         if context.connection_id in self._open:
-            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The handshake of this connection is over.")
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The SASL handshake of this connection is already complete.")
         if mechanism not in listener.mechanisms:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism!r} is not enabled on this listener.")
         # A token session must re-authenticate before the token expires, whatever the listener's settings are.
         may_again = context.by_token or mechanism == OAUTHBEARER or listener.reauth_ms[mechanism]
         if context.sasl_authenticated and (context.api_version == 0 or not may_again):
-            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has authenticated before.")
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has already authenticated on this connection.")
         self._forget_old()
         self._open[context.connection_id] = _Open(
             mechanism, self._conversation(listener, context.listener, mechanism), self._clock.monotonic_ms()
@@ -134,8 +134,9 @@ class SaslServer:
             gate = self._gate
             if gate is not None and context.listener == gate.listener and not gate.admits(context, principal):
                 raise SaslFailedError(
-                    f"{principal} is no broker: this listener is for brokers only",
-                    f"{principal} has the right password and is no broker (super.users, or CLUSTER_ACTION)",
+                    f"{principal} is not a broker, and this listener is for brokers only",
+                    f"{principal} authenticated but is not a broker (neither in super.users nor allowed "
+                    "CLUSTER_ACTION)",
                 )
         except SaslFailedError as problem:
             del self._open[context.connection_id]
@@ -144,7 +145,7 @@ class SaslServer:
             raise
         del self._open[context.connection_id]
         self.succeeded += 1
-        log.debug("%r has authenticated from %s by %s", principal, context.client_host, current.mechanism)
+        log.debug("authenticated principal=%r host=%s mechanism=%s", principal, context.client_host, current.mechanism)
         lifetime_ms = listener.reauth_ms[current.mechanism] or None
         by, left_ms = step.token_of, step.left_ms
         if by is not None:
@@ -159,14 +160,14 @@ class SaslServer:
         second = self._clock.monotonic_ms() // 1000
         if second != self._log_second:
             if self._unlogged:
-                log.warning("%d more authentications failed", self._unlogged)
+                log.warning("left out log lines about failed authentications count=%d", self._unlogged)
             self._log_second, self._logged, self._unlogged = second, 0, 0
         if self._logged >= LINES_PER_SECOND_MAX:
             self._unlogged += 1
             return
         self._logged += 1
         log.warning(
-            "authentication from %s on listener %s by %s failed: %s",
+            "authentication failed host=%s listener=%s mechanism=%s: %s",
             context.client_host,
             context.listener,
             mechanism,

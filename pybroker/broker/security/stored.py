@@ -19,5 +19,5 @@ async def obey_stored(store: MetadataStore, security: Security) -> None:
         acls = {**await store.subtree(ACLS), **await store.subtree(EXTENDED_ACLS)}
         image = guards_image(acls, await store.subtree(USER_CONFIGS), await store.subtree(TOKENS))
     except (DamagedNodeError, StoreError) as problem:
-        raise StartError(f"who may log in cannot be read from the metadata store: {problem}") from None
+        raise StartError(f"cannot read ACLs and credentials from the metadata store: {problem}") from None
     await security.obey(ClusterImage.initial(0), image, image)

@@ -27,7 +27,7 @@ class World:
             deletions={record.topic_id: record for record in records}, names={}, topics={}, damaged={}, brokers={}
         )
         self.measured: list[str] = []
-        monkeypatch.setattr("pybroker.broker.admin.staged_replicas._size", self._size)
+        monkeypatch.setattr("pybroker.broker.admin.staged_replicas.directory_bytes", self._size)
         view = cast(Any, SimpleNamespace(image=self.image))
         native = cast(Any, SimpleNamespace(log_dirs=SimpleNamespace(staged=self._staged)))
         waiting = cast(Any, SimpleNamespace(remaining_ms=lambda _: 5, is_removing=lambda _: False))

@@ -242,10 +242,10 @@ def test_data_that_others_may_read(public_place: Path) -> None:
         return said(found, FindingState.WARN)
 
     assert of() == [
-        f"{data}: 3 of its files and directories can be read by every user of this machine (g-0, metadata.db, t-0)"
+        f"{data}: every user of this machine can read 3 of its files and directories (g-0, metadata.db, t-0)"
     ]
     assert of(log_dirs_group_access="read") == [
-        f"{data}: 2 of its files and directories can be read by every user of this machine (metadata.db, t-0)"
+        f"{data}: every user of this machine can read 2 of its files and directories (metadata.db, t-0)"
     ]
     (data / "metadata.db").chmod(0o600)
     (data / "t-0").chmod(0o700)

@@ -110,7 +110,7 @@ def _raise_file_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):  # macOS reports an unlimited hard limit that it does not grant
-        log.debug("the limit of open files stays at %d", soft)
+        log.debug("cannot raise the limit of open files; it stays at %d", soft)
 
 
 class Foreground:
@@ -251,7 +251,7 @@ class Foreground:
         try:
             importlib.import_module("pybroker.broker.observability.otlp.export")
         except ImportError as problem:
-            needs = f"{ENDPOINT} needs what is not installed ({problem.name}); pip install 'pybroker[otlp]'"
+            needs = f"{ENDPOINT} needs the package {problem.name}: pip install 'pybroker[otlp]'"
             raise StartError(needs) from None
 
     def _start_otlp(self, broker: Broker) -> None:
@@ -299,10 +299,10 @@ class Foreground:
 _ADVICE = {
     errno.EADDRINUSE: "the address is in use by another process; stop that one or choose another port",
     errno.EADDRNOTAVAIL: "this machine does not have that address",
-    errno.EACCES: "permission denied; run as a user who may, or choose another place",
-    errno.EPERM: "not permitted; run as a user who may, or choose another place",
+    errno.EACCES: "permission denied; run as a user with access, or choose another place",
+    errno.EPERM: "not permitted; run as a user with access, or choose another place",
     errno.ENOSPC: "the disk is full; make room and start again",
-    errno.EFBIG: "a file may not grow further; raise the limit (ulimit -f) and start again",
+    errno.EFBIG: "the file cannot grow beyond the file size limit; raise the limit (ulimit -f) and start again",
     errno.EDQUOT: "the disk quota is used up; make room and start again",
     errno.EROFS: "the file system is read-only; choose another place with log.dirs",
     errno.EMFILE: "too many open files; raise the limit (ulimit -n)",

@@ -20,4 +20,4 @@ def notify(state: str) -> None:
             connection.connect(address if address[0] == "/" else f"\0{address[1:]}")
             connection.send(state.encode())
     except OSError as problem:
-        log.warning("systemd was not told %s: NOTIFY_SOCKET=%s: %s", state, address, problem.strerror or problem)
+        log.warning("cannot notify systemd state=%s NOTIFY_SOCKET=%s: %s", state, address, problem.strerror or problem)

@@ -40,7 +40,7 @@ def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
             who = "every user of this machine" if classes & _OTHERS else "the group of its owner"
             change = "o-rwx" if group_access != "none" else "go-rwx"
             yield (
-                f"{directory}: {len(open_to_them)} of its files and directories can be read by {who} "
+                f"{directory}: {who} can read {len(open_to_them)} of its files and directories "
                 f"({', '.join(open_to_them[:_SHOWN])}{more}); chmod -R {change} {directory}"
             )
 

@@ -14,7 +14,7 @@ MARKER = ".kafka_cleanshutdown"
 def unclean(log_dirs: Sequence[str]) -> list[str]:
     """Return a sentence for each directory that no clean stop closed (a crash, a power cut)."""
     return [
-        f"{directory} was not closed by a clean stop; its logs are checked from their recovery points on"
+        f"{directory} was not closed by a clean stop; checking its logs from their recovery points"
         for directory in map(Path, log_dirs)
         if (directory / META_PROPERTIES).exists() and not (directory / MARKER).exists()
     ]

@@ -29,9 +29,9 @@ def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bo
         _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
     elif (Path(log_dirs[0]) / STORE_FILE).exists():
         raise StartError(
-            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker that was alone: take it along with "
-            "`pybroker metadata migrate --to zookeeper`, also if that was interrupted, or point log.dirs to other "
-            "directories"
+            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker without ZooKeeper. Move it to "
+            "ZooKeeper with `pybroker metadata migrate --to zookeeper` (repeat the command if it was "
+            "interrupted), or point log.dirs to other directories"
         )
     _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
 
@@ -43,9 +43,9 @@ async def refuse_empty_store(store: MetadataStore, log_dirs: Sequence[str], conn
         cluster_id = _owner(Path(directory)).get("cluster.id")
         if cluster_id is not None and await get_or_none(store, CLUSTER_ID) is None:
             raise StartError(
-                f"ZooKeeper at {connect} holds no cluster, and {directory} belongs to cluster {cluster_id}; name the "
-                "right path in zookeeper.connect, or restore ZooKeeper's data; to go on without any topic use "
-                "`pybroker cluster accept-restored-store`. Nothing was changed"
+                f"ZooKeeper at {connect} holds no cluster, but {directory} belongs to cluster {cluster_id}. "
+                "Correct the path in zookeeper.connect, or restore ZooKeeper's data. To start without any topic "
+                "run `pybroker cluster accept-restored-store`. Nothing was changed"
             )
 
 
@@ -60,13 +60,10 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
         found = next((owner[name] for name in names if name in owner), expected)
         if found != expected:
             # Only experts should change ids (KIP-78): the message shows them the command.
-            adopt = (
-                ", or, if it is this cluster's data all the same, make the ids agree with "
-                f"`pybroker cluster adopt-id {expected} --config FILE`"
-            )
+            adopt = f". If it is the data of this cluster, run `pybroker cluster adopt-id {expected} --config FILE`"
             raise StartError(
-                f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}; point "
-                f"log.dirs to the right directory{adopt if what == 'cluster' else ''}"
+                f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}. "
+                f"Point log.dirs to the right directory{(adopt if what == 'cluster' else '')}"
             )
 
 
@@ -96,6 +93,6 @@ def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
     for directory in directories:
         if (directory / META_PROPERTIES).exists():
             raise StartError(
-                f"the metadata store {store} is missing or empty, but {directory} holds data; restore it from a "
+                f"the metadata store {store} is missing or empty, but {directory} holds data. Restore it from a "
                 "backup, or point log.dirs to another directory. Nothing was changed."
             )

@@ -55,5 +55,5 @@ async def prepare_store(store: MetadataStore) -> str:
         except (UnavailableError, UnknownOutcomeError) as problem:
             # Each step is idempotent.
             if attempt == ATTEMPTS_MAX:
-                raise StartError(f"the metadata store cannot be reached: {problem}") from None
+                raise StartError(f"cannot reach the metadata store: {problem}") from None
     raise AssertionError

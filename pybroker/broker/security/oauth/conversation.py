@@ -52,7 +52,7 @@ class OAuthConversation:
             return self._refuse(problem)
         if authorization_id not in ("", bearer.user):
             text = "Authentication failed: Client requested an authorization id that is different from the token's user"
-            raise SaslFailedError(text, f"{text}: {authorization_id[:80]!r}, the token is {bearer.user!r}'s")
+            raise SaslFailedError(text, f"{text}: {authorization_id[:80]!r} instead of {bearer.user!r}")
         return Step(b"", bearer.user, left_ms=bearer.left_ms)
 
     def _refuse(self, problem: TokenError) -> Step:
@@ -71,11 +71,11 @@ def _read(message: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         raise wrong("it is not UTF-8") from None
     if found is None:
-        raise wrong("it is not of RFC 7628's form")
+        raise wrong("it does not have the form of RFC 7628")
     values = [pair.partition("=")[2] for pair in found["pairs"].split("\x01") if pair.startswith("auth=")]
     if len(values) != 1:
         raise wrong(f"expected one auth, found {len(values)}")
     bearer = _BEARER.fullmatch(values[0].strip())
     if bearer is None:
-        raise wrong("auth is no bearer's token")
+        raise wrong("auth is not a bearer token")
     return bearer[1], (found["user"] or "").replace("=2C", ",").replace("=3D", "=")

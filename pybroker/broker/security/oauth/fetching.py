@@ -21,7 +21,7 @@ def _read(path: str) -> bytes:
     try:
         content = read_regular(path, ANSWER_BYTES_MAX)
     except OSError as problem:
-        raise JwksError(f"it cannot be read: {problem.strerror}") from None
+        raise JwksError(f"cannot read the file: {problem.strerror}") from None
     if len(content) > ANSWER_BYTES_MAX:
         raise JwksError(f"it is longer than {ANSWER_BYTES_MAX} bytes")
     return content

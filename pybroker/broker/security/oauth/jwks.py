@@ -66,7 +66,7 @@ class KeySet:
                 name = row.get("kid") if isinstance(row, dict) else None
                 left_out.append(f"{str(name)[:80]!r}: {problem}")
         if not keys:
-            raise JwksError("it has no key that could check a signature" + "".join(f"; {one}" for one in left_out[:3]))
+            raise JwksError("it has no key that can verify a signature" + "".join(f"; {one}" for one in left_out[:3]))
         return cls(keys, left_out)
 
 
@@ -75,11 +75,11 @@ def _key(row: Any) -> Key:
     if not isinstance(row, dict):
         raise JwksError("not an object")
     if row.get("kty") not in set(ALGORITHMS.values()):
-        raise JwksError(f"keys of type {str(row.get('kty'))[:20]!r} are not used")
+        raise JwksError(f"key type {str(row.get('kty'))[:20]!r} is not supported")
     if row.get("use", "sig") != "sig":
         raise JwksError("it is not for signatures")
     if isinstance(row.get("key_ops"), list) and "verify" not in row["key_ops"]:
-        raise JwksError("it is not for checking signatures")
+        raise JwksError("it is not for verifying signatures")
     try:
         with warnings.catch_warnings():
             # The check below skips keys that are too short.
@@ -87,9 +87,9 @@ def _key(row: Any) -> Key:
             key = JWKRegistry.import_key(row)
         public = key.public_key  # Computed on access; do it now to detect invalid keys.
     except (JoseError, ValueError, TypeError, KeyError, OverflowError) as problem:
-        raise JwksError(f"it cannot be read ({type(problem).__name__})") from None
+        raise JwksError(f"cannot read it ({type(problem).__name__})") from None
     assert isinstance(key, RSAKey | ECKey | OKPKey)
     bits = getattr(public, "key_size", RSA_BITS_MIN) if isinstance(key, RSAKey) else RSA_BITS_MIN
     if bits < RSA_BITS_MIN:
-        raise JwksError(f"its {bits} bits are less than {RSA_BITS_MIN}")
+        raise JwksError(f"it has {bits} bits, fewer than {RSA_BITS_MIN}")
     return key

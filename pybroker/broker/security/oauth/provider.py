@@ -28,7 +28,7 @@ class ProviderKeys:
     """The keys of one listener. Runs on the event loop's thread, except for the fetches."""
 
     def __init__(self, listener: str, settings: OAuthSettings, loop: asyncio.AbstractEventLoop) -> None:
-        self._place = f"listener {listener}: the keys of {settings.url}"
+        self._place = f"listener {listener}: keys of {settings.url}"
         self._settings = settings
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
@@ -97,8 +97,8 @@ class ProviderKeys:
         else:
             # Warn once per outage.
             level = logging.WARNING if self._failures == 0 else logging.DEBUG
-            kept = "those of before stay" if len(self.keys) else "nobody can log in by a token"
-            log.log(level, "%s cannot be had (%s); %s, and it is tried again", self._place, found, kept)
+            kept = "the earlier keys stay in use" if len(self.keys) else "clients cannot log in with a token"
+            log.log(level, "cannot load token keys, retrying: %s: %s; %s", self._place, found, kept)
             pause_ms = min(settings.retry_ms << min(self._failures, 32), settings.retry_max_ms)
             self._failures += 1
         if settings.file is None:
@@ -108,10 +108,10 @@ class ProviderKeys:
 
     def _take(self, found: KeySet) -> None:
         if self._failures or len(found) != len(self.keys):
-            log.info("%s are there: %d", self._place, len(found))
+            log.info("loaded token keys: %s count=%d", self._place, len(found))
         if found.left_out != self.keys.left_out:
             for told in found.left_out[:10]:
-                log.warning("%s: left out: key %s", self._place, told)
+                log.warning("skipped a token key: %s: key %s", self._place, told)
         self._failures = 0
         self.keys = found
 

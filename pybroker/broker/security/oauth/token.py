@@ -56,17 +56,17 @@ def check(token: str, keys: KeySet, settings: OAuthSettings, now_ms: int) -> Bea
     """Validate a token. Raise TokenError, or its subclass UnknownKeyError."""
     parts = token.split(".")
     if len(parts) == 5:
-        raise TokenError("it is encrypted (JWE), which is not taken")
+        raise TokenError("encrypted tokens (JWE) are not supported")
     if len(parts) != 3:
-        raise TokenError("it is not a JWT: opaque tokens are not taken")
+        raise TokenError("it is not a JWT: opaque tokens are not supported")
     header = _object(parts[0], "header")
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise TokenError(f"alg={_shown(algorithm)} is not taken; {', '.join(ALGORITHMS)} are")
+        raise TokenError(f"alg={_shown(algorithm)} is not supported, only {', '.join(ALGORITHMS)}")
     if "crit" in header or "b64" in header:
-        raise TokenError("its header has critical fields (crit, b64), of which none are known")
+        raise TokenError("its header has critical fields (crit, b64), which are not supported")
     if not isinstance(kid, str | None):
-        raise TokenError("its kid is not a text")
+        raise TokenError("its kid is not a string")
     key = _key(keys, kid, algorithm)
     try:
         found = jws.deserialize_compact(token, key, registry=_REGISTRY)
@@ -82,7 +82,7 @@ def _object(part: str, what: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(urlsafe_b64decode(part.encode()))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
-        raise TokenError(f"its {what} cannot be read") from None
+        raise TokenError(f"cannot read its {what}") from None
     if not isinstance(found, dict):
         raise TokenError(f"its {what} is not an object")
     return found
@@ -92,13 +92,13 @@ def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
     """Return the key for the token's signature. Raise TokenError."""
     named = keys.named(kid)
     if not named:
-        told = "the provider's keys are not known yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
+        told = "the provider's keys are not loaded yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
         raise UnknownKeyError(told)
     fitting = [key for key in named if key.key_type == ALGORITHMS[algorithm] and key.alg in (None, algorithm)]
     if not fitting:
         raise TokenError(f"key {_shown(kid)} is not for alg={algorithm}")
     if len(fitting) > 1:
-        raise TokenError(f"it says kid={_shown(kid)}, and {len(fitting)} keys fit")
+        raise TokenError(f"{len(fitting)} keys fit kid={_shown(kid)}")
     return fitting[0]
 
 
@@ -112,19 +112,19 @@ def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> 
     try:
         JWTClaimsRegistry(now=now_ms // 1000, leeway=settings.skew_s, **expected).validate(dict(claims))
     except ExpiredTokenError:
-        raise TokenError(f"expired: exp={_shown(claims['exp'])}, and it is {now_ms // 1000}") from None
+        raise TokenError(f"expired: exp={_shown(claims['exp'])}, now={now_ms // 1000}") from None
     except (JoseError, ValueError, TypeError, OverflowError) as problem:
         names = [name for name in ("iss", "aud") if name in claims]
         told = ", ".join(f"{name}={_shown(claims[name])}" for name in names)
         raise TokenError(f"its claims are not as expected: {_shown(str(problem))} ({told})") from None
     scope = claims.get(settings.scope_claim, "")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
-        raise TokenError(f"claim {settings.scope_claim} is neither a text nor a list of them")
+        raise TokenError(f"claim {settings.scope_claim} is neither a string nor a list of strings")
     user = claims.get(settings.sub_claim)
     if not isinstance(user, str) or not user.strip():
-        raise TokenError(f"claim {settings.sub_claim} names no user")
+        raise TokenError(f"claim {settings.sub_claim} does not name a user")
     if len(user) > SUBJECT_CHARS_MAX or not user.isprintable():
-        raise TokenError(f"claim {settings.sub_claim} is no user's name: {_shown(user)}")
+        raise TokenError(f"claim {settings.sub_claim} is not a valid user name: {_shown(user)}")
     expires_s = min(claims["exp"], now_ms // 1000 + LIFETIME_MS_MAX // 1000)
     left_ms = int(expires_s * 1000) - now_ms
     # This broker's clock is ahead: do not end an accepted session at once.
