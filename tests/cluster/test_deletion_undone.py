@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -127,6 +129,34 @@ def test_groups_of_all_coordinators_get_their_offsets_back(brokers: Everywhere) 
         until(lambda: committed("was-kept") == at)
         until(lambda: brokers.at(controller).deletions(old) == [])
         assert committed("kept") == at
+
+
+@pytest.mark.checklist("U3", "R32")
+def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
+    """It answers the write fence after the deletion was decided without it."""
+    topic_id = brokers.create("paused")
+    brokers.written("paused", "one")
+    groups = [f"paused-{number}" for number in range(6)]
+    controller = brokers.controller()
+    with blocking.AdminClient({"bootstrap.servers": brokers.cluster.bootstrap}) as admin:
+        for group in groups:
+            admin.alter_consumer_group_offsets(group, {TopicPartition("paused", 0): 1}).all()
+        described = admin.describe_groups(groups).all()
+        coordinators = {one.coordinator.node_id for one in described.values()}
+        slow = brokers.cluster.brokers[min(coordinators - {controller})]
+        os.kill(slow.pid, signal.SIGSTOP)
+        try:
+            assert brokers.at(controller).delete(topic_id).error_code == 0
+        finally:
+            os.kill(slow.pid, signal.SIGCONT)
+        assert brokers.at(controller).undelete(topic_id).error_code == 0
+        until(lambda: brokers.at(controller).deletions(topic_id) == [])
+
+        def committed() -> set[str]:
+            wanted = TopicPartition("paused", 0)
+            return {group for group in groups if admin.list_consumer_group_offsets(group).get(wanted) is not None}
+
+        until(lambda: committed() == set(groups))
 
 
 @pytest.mark.checklist(80, 81, 121, 144, "X7", "R32", "A9")

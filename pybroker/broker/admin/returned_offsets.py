@@ -1,5 +1,9 @@
-"""Restores committed offsets of groups after a topic was undeleted, or for its successor that inherits them. Each
-broker restores the offsets of the groups that it coordinates; the controller waits until all brokers have confirmed."""
+"""Committed offsets of groups survive the deletion of a topic: its deletion record has them.
+
+`LateOffsets` adds the offsets that a record lacks because this broker answered the write fence too late.
+`ReturnedOffsets` restores them after an undelete, or for a successor that inherits them. Each broker does both for the
+groups that it coordinates; the controller waits until all brokers have confirmed.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.cluster.events import OffsetsRestored
+from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionRecord
-from pybroker.broker.metadata.image import TopicImage
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -47,13 +51,57 @@ class _Debt(msgspec.Struct, frozen=True):
         return None if record.offsets_for is None else cls(record.topic_id, record.deleted_ms, record.offsets_for)
 
 
+class LateOffsets:
+    """Sends committed offsets of deleted topics to the controller, if their deletion records lack them."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+        self._view = view
+        self._port = port
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def keep(self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]]) -> None:
+        """Send what the record lacks, until the controller has stored it. A crash of this broker meanwhile loses these
+        offsets: their tombstones are written at once, ahead of commits for a new incarnation of the name."""
+        record = self._view.image.deletions.get(topic_id)
+        if record is None:
+            return
+        known = {(offset["group"], offset["partition"]) for offset in record.offsets}
+        late = tuple(offset for offset in offsets if (offset["group"], offset["partition"]) not in known)
+        if late:
+            task = asyncio.create_task(self._send(record.topic, KeepOffsets(topic_id, late)), name="late-offsets")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Wait briefly for offsets that are being sent."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=RETRY_S)
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def _send(self, name: str, event: KeepOffsets) -> None:
+        while True:
+            try:
+                await self._port.submit(event)
+                return
+            except KafkaError as error:
+                log.warning("retrying to keep committed offsets of a deleted topic topic=%s: %s", name, error)
+                await asyncio.sleep(RETRY_S)
+
+
 class ReturnedOffsets:
     """Restores offsets from deletion records to the groups, and reports to the controller when they are stored."""
 
     def __init__(
-        self, view: ClusterView, port: ControllerPort, give_back: GiveBack, loaded: Callable[[], Awaitable[None]]
+        self,
+        view: ClusterView,
+        port: ControllerPort,
+        give_back: GiveBack,
+        loaded: Callable[[], Awaitable[None]],
+        is_shown: Callable[[Uuid], bool],
     ) -> None:
-        """`loaded` returns when no group is being loaded."""
+        """`loaded` returns when no group is being loaded. `is_shown`: whether clients see an incarnation."""
+        self._is_shown = is_shown
         self._view = view
         self._port = port
         self._give_back = give_back
@@ -81,6 +129,13 @@ class ReturnedOffsets:
         for task in self._restoring.values():
             task.cancel()
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Restore offsets that came late: after their topic became visible."""
+        del before, after
+        records = change.deletions.values() if isinstance(change, ClusterImage) else change.deletions
+        heirs = [record.offsets_for for record in records if record.offsets_for is not None]
+        self.topics_shown([heir for heir in heirs if self._is_shown(heir)])
 
     def topics_shown(self, topics: Sequence[Uuid]) -> None:
         """Restore the offsets of topics that become visible. This happens in the same iteration of the loop, before any
@@ -114,7 +169,10 @@ class ReturnedOffsets:
                 stored = tuple(group for group, code in codes.items() if code is ErrorCode.NONE)
                 told = not stored or await self._told(debt, topic.name, stored)
                 if told and len(stored) == len(codes):
-                    return
+                    record = self._owing(debt)
+                    late = record is not None and _groups(record) - set(record.offsets_given) - set(stored)
+                    if not late:
+                        return
                 loud = next((code for code in codes.values() if code not in (ErrorCode.NONE, *SILENT)), None)
                 if loud is not None:
                     log.warning(
@@ -125,12 +183,17 @@ class ReturnedOffsets:
                 # Retry at once, before a group that has just been loaded serves its offsets.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
-                record = self._view.image.deletions.get(debt.topic_id)
-                if record is None or _Debt.of(record) != debt:
+                record = self._owing(debt)
+                if record is None:
                     return
                 attempt = self._attempt(record, topic)
         finally:
             self._restoring.pop(debt, None)
+
+    def _owing(self, debt: _Debt) -> DeletionRecord | None:
+        """Return the record, if these offsets are still to be restored."""
+        record = self._view.image.deletions.get(debt.topic_id)
+        return record if record is not None and _Debt.of(record) == debt else None
 
     async def _told(self, debt: _Debt, name: str, groups: tuple[str, ...]) -> bool:
         try:
@@ -141,6 +204,10 @@ class ReturnedOffsets:
             )
             return False
         return True
+
+
+def _groups(record: DeletionRecord) -> set[str]:
+    return {offset["group"] for offset in record.offsets}
 
 
 def _report(task: asyncio.Task[None]) -> None:

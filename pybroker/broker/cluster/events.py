@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -181,6 +181,15 @@ class OffsetsRestored(Event[None], frozen=True):
     topic_id: Uuid
     target: Uuid
     groups: tuple[str, ...]
+
+
+class KeepOffsets(Event[None], frozen=True):
+    """Committed offsets of a deleted topic that its deletion record lacks: the broker that coordinates the groups
+    answered the write fence too late, or was loading the groups."""
+
+    topic_id: Uuid
+    offsets: tuple[Mapping[str, Any], ...]
+    """In the form of the deletion record."""
 
 
 class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pybroker.broker.cluster.events import OffsetsRestored, UndeletedTopic, UndeleteTopic
+from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored, UndeletedTopic, UndeleteTopic
 from pybroker.broker.controller.decision import Decision, Steps, decides, nothing
 from pybroker.broker.controller.events import FinishUndelete
 from pybroker.broker.controller.topics import check_name_is_free, cleared, create_units, first_leader_epoch, new_topic
@@ -20,6 +20,7 @@ from pybroker.broker.metadata.deletion_records import (
     DELETING,
     FOUND,
     LIVE,
+    REMOVED,
     STAGED,
     UNDELETING,
     DeletionRecord,
@@ -30,7 +31,7 @@ from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, 
 from pybroker.broker.metadata.lineage import UNDELETED, TopicEvent
 from pybroker.broker.metadata.times import time_text
 from pybroker.errors import KafkaError
-from pybroker.native import INTERNAL_TOPICS
+from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -214,6 +215,64 @@ def _led_by_holders(
             )
         partitions.append(known[key])
     return tuple(partitions)
+
+
+@decides(KeepOffsets)
+def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
+    """Add offsets to the deletion record. If the topic is live again, or its successor continues its offsets, the
+    groups get them back."""
+    before = image.deletions.get(event.topic_id)
+    live = image.topic_by_id(event.topic_id)
+    if before is not None:
+        target = _heir(image, before)
+        if target is None and (before.closed or before.state == REMOVED):
+            return nothing(None)
+        record = before
+    elif live is not None:
+        target, record = live.topic_id, _record_of_live(live)
+    else:
+        return nothing(None)
+    known = {(offset["group"], offset["partition"]) for offset in record.offsets}
+    late = tuple(offset for offset in event.offsets if (offset["group"], offset["partition"]) not in known)
+    if not late:
+        return nothing(None)
+    groups = {offset["group"] for offset in late}
+    after, operations = write_operations(
+        before,
+        msgspec.structs.replace(
+            record,
+            offsets=(*record.offsets, *late),
+            offsets_for=target,
+            offsets_given=tuple(group for group in record.offsets_given if group not in groups),
+        ),
+    )
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)
+
+
+def _heir(image: ClusterImage, record: DeletionRecord) -> Uuid | None:
+    """Return the live incarnation for which the record's offsets are valid; None if there is none."""
+    if record.state == LIVE:
+        return record.topic_id
+    successor = None if record.successor is None else image.topic_by_id(record.successor)
+    # Only a successor that keeps the offsets begins at log ends of its own.
+    return successor.topic_id if successor is not None and successor.lineage.start_offsets else None
+
+
+def _record_of_live(topic: TopicImage) -> DeletionRecord:
+    """Return a record for an undeleted topic whose own record is gone; it lasts until the groups have their offsets."""
+    return DeletionRecord(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        state=LIVE,
+        created_ms=topic.created_ms,
+        deleted_ms=-1,
+        deleted_by="",
+        remove_after_ms=-1,
+        partitions={},
+        config={},
+        leader_epoch_max=-1,
+        lineage=topic.lineage,
+    )
 
 
 @decides(OffsetsRestored)

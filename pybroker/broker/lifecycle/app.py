@@ -345,7 +345,7 @@ class Broker:
             parts.services.tokens.stop()
             await parts.services.disk_room.stop()
             await parts.services.ingests.stop()
-            await parts.returned_offsets.stop()
+            await asyncio.gather(parts.late_offsets.stop(), parts.returned_offsets.stop())
             await parts.isr.stop()
             if parts.failed is not None:
                 await parts.failed.stop()

@@ -21,7 +21,7 @@ from pybroker.broker.admin.conditions import Conditions
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.admin.deleted_bytes import DeletedBytes
 from pybroker.broker.admin.disk_room import DiskRoom
-from pybroker.broker.admin.returned_offsets import ReturnedOffsets
+from pybroker.broker.admin.returned_offsets import LateOffsets, ReturnedOffsets
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.api.control import ControlReceiver
 from pybroker.broker.client_metrics.instances import Telemetry
@@ -166,6 +166,7 @@ class TopicListeners(msgspec.Struct, frozen=True):
     streams: StreamsCoordination
     ends: PartitionEnds
     ingests: Ingests
+    late_offsets: LateOffsets
     returned_offsets: ReturnedOffsets
 
 
@@ -183,6 +184,7 @@ class BrokerParts(msgspec.Struct):
     staging: Staging
     appends: NativeAppends
     end_of_turn: EndOfTurn
+    late_offsets: LateOffsets
     returned_offsets: ReturnedOffsets
     isr: IsrKeeper
     failed: FailedReplicas | None
@@ -328,6 +330,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         staging=local.staging,
         appends=followers.appends,
         end_of_turn=followers.end_of_turn,
+        late_offsets=followers.late_offsets,
         returned_offsets=followers.returned_offsets,
         following=local.following,
         isr=isr,
@@ -467,7 +470,8 @@ def _followers(
     states, persister, ends, dead_letters, disconnect = _share_states(
         ground, ports, InterBrokerParts(view, port, dial), appends
     )
-    groups = GroupCoordinator(ports, settings, persister)
+    late_offsets = LateOffsets(view, port)
+    groups = GroupCoordinator(ports, settings, persister, late_offsets.keep)
 
     def share_partitions() -> SharePartitions:
         from pybroker.broker.admin.dead_letter_topics import DeadLetterTopics
@@ -540,6 +544,14 @@ def _followers(
         resolved_config=local.replicas.resolved_config,
     )
     view.also(ingests)
+    returned_offsets = ReturnedOffsets(
+        view,
+        port,
+        groups.give_back,
+        groups.loaded,
+        is_shown=lambda topic_id: group_topics.topic_name(topic_id) is not None,
+    )
+    view.also(returned_offsets)
     if (between := ground.config.between_brokers) is not None:
         view.also(Addresses(native, ground.broker_id, between))
     return TopicListeners(
@@ -553,7 +565,8 @@ def _followers(
         StreamsCoordination(groups, settings.streams, ground.loop),
         ends,
         ingests,
-        ReturnedOffsets(view, port, groups.give_back, groups.loaded),
+        late_offsets,
+        returned_offsets,
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from pybroker.broker.admin.returned_offsets import ReturnedOffsets
-from pybroker.broker.cluster.events import OffsetsRestored
+from pybroker.broker.admin import returned_offsets
+from pybroker.broker.admin.returned_offsets import LateOffsets, ReturnedOffsets
+from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.controller.topics import new_topic
-from pybroker.broker.controller.undelete import decide_offsets_restored
-from pybroker.broker.metadata.deletion_records import LIVE, STAGED, UNDELETING, DeletionRecord
+from pybroker.broker.controller.undelete import decide_keep_offsets, decide_offsets_restored
+from pybroker.broker.metadata.deletion_records import DELETING, LIVE, STAGED, UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.errors import KafkaError
@@ -21,7 +22,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 OLD, NEW = Uuid.random(), Uuid.random()
-KEPT: tuple[Mapping[str, Any], ...] = ({"group": "here"}, {"group": "there"})
+KEPT: tuple[Mapping[str, Any], ...] = ({"group": "here", "partition": 0}, {"group": "there", "partition": 0})
 
 
 class Played:
@@ -36,11 +37,11 @@ class Played:
             self.image = self.image.apply(ImageDelta(topics=(made,)))
         self.codes = {"here": ErrorCode.NONE, "there": ErrorCode.NOT_COORDINATOR}
         self.asked: list[tuple[Uuid, list[str]]] = []
-        self.told: list[OffsetsRestored] = []
+        self.told: list[KeepOffsets | OffsetsRestored] = []
         self.decides = asyncio.Event()
         self.refusals = 0
         self.waits = 0
-        self.offsets = ReturnedOffsets(self, self, self.give_back, self.loaded)  # type: ignore[arg-type]
+        self.offsets = ReturnedOffsets(self, self, self.give_back, self.loaded, lambda _: True)  # type: ignore[arg-type]
 
     def give_back(
         self, topic_id: Uuid, _: str, kept: Sequence[Mapping[str, Any]]
@@ -56,13 +57,22 @@ class Played:
         self.waits += 1
         self.codes = dict.fromkeys(self.codes, ErrorCode.NONE)
 
-    async def submit(self, event: OffsetsRestored) -> None:
+    async def submit(self, event: KeepOffsets | OffsetsRestored) -> None:
         await self.decides.wait()
         if self.refusals:
             self.refusals -= 1
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         self.told.append(event)
-        self.decide(event)
+        if isinstance(event, OffsetsRestored):
+            self.decide(event)
+
+    def keep(self, event: KeepOffsets) -> ImageDelta:
+        delta = decide_keep_offsets(self.image, event).delta
+        self.image = self.image.apply(delta)
+        return delta
+
+    async def obeyed(self, delta: ImageDelta) -> None:
+        await self.offsets.obey(self.image, self.image, delta)
 
     def decide(self, event: OffsetsRestored) -> None:
         self.image = self.image.apply(decide_offsets_restored(self.image, event).delta)
@@ -127,6 +137,63 @@ async def test_who_has_nothing_left_to_give_stops() -> None:
     assert OLD not in played.image.deletions
     await until_idle(played)
     assert played.asked == [(OLD, ["here", "there"])]
+
+
+def late(*groups: str) -> KeepOffsets:
+    return KeepOffsets(OLD, tuple({"group": group, "partition": 0} for group in groups))
+
+
+@pytest.mark.checklist("U3", "R32")
+@pytest.mark.parametrize("state", [DELETING, STAGED, UNDELETING])
+def test_late_offsets_join_the_deletion_record(state: str) -> None:
+    played = Played(record(state, None))
+    played.image = played.image.apply(ImageDelta(removed=(played.image.topics["old"],)))
+    played.keep(late("late"))
+    played.keep(late("late"))
+    after = played.image.deletions[OLD]
+    assert [offset["group"] for offset in after.offsets] == ["here", "there", "late"]
+    assert (after.state, after.offsets_for) == (state, None)
+
+
+@pytest.mark.checklist("U3", "R32")
+async def test_late_offsets_are_restored_though_the_topic_is_live_again() -> None:
+    played = Played(record(LIVE, OLD))
+    played.image = played.image.apply(ImageDelta(forgotten_deletions=(OLD,)))
+    played.codes["late"] = ErrorCode.NONE
+    played.offsets.start()
+    played.decides.set()
+    await played.obeyed(played.keep(late("late")))
+    await until_idle(played)
+    assert played.asked == [(OLD, ["late"])]
+    assert OLD not in played.image.deletions
+
+
+@pytest.mark.checklist("U2", "R32")
+@pytest.mark.parametrize("keeps", [True, False])
+def test_late_offsets_go_to_a_successor_that_keeps_offsets(keeps: bool) -> None:
+    played = Played(msgspec.structs.replace(record(STAGED, None), successor=NEW))
+    new = played.image.topics["new"]
+    lineage = TopicLineage(start_offsets=(7,) if keeps else ())
+    replaced = msgspec.structs.replace(new, lineage=lineage)
+    played.image = played.image.apply(
+        ImageDelta(topics=(replaced,), removed=(played.image.topics["old"],))
+    )
+    played.keep(late("late"))
+    assert played.image.deletions[OLD].offsets_for == (NEW if keeps else None)
+
+
+async def test_only_missing_offsets_are_sent_and_again_until_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(returned_offsets, "RETRY_S", 0.001)
+    played = Played(record(STAGED, None))
+    played.refusals = 1
+    played.decides.set()
+    sender = LateOffsets(played, played)  # type: ignore[arg-type]
+    sender.keep(OLD, KEPT)
+    sender.keep(NEW, KEPT)
+    sender.keep(OLD, (*KEPT, {"group": "late", "partition": 0}))
+    await until(lambda: played.told)
+    assert played.told == [late("late")]
+    await sender.stop()
 
 
 @pytest.mark.checklist("U3")

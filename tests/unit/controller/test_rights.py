@@ -37,6 +37,7 @@ OF_BROKERS = {
     e.DropDeleteOrders,
     e.FinishIngest,
     e.FoundReplicas,
+    e.KeepOffsets,
     e.KeepOutcome,
     e.LogEndsTold,
     e.LoseIngest,

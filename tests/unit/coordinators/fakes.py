@@ -280,6 +280,8 @@ class World:
     log: FakeLog = field(default_factory=FakeLog)
     topics: FakeTopics = field(default_factory=FakeTopics)
     states: FakeStates = field(default_factory=FakeStates)
+    late_offsets: list[tuple[Uuid, Sequence[Mapping[str, Any]]]] = field(default_factory=list)
+    """Offsets of deleted topics that the coordinator has reported."""
     turn: EndOfTurn = field(init=False)
     groups: GroupCoordinator = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
@@ -296,7 +298,9 @@ class World:
         loop = asyncio.get_running_loop()
         self.turn = EndOfTurn(loop)
         ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
-        self.groups = GroupCoordinator(ports, GroupCoordinatorSettings(self.config), self.states)
+        self.groups = GroupCoordinator(
+            ports, GroupCoordinatorSettings(self.config), self.states, lambda *late: self.late_offsets.append(late)
+        )
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.holds import Holds
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.commits import CommitRequest, Finished
     from pybroker.broker.coordinators.group.ground import GroupDependencies
     from pybroker.broker.coordinators.group.group import Group, JoinResult, SyncResult
-    from pybroker.broker.coordinators.group.offsets import CommittedOffset, TopicOffsets
+    from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
     from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
     from pybroker.broker.coordinators.group.shard import GroupShard
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
@@ -64,9 +62,13 @@ class GroupCoordinator:
     `app.Broker` creates it and calls `start` once the metadata cache is filled and local partitions are applied.
     """
 
-    def __init__(self, ports: Ports, settings: GroupCoordinatorSettings, states: States) -> None:
-        """states: the share-state coordinators, which store the state of share groups."""
+    def __init__(
+        self, ports: Ports, settings: GroupCoordinatorSettings, states: States, keep_offsets: KeepOffsetsOf
+    ) -> None:
+        """states: the share-state coordinators, which store the state of share groups. keep_offsets: adds offsets of a
+        deleted topic to its deletion record."""
         self._ports = ports
+        self._keep_offsets = keep_offsets
         self._states = states
         self._settings = settings
         self._clock = ports.clock
@@ -95,6 +97,7 @@ class GroupCoordinator:
             figures=self._figures,
             member_bytes=self.member_metadata_bytes,
             shard_of=partial(self.shard, empty_allowed=True),
+            keep_offsets=self._keep_offsets,
         )
 
     def _new_shard(self, shard_log: ShardLog) -> GroupShard:
@@ -428,6 +431,11 @@ class GroupCoordinator:
         for topic in removed:
             self._removals.note(topic.name)
             for shard in self.shards:
+                shard.offsets.take_back()
+            committed = self.committed_for(topic.topic_id)
+            if committed:
+                self._keep_offsets(topic.topic_id, committed)
+            for shard in self.shards:
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
@@ -463,10 +471,9 @@ class GroupCoordinator:
 
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
         """Return the groups' committed offsets of a topic, in the form of its deletion record."""
-        return tuple(
-            {"group": group, "partition": partition, **structs.asdict(offset)}
-            for group, partition, offset in self.offsets_of_topic(topic_id)
-        )
+        from pybroker.broker.coordinators.group.offsets import kept_offset
+
+        return tuple(kept_offset(*committed) for committed in self.offsets_of_topic(topic_id))
 
     def give_back(
         self, topic_id: Uuid, name: str, kept: Sequence[Mapping[str, Any]]

@@ -12,6 +12,7 @@ from pybroker.broker.coordinators.group.expiry import expire
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.member_metadata import MemberMetadata
+from pybroker.broker.coordinators.group.offsets import KeepOffsetsOf
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.shard import GroupShard
@@ -39,6 +40,7 @@ class GroupDependencies:
         figures: GroupFigures,
         member_bytes: Callable[[], int],
         shard_of: Callable[[str], GroupShard],
+        keep_offsets: KeepOffsetsOf,
     ) -> None:
         """states: the share-state coordinators. member_bytes: the bytes of all classic members' metadata."""
         self._ports = ports
@@ -46,6 +48,7 @@ class GroupDependencies:
         self._timers = timers
         self._removals = removals
         self._figures = figures
+        self._keep_offsets = keep_offsets
         self._share = ShareGroupDependencies(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
         self._streams = StreamsGroupDependencies(
             ports.clock, timers, ports.topics, settings.streams, self._streams_assigned
@@ -73,6 +76,7 @@ class GroupDependencies:
             streams=self._streams,
             timers=self._timers,
             figures=self._figures,
+            keep_offsets=self._keep_offsets,
         )
 
     def _streams_assigned(self) -> None:

@@ -7,8 +7,8 @@ append has completed. Every read first adds the commits of data threads (`shards
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -38,6 +38,16 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
             value.expire_timestamp_ms,
             at,
         )
+
+
+KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]]], None]
+"""Called with the committed offsets of a topic that no longer exists, before they are dropped: `kept_offset` of each.
+Must be quick."""
+
+
+def kept_offset(group: str, partition: int, offset: CommittedOffset) -> Mapping[str, Any]:
+    """Return a committed offset in the form of a deletion record."""
+    return {"group": group, "partition": partition, **msgspec.structs.asdict(offset)}
 
 
 class TopicOffsets(msgspec.Struct):

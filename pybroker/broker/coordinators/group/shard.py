@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.group import ClassicGroupState, ClassicMember, Group, JoinResult
 from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
-from pybroker.broker.coordinators.group.offsets import CommittedOffset, Offsets
+from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
 from pybroker.broker.coordinators.group.ports import GroupSettings
 from pybroker.broker.coordinators.group.rebalance import Rounds
 from pybroker.broker.coordinators.group.records import (
@@ -71,6 +72,7 @@ class GroupShard(Shard[LoadedGroups]):
         streams: StreamsGroupDependencies,
         timers: TimerWheel,
         figures: GroupFigures,
+        keep_offsets: KeepOffsetsOf,
     ) -> None:
         super().__init__(shard_log)
         self.groups: dict[str, Group] = {}
@@ -101,6 +103,7 @@ class GroupShard(Shard[LoadedGroups]):
         self._topics = topics
         self._removals = removals
         self._figures = figures
+        self._keep_offsets = keep_offsets
         self._removals_before = removals.count
         """Removals up to this count say nothing about loaded groups: another broker may have formed their generations
         later."""
@@ -112,19 +115,26 @@ class GroupShard(Shard[LoadedGroups]):
         return LoadedGroups()
 
     def install(self, loaded: LoadedGroups) -> None:
-        """Install loaded groups and offsets. Offsets of unknown incarnations are left out.
+        """Install loaded groups and offsets. Offsets of unknown incarnations are left out; those of deleted topics go
+        to the deletion record, which lacks them if this partition had no coordinator at the deletion.
 
         No tombstones are written for them: an unknown topic id is no proof of a deletion, and a commit to a new
         incarnation of the name replaces the record anyway.
         """
         hidden = 0
+        of_deleted: dict[Uuid, list[Mapping[str, Any]]] = {}
         for key, (at, value) in loaded.offsets.items():
             # Kafka's values before version 4 have no topic id; they belong to the current incarnation of the name.
             topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
             if topic_id is None or self._topics.topic_name(topic_id) is None:
                 hidden += 1
+                if topic_id is not None:
+                    kept = kept_offset(key.group, key.partition, CommittedOffset.stored(value, at))
+                    of_deleted.setdefault(topic_id, []).append(kept)
                 continue
             self.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
+        for topic_id, offsets in of_deleted.items():
+            self._keep_offsets(topic_id, tuple(offsets))
         self._install_pending(loaded)
         for group_id, stored in loaded.groups.items():
             self.groups[group_id] = group = group_of_value(group_id, stored)
