@@ -67,6 +67,7 @@ fn after_a_crash_the_high_watermark_starts_where_clients_have_been() {
     assert_eq!(partition.high_watermark(), 1);
 }
 
+// checklist: R7
 #[test]
 fn many_partitions_spread_over_the_disks() {
     let (_root, dirs) = dirs(3);

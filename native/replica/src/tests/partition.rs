@@ -25,6 +25,7 @@ fn a_flush_under_way_can_be_waited_for() {
     }
 }
 
+// checklist: R2
 #[test]
 fn what_is_acknowledged_is_on_disk_and_only_that_is_shown() {
     let (_dir, _host, _, partition) = one();

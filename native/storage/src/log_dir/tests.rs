@@ -111,6 +111,7 @@ fn partitions_are_made_found_and_reported() {
     assert!(dir.create_partitions(&[new("bad", 0)]).remove(0).is_err());
 }
 
+// checklist: R1
 #[test]
 fn many_logs_flush_in_groups() {
     let temp = tempfile::tempdir().expect("temp dir");
@@ -326,6 +327,7 @@ fn many_logs_are_staged_together_and_come_back_with_what_their_notes_say() {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (1, 1));
 }
 
+// checklist: R24
 #[test]
 fn a_clean_stop_remembers_everything() {
     let mut f = Fixture::new(crate::LogConfig::default());

@@ -104,6 +104,7 @@ fn journal_files(f: &Fixture) -> usize {
         .count()
 }
 
+// checklist: R1, R2
 #[test]
 fn what_only_the_journal_has_is_there_after_a_power_cut() {
     for kind in CUTS {
@@ -149,6 +150,7 @@ fn what_only_the_journal_has_is_there_after_a_power_cut() {
     }
 }
 
+// checklist: R1
 #[test]
 fn logs_that_wait_together_share_a_write() {
     let temp = tempfile::tempdir().expect("temp dir");
