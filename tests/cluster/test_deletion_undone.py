@@ -142,7 +142,7 @@ def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
         for group in groups:
             admin.alter_consumer_group_offsets(group, {TopicPartition("paused", 0): 1}).all()
         described = admin.describe_groups(groups).all()
-        coordinators = {one.coordinator.node_id for one in described.values()}
+        coordinators = {one.coordinator for one in described.values()}
         slow = brokers.cluster.brokers[min(coordinators - {controller})]
         os.kill(slow.pid, signal.SIGSTOP)
         try:
