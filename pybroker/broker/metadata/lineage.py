@@ -73,6 +73,13 @@ class TopicLineage(msgspec.Struct, frozen=True):
         """Return whether a leader epoch can belong to this incarnation, and not to another one of its name."""
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)
 
+    def proves(self, epoch: int) -> bool:
+        """Return whether a leader epoch under the present name shows that a client means this incarnation. Epochs from
+        before a rename do not: leader epochs continue for each name, and another topic may have had the same one."""
+        if self.first_epoch <= 0 or not self.owns_epoch(epoch):
+            return False
+        return epoch >= self.first_epoch or len({event.name for event in self.events}) <= 1
+
     @property
     def had_name_alone(self) -> bool:
         """Whether no other incarnation has had its name: it has all leader epochs so far, and had no other name.

@@ -233,9 +233,14 @@ class FakeTopics:
         lives = self.lives_before.get(topic_id, ())
         return leader_epoch >= self.first_epochs[topic_id] or any(a <= leader_epoch <= b for a, b in lives)
 
+    def _lineage(self, topic_id: Uuid) -> TopicLineage:
+        return TopicLineage((), self.first_epochs[topic_id], tuple(self.lives_before.get(topic_id, ())))
+
+    def proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        return self._lineage(topic_id).proves(leader_epoch)
+
     def had_name_alone(self, topic_id: Uuid) -> bool:
-        lives = tuple(self.lives_before.get(topic_id, ()))
-        return TopicLineage((), self.first_epochs[topic_id], lives).had_name_alone
+        return self._lineage(topic_id).had_name_alone
 
     def first_epoch(self, topic_id: Uuid) -> int:
         return self.first_epochs[topic_id]

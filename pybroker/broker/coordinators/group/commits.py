@@ -261,7 +261,8 @@ class OffsetCommits:
             if found is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topic_id = found
-            if not self._proves(topic_id, item.leader_epoch) and self._may_mean_another(group, request, name, topic_id):
+            proved = self._topics.proves(topic_id, item.leader_epoch)
+            if not proved and self._may_mean_another(group, request, name, topic_id):
                 if isinstance(group, ConsumerGroup):
                     return ErrorCode.STALE_MEMBER_EPOCH
                 stale.add(name)
@@ -275,14 +276,6 @@ class OffsetCommits:
         if item.metadata is not None and len(item.metadata) > self._metadata_bytes_max():
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return topic_id, name
-
-    def _proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Return whether only this incarnation of its name can have had that leader epoch."""
-        return (
-            leader_epoch >= 0
-            and self._topics.first_epoch(topic_id) > 0
-            and self._topics.owns_epoch(topic_id, leader_epoch)
-        )
 
     def _may_mean_another(
         self, group: Group | ConsumerGroup | StreamsGroup, request: CommitRequest, name: str, topic_id: Uuid

@@ -67,6 +67,10 @@ class Topics(Protocol):
         name."""
         ...
 
+    def proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Return whether only this incarnation of its name can have had that leader epoch."""
+        ...
+
     def had_name_alone(self, topic_id: Uuid) -> bool:
         """Whether no other incarnation has had the topic's name."""
         ...

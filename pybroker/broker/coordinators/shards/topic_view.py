@@ -86,6 +86,11 @@ class CachedTopics:
         lineage = self._lineage(topic_id)
         return lineage is None or lineage.owns_epoch(leader_epoch)
 
+    def proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Return whether only this incarnation of its name can have had that leader epoch."""
+        lineage = self._lineage(topic_id)
+        return lineage is not None and lineage.proves(leader_epoch)
+
     def had_name_alone(self, topic_id: Uuid) -> bool:
         """Whether no other incarnation has had the topic's name."""
         lineage = self._lineage(topic_id)
