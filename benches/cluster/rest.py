@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from pybroker.broker.controller.local_port import LocalPort, Submission
+from pybroker.broker.controller.local_controller_client import LocalPort, Submission
 
 LOOK_S = 0.05
 

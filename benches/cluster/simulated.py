@@ -26,8 +26,8 @@ from pybroker.broker.cluster.channel import Channel
 from pybroker.broker.cluster.events import CreateTopics, DeleteTopics, NewTopic
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.local_channel import LocalChannel
-from pybroker.broker.interbroker.connection import InterBrokerConnection
-from pybroker.broker.interbroker.control import sendable
+from pybroker.broker.interbroker.control_wire import sendable
+from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnection
 from pybroker.broker.lifecycle.startup.store import prepare_store
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import (
@@ -122,7 +122,7 @@ class Turns:
 
 
 class Unbounded:
-    """`controller.mutations.Mutations` of clients without a quota."""
+    """`controller.mutation_quota.Mutations` of clients without a quota."""
 
     def bounds(self, caller: Caller) -> bool:
         del caller

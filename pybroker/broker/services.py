@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pybroker.broker.admin.disk_room import DiskRoom
     from pybroker.broker.admin.topics import TopicAdmin
     from pybroker.broker.client_metrics.instances import Telemetry
-    from pybroker.broker.cluster.view import ClusterView
+    from pybroker.broker.cluster.cluster_view import ClusterView
     from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
     from pybroker.broker.coordinators.group.streams import StreamsCoordination
     from pybroker.broker.coordinators.producer_ids import ProducerIds

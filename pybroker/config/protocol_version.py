@@ -1,7 +1,8 @@
 """`inter.broker.protocol.version`: its values, and their only effect here: topics have ids from 2.8 on (KIP-516).
 
-Each layer handles "no ids" in one place: `Api::newest` (native/protocol, the served requests), `controller/protocol.py`
-(the content of the metadata store, and the upgrade), `DeletionRecord.by_order` (deletion of topics).
+Each layer handles "no ids" in one place: `Api::newest` (native/protocol, the served requests),
+`controller/topic_id_visibility.py` (the content of the metadata store, and the upgrade), `DeletionRecord.by_order`
+(deletion of topics).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Nobody knows whether this broker is the controller: its inside is imported where it is put together, nowhere else.
 
-What others need of it are `cluster.events`, `cluster.port` and `cluster.view`, and the messages that it sends.
+What others need of it are `cluster.events`, `cluster.controller_client` and `cluster.cluster_view`, and the messages
+that it sends.
 """
 
 from __future__ import annotations

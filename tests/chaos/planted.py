@@ -198,9 +198,9 @@ def stale_broker_epoch_taken() -> None:
 @fault
 def stale_life_taken_into_the_isr() -> None:
     """Who was in sync in an earlier life comes into the ISR in its present one (KIP-903)."""
-    from pybroker.broker.controller import isr
+    from pybroker.broker.controller import isr_decisions
 
-    refusal = vars(isr)["_refusal"]
+    refusal = vars(isr_decisions)["_refusal"]
 
     def lenient(image: Any, before: Any, change: Any, leader: int) -> Any:
         members = tuple(
@@ -208,7 +208,7 @@ def stale_life_taken_into_the_isr() -> None:
         )
         return refusal(image, before, msgspec.structs.replace(change, isr=members), leader)
 
-    put(isr, "_refusal", lenient)
+    put(isr_decisions, "_refusal", lenient)
 
 
 @fault
@@ -224,7 +224,7 @@ def truncation_left_out() -> None:
 @fault
 def unknown_outcome_taken_for_undone() -> None:
     """The controller writes again what it has no answer for, without a look at what the store has."""
-    from pybroker.broker.controller.writer import Writer
+    from pybroker.broker.controller.decision_writer import Writer
 
     async def no(*_: Any) -> bool:
         return False
@@ -235,7 +235,7 @@ def unknown_outcome_taken_for_undone() -> None:
 @fault
 def answers_before_it_is_durable() -> None:
     """The controller shows a topic, and dies before it is in the store."""
-    from pybroker.broker.controller.writer import Writer
+    from pybroker.broker.controller.decision_writer import Writer
     from pybroker.broker.metadata import znodes
 
     write = Writer.write
@@ -275,14 +275,14 @@ def flush_left_out_on_the_follower() -> None:
 @fault
 def unclean_election() -> None:
     """Any replica that is alive may lead, by default."""
-    from pybroker.broker.controller import brokers
+    from pybroker.broker.controller import broker_decisions
 
-    elect = vars(brokers)["elect"]
+    elect = vars(broker_decisions)["elect"]
 
     def anybody(*given: Any, **named: Any) -> Any:
         return elect(*given, **{**named, "unclean": True})
 
-    put(brokers, "elect", anybody)
+    put(broker_decisions, "elect", anybody)
 
 
 @fault

@@ -17,7 +17,7 @@ import msgspec
 
 from pybroker.__main__ import main
 from pybroker.broker.api.control import ControlReceiver
-from pybroker.broker.controller import deletions
+from pybroker.broker.controller import deletion_tracker
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     LeaderAndIsrRequest,
@@ -66,5 +66,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv.pop(1))
     (number,) = (word.removeprefix("node.id=") for word in sys.argv if word.startswith("node.id="))
     _write_down(folder / f"heard-{number}", folder / f"loses-{number}")
-    deletions.RETRY_S, deletions.RETRIES_MAX = RETRY_S, RETRIES_MAX
+    deletion_tracker.RETRY_S, deletion_tracker.RETRIES_MAX = RETRY_S, RETRIES_MAX
     main()

@@ -16,7 +16,7 @@ from typing import Any
 
 from pybroker.__main__ import main
 from pybroker.broker.api.control import ControlReceiver
-from pybroker.broker.controller.closing import ClosedTopics, Closing
+from pybroker.broker.controller.write_fence import ClosedTopics, Closing
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pybroker.broker.api.client_routes import client_routes
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.controller.controller import Controller
-from pybroker.broker.controller.election import SoleController
+from pybroker.broker.controller.controller_election import SoleController
 from pybroker.broker.lifecycle.app import Broker
 from pybroker.broker.lifecycle.composition import BrokerParts
 from pybroker.broker.metadata.embedded import EmbeddedStore

@@ -13,7 +13,7 @@ from benches.cluster.rest import WatchedPort, until_at_rest
 from benches.compare.cases import CASES
 from benches.compare.front_page import PEERS, README, ROWS, replaced
 from benches.warm import Warmth, until_steady
-from pybroker.broker.controller.events import ElectAnyLeaders
+from pybroker.broker.controller.internal_events import ElectAnyLeaders
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.clock import Clock
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.metadata.cache import MetadataCache
 from pybroker.broker.replicas.manager import ReplicaManager
 from pybroker.broker.replicas.staging import Staging

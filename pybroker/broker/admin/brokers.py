@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import UnregisterBroker
-from pybroker.broker.cluster.port import ControllerPort
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode

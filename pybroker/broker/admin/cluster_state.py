@@ -8,7 +8,7 @@ import msgspec
 
 from pybroker.broker.admin.cluster import ClusterAdmin
 from pybroker.broker.admin.conditions import Conditions
-from pybroker.broker.cluster.queue_figures import QueueFigures
+from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.metadata.session import StoreSession
 from pybroker.broker.replicas.change_figures import ChangeFigures
 from pybroker.broker.replicas.roles import Mismatch

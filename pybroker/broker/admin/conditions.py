@@ -13,7 +13,7 @@ from itertools import chain
 
 import msgspec
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig
 from pybroker.native import Uuid

@@ -30,9 +30,9 @@ from pybroker.broker.admin.config_changes import (
     topic_changes,
 )
 from pybroker.broker.admin.topic_names import check_topic_name
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import AlterConfigs, ConfigChange
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.image import TopicImage
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.broker.replicas.dynamic_configs import usable

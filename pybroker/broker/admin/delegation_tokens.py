@@ -15,9 +15,9 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import ChangeToken, CreateToken
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.delegation_tokens import DelegationToken
 from pybroker.broker.security.tokens import hmac_of, secret_of
 from pybroker.config import BrokerConfig

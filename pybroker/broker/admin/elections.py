@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import ElectedPartition, ElectionOutcome, ElectLeaders
-from pybroker.broker.cluster.port import ControllerPort
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller

@@ -8,8 +8,8 @@ from itertools import chain
 import msgspec
 
 from pybroker.broker.admin.staged_replicas import ReplicasByPartition, StagedReplicas
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.lookup import deletions_of, topic_or_deletion, unknown_topic
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import TopicImage
 from pybroker.broker.metadata.lineage import BEGINNINGS, CREATED, TopicEvent

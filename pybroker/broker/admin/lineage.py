@@ -11,6 +11,8 @@ import msgspec
 from pybroker.broker.admin.topic_log import log_purged, log_truncated
 from pybroker.broker.admin.topic_names import check_new_name
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import (
     PurgedTopic,
     PurgeTopics,
@@ -21,8 +23,6 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
 )
 from pybroker.broker.cluster.lookup import living_topic, topic_or_deletion, unknown_id
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.broker.metadata.image import TopicImage
 from pybroker.config import BrokerConfig

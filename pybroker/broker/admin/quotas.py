@@ -14,9 +14,9 @@ from enum import IntEnum
 
 import msgspec
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import AlterClientQuotas, QuotaChange
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.client_quotas import (
     CLIENT_ID,
     IP,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import NewReplicas, ReassignPartitions
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.image import PartitionImage, is_moving
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller

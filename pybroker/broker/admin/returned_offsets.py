@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.errors import KafkaError

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.errors import KafkaError
 from pybroker.native import NativeBroker, Uuid
 from pybroker.protocol import interbroker as wire
@@ -50,7 +50,7 @@ class Waiting(Protocol):
 
 
 class PeerBrokers(Protocol):
-    """The other brokers (`interbroker.lines.Lines`)."""
+    """The other brokers (`interbroker.connection_pool.Lines`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
         """Send a request and return the response. Raises KafkaError."""

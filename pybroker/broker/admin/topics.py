@@ -16,6 +16,8 @@ from pybroker.broker.admin.config_changes import check_stored_size
 from pybroker.broker.admin.topic_log import log_created, log_deleted
 from pybroker.broker.admin.topic_names import check_new_name
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import (
     BY_BROKER,
     CreatedTopic,
@@ -28,8 +30,6 @@ from pybroker.broker.cluster.events import (
     NewTopic,
 )
 from pybroker.broker.cluster.lookup import death, last_deletion, unknown_id, unknown_topic
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.deletion_records import FOUND
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
 from pybroker.errors import KafkaError

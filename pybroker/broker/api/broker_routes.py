@@ -25,11 +25,11 @@ from pybroker.broker.api import (
     share_states,
 )
 from pybroker.broker.api.control import ControlReceiver
-from pybroker.broker.cluster.packed import UnreadableError
-from pybroker.broker.cluster.port import OwnPort
-from pybroker.broker.cluster.seat import ControllerTermView
+from pybroker.broker.cluster.cluster_view import ControllerTermView
+from pybroker.broker.cluster.controller_client import OwnPort
+from pybroker.broker.cluster.value_codec import UnreadableError
 from pybroker.broker.interbroker.by_name import LAST_BY_NAME
-from pybroker.broker.interbroker.control import received, response_to_wire
+from pybroker.broker.interbroker.control_wire import received, response_to_wire
 from pybroker.broker.metadata.control_messages import refusal
 from pybroker.broker.requests.context import Handler, RequestContext
 from pybroker.broker.security.broker_gate import BrokerGate

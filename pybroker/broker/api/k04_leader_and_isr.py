@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,

@@ -6,7 +6,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.control_messages import (
     EPOCH_DURING_DELETE,
     NamedPartitionError,

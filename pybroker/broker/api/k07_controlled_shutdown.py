@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pybroker.broker.cluster.controller_client import OwnPort
 from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
-from pybroker.broker.cluster.port import OwnPort
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol import interbroker as wire

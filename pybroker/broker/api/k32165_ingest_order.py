@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker.broker.cluster.ingest_orders import PrepareIngest
-from pybroker.broker.cluster.packed import UnreadableError, pack, unpack
+from pybroker.broker.cluster.value_codec import UnreadableError, pack, unpack
 from pybroker.broker.ingest.ingests import Ingests
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError

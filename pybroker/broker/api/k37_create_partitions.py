@@ -14,7 +14,7 @@ from functools import partial
 
 from pybroker.broker.admin.topics import GrowSpec, TopicAdmin
 from pybroker.broker.api.topic_ids import ImageNames, ResolvedTopic, meant
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer

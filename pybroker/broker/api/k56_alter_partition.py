@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.cluster.port import OwnPort
+from pybroker.broker.cluster.controller_client import OwnPort
 from pybroker.broker.interbroker.alter_partition import event_of, response_of
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError

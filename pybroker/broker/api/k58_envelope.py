@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.cluster.packed import UnreadableError, pack, pack_reply, unpack_event
-from pybroker.broker.cluster.port import OwnPort, RequestIdentity
-from pybroker.broker.cluster.seat import ControllerTermView
+from pybroker.broker.cluster.cluster_view import ControllerTermView
+from pybroker.broker.cluster.controller_client import OwnPort, RequestIdentity
+from pybroker.broker.cluster.value_codec import UnreadableError, pack, pack_reply, unpack_event
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid, decode, encode

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.cluster import ClusterAdmin
 from pybroker.broker.admin.config_changes import ResourceType
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security import acls
 from pybroker.broker.security.acls import AclOperation

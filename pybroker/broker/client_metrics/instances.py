@@ -16,7 +16,7 @@ from math import isfinite
 from pybroker.broker.client_metrics.otlp import MalformedError, Number, numbers
 from pybroker.broker.client_metrics.subscriptions import InstanceSubscription, MetricsSubscription, asked_of, described
 from pybroker.broker.clock import Clock
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.config.client_metrics_defs import ALL_METRICS

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from pybroker.broker.controller.events import Arrival, BrokersChanged
+from pybroker.broker.controller.internal_events import Arrival, BrokersChanged
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.store import (

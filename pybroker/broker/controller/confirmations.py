@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
-from pybroker.broker.controller.deletions import Deletions
-from pybroker.broker.controller.departures import Departures
-from pybroker.broker.controller.events import FinishMigrations
-from pybroker.broker.controller.migration import Migrations
+from pybroker.broker.controller.deletion_tracker import Deletions
+from pybroker.broker.controller.internal_events import FinishMigrations
+from pybroker.broker.controller.migration_decisions import Migrations
+from pybroker.broker.controller.pending_removals import Departures
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,

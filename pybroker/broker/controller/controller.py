@@ -21,27 +21,27 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
-from pybroker.broker.controller.balance import LeaderBalance
+from pybroker.broker.controller.authorization import AuthorizedEvent, Rights, grant
 from pybroker.broker.controller.broadcast import Messages
 from pybroker.broker.controller.broker_watch import BrokerWatch
-from pybroker.broker.controller.closing import Closing
+from pybroker.broker.controller.completion import DurableDecision, InForce
 from pybroker.broker.controller.confirmations import ConfirmationListeners, Confirmations
 from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
-from pybroker.broker.controller.deletions import Deletions
-from pybroker.broker.controller.departures import Departures
-from pybroker.broker.controller.events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
-from pybroker.broker.controller.families import FAMILIES
-from pybroker.broker.controller.in_force import DurableDecision, InForce
+from pybroker.broker.controller.decision_modules import FAMILIES
+from pybroker.broker.controller.decision_writer import ResignedError, Writer
+from pybroker.broker.controller.deletion_tracker import Deletions
+from pybroker.broker.controller.internal_events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
+from pybroker.broker.controller.leader_balance import LeaderBalance
 from pybroker.broker.controller.leader_election import allows_more, unclean_elections_of
-from pybroker.broker.controller.local_port import LocalPort, Submission
-from pybroker.broker.controller.migration import Migrations
-from pybroker.broker.controller.mutations import COSTS, ITEMS, Mutations, count_mutations
+from pybroker.broker.controller.local_controller_client import LocalPort, Submission
+from pybroker.broker.controller.migration_decisions import Migrations
+from pybroker.broker.controller.mutation_quota import COSTS, ITEMS, Mutations, count_mutations
 from pybroker.broker.controller.outbox import Outbox, Sent
-from pybroker.broker.controller.outcomes import RequestOutcomes
-from pybroker.broker.controller.reassignments import Reassignments
-from pybroker.broker.controller.rights import AuthorizedEvent, Rights, grant
+from pybroker.broker.controller.pending_removals import Departures
+from pybroker.broker.controller.request_deduplication import RequestOutcomes
+from pybroker.broker.controller.running_reassignments import Reassignments
 from pybroker.broker.controller.unregistrations import Unregistrations
-from pybroker.broker.controller.writer import ResignedError, Writer
+from pybroker.broker.controller.write_fence import Closing
 from pybroker.broker.metadata.deletion_records import REMOVED
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.broker.metadata.store import MetadataStore

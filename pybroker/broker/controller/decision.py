@@ -1,7 +1,7 @@
 """Decisions, and the registry of the functions that decide events.
 
 Each event kind has one pure function of the image and the event, registered with `decides`. Only
-`pybroker.broker.controller.families` imports the modules for their registrations.
+`pybroker.broker.controller.decision_modules` imports the modules for their registrations.
 """
 
 from __future__ import annotations

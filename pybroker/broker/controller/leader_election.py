@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from pybroker.broker.controller.attaching import attaching
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.ingest_records import COMMITTING
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG, MISSING_LOG, UNKNOWN_END, LogEnd
+from pybroker.native import Uuid
 
 
 class LeaderElection(NamedTuple):
@@ -190,3 +191,14 @@ def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElectio
     return (
         LeaderElection(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None
     )
+
+
+def attaching(image: ClusterImage, topic_id: Uuid) -> set[int]:
+    """Return the partitions of a topic with a committed ingest that not all in-sync replicas are known to have. Until
+    then no other replica may join the ISR or lead: it may have neither the records nor the staged segments."""
+    return {
+        index
+        for record in image.committed_ingests.values()
+        if record.state == COMMITTING and record.topic_id == topic_id
+        for index in record.pending
+    }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from pybroker.broker.controller.leader_election import LeaderElection, awaited, may_elect_uncleanly, never_began
-from pybroker.broker.controller.topics import encode_state
+from pybroker.broker.controller.topic_decisions import encode_state
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from pybroker.broker.metadata.store import Operation, Set

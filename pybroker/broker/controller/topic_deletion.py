@@ -23,8 +23,8 @@ import msgspec
 from pybroker.broker.cluster.events import CloseDeletions, DeletedTopic, DeleteTopics, FoundReplicas
 from pybroker.broker.cluster.lookup import living_topic
 from pybroker.broker.controller.decision import NOTHING_CLOSED, Decision, FencedTopics, Steps, Units, decides, nothing
-from pybroker.broker.controller.events import AdvanceDeletions, RemoveLeftovers
-from pybroker.broker.controller.topics import leftover_units
+from pybroker.broker.controller.internal_events import AdvanceDeletions, RemoveLeftovers
+from pybroker.broker.controller.topic_decisions import leftover_units
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import (
     DELETING,

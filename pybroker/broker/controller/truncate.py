@@ -15,9 +15,9 @@ import msgspec
 from pybroker.broker.cluster.events import TruncatedTopic, TruncateTopics, Truncation
 from pybroker.broker.cluster.lookup import living_topic
 from pybroker.broker.controller.decision import NOTHING_CLOSED, Decision, FencedTopics, Steps, Units, decides
-from pybroker.broker.controller.protocol import topic_node
+from pybroker.broker.controller.topic_decisions import belongings, create_operations, encode_state, new_topic, unused_id
 from pybroker.broker.controller.topic_deletion import DeletionWrites, bury, is_protected, refuse_protected
-from pybroker.broker.controller.topics import belongings, create_operations, encode_state, new_topic, unused_id
+from pybroker.broker.controller.topic_id_visibility import topic_node
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, target_replicas

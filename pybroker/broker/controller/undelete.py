@@ -14,8 +14,14 @@ import msgspec
 
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored, UndeletedTopic, UndeleteTopic
 from pybroker.broker.controller.decision import Decision, Steps, decides, nothing
-from pybroker.broker.controller.events import FinishUndelete
-from pybroker.broker.controller.topics import check_name_is_free, cleared, create_units, first_leader_epoch, new_topic
+from pybroker.broker.controller.internal_events import FinishUndelete
+from pybroker.broker.controller.topic_decisions import (
+    check_name_is_free,
+    cleared,
+    create_units,
+    first_leader_epoch,
+    new_topic,
+)
 from pybroker.broker.metadata.deletion_records import (
     DELETING,
     FOUND,

@@ -15,9 +15,9 @@ import msgspec
 
 from pybroker.broker.cluster.events import UnregisterBroker
 from pybroker.broker.controller.decision import Decision, Steps, decides, nothing
-from pybroker.broker.controller.events import BrokerForgotten
-from pybroker.broker.controller.protocol import topic_node
+from pybroker.broker.controller.internal_events import BrokerForgotten
 from pybroker.broker.controller.topic_deletion import not_awaiting, write_moved
+from pybroker.broker.controller.topic_id_visibility import topic_node
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import (
     DELETING,

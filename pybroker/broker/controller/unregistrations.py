@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.controller.events import BrokerForgotten
+from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.controller.internal_events import BrokerForgotten
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
 from pybroker.broker.metadata.store import (

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import CommitIngest, Event, FinishIngest, LoseIngest, ReopenIngest
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.ingest.leader import IngestLeader
 from pybroker.broker.ingest.preparing import Preparing
 from pybroker.broker.ingest.removal import Removal

@@ -14,9 +14,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import DropIngests, TouchIngests
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.ingest.leader import IngestLeader
 from pybroker.broker.ingest.removal import Removal
 from pybroker.broker.metadata.ingest_records import COMMITTED, IngestKey, IngestRecord

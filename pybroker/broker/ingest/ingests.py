@@ -19,10 +19,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import BeginIngest, DropIngests, Event
 from pybroker.broker.cluster.ingest_orders import IngestPeers, PrepareIngest
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.ingest.changes import changes_of
 from pybroker.broker.ingest.commits import CommitOutcome, IngestCommits
 from pybroker.broker.ingest.expiry import Expiry

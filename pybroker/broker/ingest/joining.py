@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.ingest.leader import IngestLeader
 from pybroker.native import IsrProposal
 

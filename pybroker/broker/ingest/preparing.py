@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.ingest_orders import IngestPeers, PrepareIngest
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.ingest.leader import IngestLeader
 from pybroker.broker.metadata.ingest_records import IngestRecord
 from pybroker.errors import KafkaError

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from pybroker.broker.interbroker.connection import InterBrokerConnection
+from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnection
 from pybroker.broker.metadata.image import BrokerImage
 
 UNDER_WAY_MAX = 64

@@ -17,11 +17,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from pybroker.broker.cluster.seat import Seat
-from pybroker.broker.cluster.view import ClusterView
-from pybroker.broker.interbroker.connection import UNREACHABLE, ask_once
-from pybroker.broker.interbroker.dial import Dialer
-from pybroker.broker.interbroker.refusals import REFUSED_S, refuses
+from pybroker.broker.cluster.cluster_view import ClusterView, Seat
+from pybroker.broker.interbroker.connector import Dialer
+from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, ask_once
+from pybroker.broker.interbroker.port_probe import REFUSED_S, refuses
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.protocol import interbroker as wire
 

@@ -7,10 +7,10 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from pybroker.broker.cluster.packed import UnreadableError
+from pybroker.broker.cluster.value_codec import UnreadableError
 from pybroker.broker.interbroker.by_name import LAST_BY_NAME, by_id, named
-from pybroker.broker.interbroker.connection import UNREACHABLE, InterBrokerConnection
-from pybroker.broker.interbroker.control import request_to_wire, response_from_wire, sendable
+from pybroker.broker.interbroker.control_wire import request_to_wire, response_from_wire, sendable
+from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
 from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, refusal
 from pybroker.native import CodecError
 from pybroker.protocol.error_codes import ErrorCode

@@ -395,7 +395,7 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
     """Return the login settings for other brokers; none on a single broker."""
     if not config.in_cluster:
         return {}
-    from pybroker.broker.interbroker.login import client_settings
+    from pybroker.broker.interbroker.connector import client_settings
 
     return await client_settings(config)
 

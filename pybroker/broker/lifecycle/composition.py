@@ -27,14 +27,14 @@ from pybroker.broker.api.control import ControlReceiver
 from pybroker.broker.client_metrics.instances import Telemetry
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
+from pybroker.broker.cluster.cluster_view import Seat
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import CloseDeletions
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.seat import Seat
 from pybroker.broker.controller.controller import Controller
-from pybroker.broker.controller.election import ControllerElection, SoleController
-from pybroker.broker.controller.events import FenceBroker
+from pybroker.broker.controller.controller_election import ControllerElection, SoleController
+from pybroker.broker.controller.internal_events import FenceBroker
 from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
-from pybroker.broker.controller.local_port import LocalPort
+from pybroker.broker.controller.local_controller_client import LocalPort
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
@@ -104,12 +104,12 @@ from pybroker.topic_names import use_names
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.share_partition.manager import SharePartitions
+    from pybroker.broker.interbroker.cluster_controller_client import ClusterPort
+    from pybroker.broker.interbroker.connection_pool import Lines
 
     # Import modules of clusters only in a cluster.
-    from pybroker.broker.interbroker.dial import Dialer
-    from pybroker.broker.interbroker.lines import Lines
+    from pybroker.broker.interbroker.connector import Dialer
     from pybroker.broker.interbroker.peer_watch import PeerWatch
-    from pybroker.broker.interbroker.port import ClusterPort
 
 log = logging.getLogger(__name__)
 
@@ -222,9 +222,9 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     disconnect: Callable[[], None] | None = None
     check = None if ground.guard is None else ground.guard.check
     if between is not None:
-        from pybroker.broker.interbroker.dial import Dialer
-        from pybroker.broker.interbroker.lines import Lines
-        from pybroker.broker.interbroker.port import ClusterPort
+        from pybroker.broker.interbroker.cluster_controller_client import ClusterPort
+        from pybroker.broker.interbroker.connection_pool import Lines
+        from pybroker.broker.interbroker.connector import Dialer
 
         dial = Dialer(ground.broker_id, between, ground.login)
         port = cluster = ClusterPort(
@@ -530,7 +530,7 @@ def _followers(
     )
     colleagues = None
     if dial is not None:
-        from pybroker.broker.interbroker.ingest_orders import IngestOrders
+        from pybroker.broker.interbroker.remote_ingest_orders import IngestOrders
 
         colleagues = IngestOrders(view, dial)
     ingests = Ingests(
@@ -579,7 +579,7 @@ def _share_states(
         ends = PartitionEnds(here, ports.topics, native.partitions, None)
         return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
     from pybroker.broker.coordinators.share_state.colleagues import OtherShareCoordinators
-    from pybroker.broker.interbroker.lines import Lines
+    from pybroker.broker.interbroker.connection_pool import Lines
 
     lines = Lines(between.view, between.dial)
     # An append waits for replicas; a query must not wait behind it, so it has other connections.
@@ -608,7 +608,7 @@ def _transactions(
     close = None
     if between.dial is not None:
         from pybroker.broker.coordinators.transaction.everywhere import Everywhere
-        from pybroker.broker.interbroker.lines import Lines
+        from pybroker.broker.interbroker.connection_pool import Lines
 
         everywhere = Everywhere(
             ground.broker_id, markers, Lines(between.view, between.dial), Lines(between.view, between.dial)

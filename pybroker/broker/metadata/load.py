@@ -4,10 +4,10 @@ Incomplete are a topic without an id, and a topic without partition states (a cr
 unreadable topic is `damaged`: not served, not deleted, its name taken.
 
 With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; another node holds it
-(`controller/protocol.py`). Otherwise a topic without an id is older than version 3, or an old tool has rewritten its
-node (KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one whose history names this live
-topic; the one that all its local directories have in `partition.metadata`; a random one. If two ids qualify, the topic
-is damaged.
+(`controller/topic_id_visibility.py`). Otherwise a topic without an id is older than version 3, or an old tool has
+rewritten its node (KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one whose history
+names this live topic; the one that all its local directories have in `partition.metadata`; a random one. If two ids
+qualify, the topic is damaged.
 
 10,000 partitions share few distinct states; equal bytes are decoded once.
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from pybroker.broker.cluster.queue_figures import Timer
+from pybroker.broker.cluster.queue_metrics import Timer
 from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING
 from pybroker.broker.metadata.store import SessionState
 from pybroker.broker.observability.metrics import Metric

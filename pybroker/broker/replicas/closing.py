@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.control_messages import (
     ClosedTopic,
     CloseTopics,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DEAD_STATES, REMOVED, UNDELETING, decode_deletion_head
 from pybroker.broker.metadata.image import ClusterImage

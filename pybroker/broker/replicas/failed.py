@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import ReplicasOffline
-from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.replicas.telling import Partition, Telling
 
 

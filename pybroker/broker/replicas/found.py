@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import FoundReplicas, FoundTopic
-from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.replicas.epochs_on_disk import last_epoch
 from pybroker.errors import KafkaError
 from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import AlterIsr, IsrChange, IsrOutcome
-from pybroker.broker.cluster.port import ControllerPort
 from pybroker.errors import KafkaError
 from pybroker.native import IsrProposal, NativeBroker, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name

@@ -20,7 +20,7 @@ class Obeys(Protocol):
 
 
 class KnownCluster:
-    """The `cluster.view.ClusterView` of this broker."""
+    """The `cluster.cluster_view.ClusterView` of this broker."""
 
     def __init__(self, obeyed_by: Sequence[Obeys]) -> None:
         self._obeyed_by = tuple(obeyed_by)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import LogEndsTold
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.image import NO_LEADER
 from pybroker.broker.metadata.znodes import UNKNOWN_END
 from pybroker.broker.replicas.telling import Partition, Telling

@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

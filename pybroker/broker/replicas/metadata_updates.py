@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.broker.metadata.control_messages import UpdateMetadataRequest, UpdateMetadataResponse
 from pybroker.broker.metadata.image import ClusterImage

@@ -16,9 +16,9 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.metadata.cache import MetadataCache
 from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import Event
-from pybroker.broker.cluster.port import ControllerPort
 from pybroker.broker.replicas.isr import PAUSE_MAX_S, PAUSE_S, UNDECIDED
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid

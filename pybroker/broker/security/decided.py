@@ -13,7 +13,7 @@ from pybroker.protocol.caller import Caller
 
 
 class DecidedRights:
-    """Implements `controller.rights.Rights` for one term of a controller."""
+    """Implements `controller.authorization.Rights` for one term of a controller."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._native = NativeAuthorizer()

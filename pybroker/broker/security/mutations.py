@@ -7,7 +7,7 @@ from pybroker.protocol.caller import Caller
 
 
 class CountedMutations:
-    """Implements `controller.mutations.Mutations`."""
+    """Implements `controller.mutation_quota.Mutations`."""
 
     def __init__(self, native: NativeQuotas) -> None:
         self._native = native

@@ -12,7 +12,7 @@ import pytest
 from pybroker.broker.admin import returned_offsets
 from pybroker.broker.admin.returned_offsets import LateOffsets, ReturnedOffsets
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
-from pybroker.broker.controller.topics import new_topic
+from pybroker.broker.controller.topic_decisions import new_topic
 from pybroker.broker.controller.undelete import decide_keep_offsets, decide_offsets_restored
 from pybroker.broker.metadata.deletion_records import DELETING, LIVE, STAGED, UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta

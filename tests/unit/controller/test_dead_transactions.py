@@ -7,7 +7,7 @@ import pytest
 from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten, UndeleteTopic
 from pybroker.broker.controller import dead_transactions
 from pybroker.broker.controller.dead_transactions import decide_keep, decide_written
-from pybroker.broker.controller.events import AdvanceDeletions, FinishUndelete
+from pybroker.broker.controller.internal_events import AdvanceDeletions, FinishUndelete
 from pybroker.broker.controller.topic_deletion import decide_advance
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.metadata import znodes

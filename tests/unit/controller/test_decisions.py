@@ -29,18 +29,25 @@ from pybroker.broker.cluster.events import (
     ShutDownBroker,
     ShutDownOutcome,
 )
-from pybroker.broker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
-from pybroker.broker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
-from pybroker.broker.controller.configs import decide_alter_configs
-from pybroker.broker.controller.deletions import RETRIES_MAX, Deletions
-from pybroker.broker.controller.elect_leaders import decide_elect_leaders
-from pybroker.broker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
-from pybroker.broker.controller.isr import decide_alter_isr
-from pybroker.broker.controller.local_port import LocalPort
-from pybroker.broker.controller.log_ends import decide_log_ends
-from pybroker.broker.controller.placement import place
+from pybroker.broker.controller import (
+    broker_decisions,
+    config_decisions,
+    leader_election,
+    replica_placement,
+    topic_decisions,
+    topic_deletion,
+)
+from pybroker.broker.controller.broker_decisions import decide_brokers, decide_offline, decide_shut_down
+from pybroker.broker.controller.config_decisions import decide_alter_configs
+from pybroker.broker.controller.deletion_tracker import RETRIES_MAX, Deletions
+from pybroker.broker.controller.election_decisions import decide_elect_leaders
+from pybroker.broker.controller.internal_events import AdvanceDeletions, Arrival, BrokersChanged
+from pybroker.broker.controller.isr_decisions import decide_alter_isr
+from pybroker.broker.controller.local_controller_client import LocalPort
+from pybroker.broker.controller.log_end_decisions import decide_log_ends
+from pybroker.broker.controller.replica_placement import place
+from pybroker.broker.controller.topic_decisions import decide_create, decide_create_partitions
 from pybroker.broker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
-from pybroker.broker.controller.topics import decide_create, decide_create_partitions
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
 from pybroker.broker.metadata.deletion_records import decode_deletion
@@ -79,7 +86,14 @@ def deleted(image: ClusterImage, *which: str | Uuid) -> ClusterImage:
 
 
 def test_decisions_are_plain_functions() -> None:
-    for module in (topics, brokers, configs, topic_deletion, placement, leader_election):
+    for module in (
+        topic_decisions,
+        broker_decisions,
+        config_decisions,
+        topic_deletion,
+        replica_placement,
+        leader_election,
+    ):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             assert not inspect.iscoroutinefunction(function), name
 
@@ -121,7 +135,7 @@ def test_brokers_whose_directories_are_cordoned_get_no_replicas() -> None:
         first = msgspec.structs.replace(broker(1), log_dirs=("/a", "/b"), cordoned=of_file)
         configs = {name: ConfigImage({"cordoned.log.dirs": text}, 0) for name, text in dynamic.items()}
         image = cluster(2).apply(ImageDelta(brokers=(first,), broker_configs=configs))
-        return {one for assigned in placement.place_new(image, 8, 1, 0) for one in assigned}
+        return {one for assigned in replica_placement.place_new(image, 8, 1, 0) for one in assigned}
 
     both = ("/a", "/b")
     assert placed((), {}) == placed(("/a",), {}) == placed(both, {"1": ""}) == {1, 2}
@@ -313,7 +327,7 @@ def stored(image: ClusterImage) -> ClusterImage:
     """The states as another controller reads them."""
     changed = []
     for topic in image.topics.values():
-        states = [znodes.decode_state("", topics.encode_state(one)) for one in topic.partitions]
+        states = [znodes.decode_state("", topic_decisions.encode_state(one)) for one in topic.partitions]
         partitions = [
             msgspec.structs.replace(one, suspect=state.suspect, young=state.young)
             for one, state in zip(topic.partitions, states, strict=True)
@@ -414,7 +428,7 @@ def test_before_a_broker_stops_others_lead_and_are_in_sync_without_it() -> None:
 
 
 def test_many_partitions_are_taken_over_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brokers, "TAKEN_OVER_MAX", 4)
+    monkeypatch.setattr(broker_decisions, "TAKEN_OVER_MAX", 4)
     image = cluster(1, 2, 3)
     for name in ("a", "b"):
         image = created(image, name, partitions=6, factor=2)
@@ -532,7 +546,7 @@ async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path, monk
 
     store = await Away.open(tmp_path)
     deletions = Deletions(store, LocalPort(1), lambda broker, ids: None, lambda: 1)
-    monkeypatch.setattr("pybroker.broker.controller.deletions.RETRY_S", 600.0)
+    monkeypatch.setattr("pybroker.broker.controller.deletion_tracker.RETRY_S", 600.0)
     deletions.start(image)
     await asked.get()
     async with asyncio.timeout(120):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.cluster.cluster_view import Seat
 from pybroker.broker.controller.activation import take_office
 from pybroker.broker.controller.controller import Controller
-from pybroker.broker.controller.election import ControllerElection
+from pybroker.broker.controller.controller_election import ControllerElection
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.store import Node, ensure_path, get_or_none

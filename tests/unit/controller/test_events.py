@@ -14,8 +14,8 @@ import pytest
 
 from pybroker.broker.cluster import events as asked
 from pybroker.broker.cluster.events import Event
-from pybroker.broker.controller import events as own
-from pybroker.broker.controller import families
+from pybroker.broker.controller import decision_modules
+from pybroker.broker.controller import internal_events as own
 from pybroker.broker.controller.decision import decided_kinds
 from pybroker.broker.metadata import control_messages
 from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster, refusal
@@ -89,7 +89,7 @@ def test_a_strange_value_is_seen() -> None:
 
 
 def test_every_event_is_decided_by_one_function() -> None:
-    assert families.FAMILIES
+    assert decision_modules.FAMILIES
     assert decided_kinds() == set(KINDS)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.broker.cluster.events import LogEndsTold
-from pybroker.broker.controller.brokers import decide_brokers
-from pybroker.broker.controller.events import BrokersChanged
+from pybroker.broker.controller.broker_decisions import decide_brokers
+from pybroker.broker.controller.internal_events import BrokersChanged
 from pybroker.broker.controller.leader_election import never_began
-from pybroker.broker.controller.log_ends import decide_log_ends
+from pybroker.broker.controller.log_end_decisions import decide_log_ends
 from pybroker.broker.controller.partition_states import waiting_warnings
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, may_lack_logs
 from pybroker.broker.metadata.znodes import MISSING_LOG

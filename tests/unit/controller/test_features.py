@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
-from pybroker.broker.controller.features import decide_update_features
+from pybroker.broker.controller.feature_decisions import decide_update_features
 from pybroker.broker.metadata.features import FEATURES, GROUP_VERSION, FeaturesImage, load_features
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.load import Nodes, load_image

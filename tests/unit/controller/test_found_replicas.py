@@ -14,9 +14,9 @@ from pybroker.broker.cluster.events import (
     UndeletedTopic,
     UndeleteTopic,
 )
-from pybroker.broker.controller.events import FinishUndelete
+from pybroker.broker.controller.internal_events import FinishUndelete
+from pybroker.broker.controller.topic_decisions import decide_create
 from pybroker.broker.controller.topic_deletion import decide_delete, decide_found
-from pybroker.broker.controller.topics import decide_create
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.metadata.deletion_records import DELETING, FOUND
 from pybroker.broker.metadata.image import ClusterImage

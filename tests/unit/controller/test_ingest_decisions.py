@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.broker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
 from pybroker.broker.controller.decision import Decision
-from pybroker.broker.controller.ingests import (
+from pybroker.broker.controller.ingest_decisions import (
     EPOCH_MAX,
     decide_begin_ingest,
     decide_commit_ingest,

@@ -17,17 +17,16 @@ from pybroker.broker.cluster.events import (
     ReopenIngest,
     TouchIngests,
 )
-from pybroker.broker.controller.attaching import attaching
-from pybroker.broker.controller.elect_leaders import decide_elect_leaders
-from pybroker.broker.controller.ingests import (
+from pybroker.broker.controller.election_decisions import decide_elect_leaders
+from pybroker.broker.controller.ingest_decisions import (
     decide_commit_ingest,
     decide_drop_ingests,
     decide_finish_ingest,
     decide_reopen_ingest,
     decide_touch_ingests,
 )
-from pybroker.broker.controller.isr import decide_alter_isr
-from pybroker.broker.controller.leader_election import may_elect_uncleanly
+from pybroker.broker.controller.isr_decisions import decide_alter_isr
+from pybroker.broker.controller.leader_election import attaching, may_elect_uncleanly
 from pybroker.broker.ingest.changes import changes_of
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, decode_ingest

@@ -19,9 +19,9 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
 )
 from pybroker.broker.controller.decision import Decision, FencedTopics
-from pybroker.broker.controller.events import AdvanceDeletions, FinishUndelete, RemoveLeftovers
+from pybroker.broker.controller.internal_events import AdvanceDeletions, FinishUndelete, RemoveLeftovers
+from pybroker.broker.controller.topic_decisions import decide_create, decide_create_partitions
 from pybroker.broker.controller.topic_deletion import decide_advance, decide_delete, decide_remove_leftovers
-from pybroker.broker.controller.topics import decide_create, decide_create_partitions
 from pybroker.broker.controller.truncate import decide_truncate
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.metadata import znodes

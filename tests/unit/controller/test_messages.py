@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.api.control import ControlReceiver
-from pybroker.broker.controller import broadcast, deletions
+from pybroker.broker.controller import broadcast, deletion_tracker
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import (
     CloseTopics,
@@ -160,8 +160,8 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
         )
 
     monkeypatch.setattr(ControlReceiver, "handle", disk_that_fails)
-    monkeypatch.setattr(deletions, "RETRY_S", 0.001)
-    monkeypatch.setattr(deletions, "RETRIES_MAX", 5)
+    monkeypatch.setattr(deletion_tracker, "RETRY_S", 0.001)
+    monkeypatch.setattr(deletion_tracker, "RETRIES_MAX", 5)
     plane = control_plane
     broker = await plane.start()
     assert broker.services is not None

@@ -20,20 +20,25 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
 )
 from pybroker.broker.controller.broadcast import Broadcast
-from pybroker.broker.controller.brokers import decide_brokers
+from pybroker.broker.controller.broker_decisions import decide_brokers
 from pybroker.broker.controller.decision import Decision
-from pybroker.broker.controller.events import (
+from pybroker.broker.controller.internal_events import (
     AdvanceDeletions,
     AdvanceReassignments,
     BrokersChanged,
     FinishUndelete,
     ReplicasGone,
 )
-from pybroker.broker.controller.isr import decide_alter_isr
-from pybroker.broker.controller.reassignment import decide_advance, decide_gone, decide_reassign, moving_topics
+from pybroker.broker.controller.isr_decisions import decide_alter_isr
+from pybroker.broker.controller.reassignment_decisions import (
+    decide_advance,
+    decide_gone,
+    decide_reassign,
+    moving_topics,
+)
+from pybroker.broker.controller.topic_decisions import create_operations, decide_create_partitions
 from pybroker.broker.controller.topic_deletion import decide_advance as advance_deletions
 from pybroker.broker.controller.topic_deletion import decide_delete
-from pybroker.broker.controller.topics import create_operations, decide_create_partitions
 from pybroker.broker.controller.truncate import decide_truncate
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.metadata import znodes
@@ -45,7 +50,7 @@ from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import arrival, cluster, created
-from tests.unit.controller.test_elect_leaders import state, with_state
+from tests.unit.controller.test_election_decisions import state, with_state
 
 BROKERS = (1, 2, 3, 4, 5)
 

@@ -18,13 +18,13 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
     UnregisterBroker,
 )
-from pybroker.broker.controller.brokers import decide_brokers
-from pybroker.broker.controller.deletions import Deletions
-from pybroker.broker.controller.events import AdvanceDeletions, BrokerForgotten, BrokersChanged, FinishUndelete
-from pybroker.broker.controller.reassignment import decide_reassign
-from pybroker.broker.controller.restores import Restores
+from pybroker.broker.controller.broker_decisions import decide_brokers
+from pybroker.broker.controller.deletion_tracker import Deletions
+from pybroker.broker.controller.internal_events import AdvanceDeletions, BrokerForgotten, BrokersChanged, FinishUndelete
+from pybroker.broker.controller.pending_undeletes import Restores
+from pybroker.broker.controller.reassignment_decisions import decide_reassign
+from pybroker.broker.controller.topic_decisions import decide_create
 from pybroker.broker.controller.topic_deletion import decide_advance, decide_delete, decide_found
-from pybroker.broker.controller.topics import decide_create
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.controller.unregister import NAMED_MAX, decide_forgotten, decide_unregister
 from pybroker.broker.metadata.deletion_records import DELETING, FOUND, STAGED, UNDELETING

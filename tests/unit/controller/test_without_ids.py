@@ -17,10 +17,10 @@ from pybroker.broker.cluster.events import (
     UndeletedTopic,
     UndeleteTopic,
 )
-from pybroker.broker.controller.configs import decide_alter_configs
-from pybroker.broker.controller.events import AdvanceDeletions
+from pybroker.broker.controller.config_decisions import decide_alter_configs
+from pybroker.broker.controller.internal_events import AdvanceDeletions
+from pybroker.broker.controller.topic_decisions import decide_create, decide_create_partitions
 from pybroker.broker.controller.topic_deletion import decide_advance
-from pybroker.broker.controller.topics import decide_create, decide_create_partitions
 from pybroker.broker.controller.undelete import decide_undelete
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage

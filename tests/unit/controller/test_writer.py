@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from pybroker.broker.controller.activation import take_office
-from pybroker.broker.controller.writer import ResignedError, Writer
+from pybroker.broker.controller.decision_writer import ResignedError, Writer
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.store import (

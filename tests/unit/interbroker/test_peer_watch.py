@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.cluster.cluster_view import Seat
 from pybroker.broker.interbroker import peer_watch
 from pybroker.broker.interbroker.peer_watch import PAUSE_S, PeerWatch
 from pybroker.broker.metadata.image import BrokerImage

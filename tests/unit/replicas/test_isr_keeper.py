@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.cluster.controller_client import EventAnswer
 from pybroker.broker.cluster.events import AlterIsr, IsrOutcome
-from pybroker.broker.cluster.port import EventAnswer
 from pybroker.broker.replicas import isr
 from pybroker.broker.replicas.isr import IsrKeeper
 from pybroker.native import Uuid

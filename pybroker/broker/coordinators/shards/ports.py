@@ -153,7 +153,7 @@ class TopicCreator(Protocol):
 
 
 class BrokerConnections(Protocol):
-    """The other brokers of a cluster (`interbroker.lines`)."""
+    """The other brokers of a cluster (`interbroker.connection_pool`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
         """Return the response. Raise KafkaError REQUEST_TIMED_OUT if the outcome is unknown."""

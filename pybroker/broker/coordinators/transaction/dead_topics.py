@@ -15,9 +15,9 @@ from typing import Protocol
 
 import msgspec
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten
-from pybroker.broker.cluster.port import ControllerPort
-from pybroker.broker.cluster.view import ClusterView
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition

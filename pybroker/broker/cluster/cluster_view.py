@@ -1,0 +1,65 @@
+"""What this broker knows of the cluster: its image, and the current controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from pybroker.broker.metadata.image import ClusterImage
+
+
+class ClusterView(Protocol):
+    """The read-only view. It follows the controller's messages in order and may lag behind the controller, which
+    therefore checks every decision against the present state again."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as far as this broker has received it. Immutable: callers may keep it."""
+        ...
+
+
+class ControllerTermView(Protocol):
+    """A broker's information about the controller for metrics and other components."""
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change sent to brokers, while this broker is the
+        controller."""
+        ...
+
+    @property
+    def controller(self) -> int | None:
+        """The controller's broker id; None if there is none or it is unknown."""
+        ...
+
+
+class Seat:
+    """The current controller's id: the election writes it, request forwarding reads it. On the loop's thread."""
+
+    def __init__(self) -> None:
+        self._controller: int | None = None
+        self._changed = asyncio.Event()
+        self._told: list[Callable[[], None]] = []
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Call `tell` whenever another broker becomes the controller, or the cluster has none."""
+        self._told.append(tell)
+
+    @property
+    def controller(self) -> int | None:
+        """The controller's broker id; None if there is none or it is unknown."""
+        return self._controller
+
+    def taken_by(self, broker_id: int | None) -> None:
+        """Set the controller that the store names now."""
+        if broker_id != self._controller:
+            self._controller = broker_id
+            self._changed.set()
+            self._changed = asyncio.Event()
+            for tell in self._told:
+                tell()
+
+    async def changes(self) -> None:
+        """Wait until another broker becomes the controller, or the cluster has none."""
+        await self._changed.wait()

@@ -1,0 +1,230 @@
+"""Authorization in the controller: the permission that a client needs for an event.
+
+The broker that received the request has authorized it too, but its metadata may be behind. The controller therefore
+authorizes again (KIP-590), with the ACLs it has decided: a permission that was removed before an event does not count
+for it, whichever broker forwarded it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from pybroker.broker.cluster import events as e
+from pybroker.broker.cluster.lookup import topic_or_deletion
+from pybroker.broker.controller.local_controller_client import Submission
+from pybroker.broker.metadata.acls import CLUSTER_NAME
+from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.acl_codes import AclOperation, ResourceType
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class Rights(Protocol):
+    """The ACLs that the controller has decided."""
+
+    def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Apply a decision."""
+        ...
+
+    def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Return whether the ACLs allow the operation."""
+        ...
+
+
+class Permission(NamedTuple):
+    """A permission on a resource."""
+
+    operation: AclOperation
+    resource_type: ResourceType
+    name: str
+
+
+Needs = tuple[tuple[Permission, ...], ...]
+"""For each group, one of its permissions is sufficient."""
+
+
+class PermissionRule(NamedTuple):
+    """The permissions that an event needs."""
+
+    needs: Callable[[ClusterImage, Any], Needs]
+    """Returns the needs of the event, or of one of its items."""
+    items: str | None = None
+    """The field whose items succeed or fail independently; the reply has one result for each."""
+
+
+class AuthorizedEvent(NamedTuple):
+    """The authorized part of an event."""
+
+    event: e.Event[Any]
+    refused: Mapping[int, KafkaError] = {}
+    """Refused items by index in the original event."""
+    refusal: KafkaError | None = None
+    """Set if the whole event is refused."""
+
+    def whole(self, reply: Any) -> Any:
+        """Return the reply to the original event: the refused items keep their places."""
+        if not self.refused:
+            return reply
+        rest = iter(reply)
+        return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
+
+    def places(self, items: str) -> list[int]:
+        """Return the indexes of the remaining items in the original event; `items` is their field."""
+        count = len(getattr(self.event, items))
+        return [place for place in range(len(self.refused) + count) if place not in self.refused]
+
+    def without(self, items: str, refused: Mapping[int, KafkaError]) -> AuthorizedEvent:
+        """Return the rest without the items `refused`, keyed by their index in the original event."""
+        if not refused:
+            return self
+        there = zip(self.places(items), getattr(self.event, items), strict=True)
+        kept = tuple(item for place, item in there if place not in refused)
+        event = msgspec.structs.replace(self.event, **{items: kept})
+        return self._replace(event=event, refused={**refused, **self.refused})
+
+
+def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> AuthorizedEvent:
+    """Authorize an event for its client. Events of brokers are granted; without an authorizer (`rights` None) all
+    events are."""
+    event, caller = submission.event, submission.caller
+    if rights is None or caller is None:
+        return AuthorizedEvent(event)
+    rule = RULES.get(type(event))
+    if rule is None:
+        return AuthorizedEvent(
+            event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may send this request.")
+        )
+    if rule.items is None:
+        return AuthorizedEvent(event, refusal=_refusal(rule.needs(image, event), submission, caller, rights))
+    kept: list[Any] = []
+    refused: dict[int, KafkaError] = {}
+    for place, item in enumerate(getattr(event, rule.items)):
+        refusal = _refusal(rule.needs(image, item), submission, caller, rights)
+        if refusal is None:
+            kept.append(item)
+        else:
+            refused[place] = refusal
+    return AuthorizedEvent(msgspec.structs.replace(event, **{rule.items: tuple(kept)}) if refused else event, refused)
+
+
+def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Rights) -> KafkaError | None:
+    for enough in needs:
+        if not any(rights.permits(caller, *need) for need in enough):
+            missing = enough[-1]
+            log.info(
+                "denied request principal=%r host=%s operation=%s resource=%s:%r request=%s forwarded_by=%d",
+                caller.principal,
+                caller.host,
+                missing.operation.name,
+                missing.resource_type.name,
+                missing.name,
+                type(submission.event).__name__,
+                submission.asked_by,
+            )
+            if missing.resource_type == ResourceType.CLUSTER:
+                return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+            if missing.resource_type == ResourceType.USER:
+                return KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+            return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    return None
+
+
+def _cluster(operation: AclOperation) -> Permission:
+    return Permission(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _topic(operation: AclOperation, name: str) -> Permission:
+    return Permission(operation, ResourceType.TOPIC, name)
+
+
+def _alter_cluster(_image: ClusterImage, _: Any) -> Needs:
+    return ((_cluster(AclOperation.ALTER),),)
+
+
+def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
+    """Return the need for one of these operations on a topic. A deleted topic needs none: the decision refuses it."""
+    name = image.names.get(topic_id)
+    return () if name is None else (tuple(_topic(operation, name) for operation in operations),)
+
+
+def _create(_image: ClusterImage, topic: e.NewTopic) -> Needs:
+    return ((_cluster(AclOperation.CREATE), _topic(AclOperation.CREATE, topic.name)),)
+
+
+def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
+    record = image.deletions.get(topic_id)
+    if topic_id not in image.names and record is not None and record.state == FOUND:
+        # Stray replicas: by the topic name in their directories.
+        return ((_topic(AclOperation.DELETE, record.topic),),)
+    return _living(image, topic_id, AclOperation.DELETE)
+
+
+def _purge(image: ClusterImage, topic_id: Uuid) -> Needs:
+    former = topic_or_deletion(image, None, topic_id)
+    if former is None:
+        return ()
+    name = former.topic if isinstance(former, DeletionRecord) else former.name
+    return ((_topic(AclOperation.DELETE, name),),)
+
+
+def _undelete(image: ClusterImage, event: e.UndeleteTopic) -> Needs:
+    needs = _purge(image, event.topic_id)
+    return needs if event.new_name is None or not needs else (*needs, (_topic(AclOperation.CREATE, event.new_name),))
+
+
+def _alter_configs(_image: ClusterImage, change: e.ConfigChange) -> Needs:
+    if change.resource == "topic":
+        return ((_topic(AclOperation.ALTER_CONFIGS, change.name),),)
+    if change.resource == "group":
+        return ((Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name),),)
+    return ((_cluster(AclOperation.ALTER_CONFIGS),),)
+
+
+def _create_token(_image: ClusterImage, event: e.CreateToken) -> Needs:
+    owner, requester = event.token.owner, event.token.requester
+    return () if owner == requester else ((Permission(AclOperation.CREATE_TOKENS, ResourceType.USER, owner),),)
+
+
+def _ingest(image: ClusterImage, event: e.BeginIngest | e.CommitIngest) -> Needs:
+    return _living(image, event.key[0], AclOperation.WRITE)
+
+
+def _drop_ingests(image: ClusterImage, event: e.DropIngests) -> Needs:
+    return tuple(
+        needs for key, _ in event.open for needs in _living(image, key[0], AclOperation.WRITE, AclOperation.ALTER)
+    )
+
+
+RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
+    e.CreateTopics: PermissionRule(_create, "topics"),
+    e.DeleteTopics: PermissionRule(_delete, "topics"),
+    e.TruncateTopics: PermissionRule(lambda image, one: _living(image, one.topic_id, AclOperation.DELETE), "topics"),
+    e.UndeleteTopic: PermissionRule(_undelete),
+    e.PurgeTopics: PermissionRule(_purge, "topics"),
+    e.CreatePartitions: PermissionRule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
+    e.AlterConfigs: PermissionRule(_alter_configs, "changes"),
+    e.AlterClientQuotas: PermissionRule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
+    # The decision checks the owner of the token itself.
+    e.ChangeToken: PermissionRule(lambda *_: ()),
+    e.CreateToken: PermissionRule(_create_token),
+    e.CreateAcls: PermissionRule(_alter_cluster),
+    e.DeleteAcls: PermissionRule(_alter_cluster),
+    e.AlterUsers: PermissionRule(_alter_cluster, "changes"),
+    e.ElectLeaders: PermissionRule(_alter_cluster),
+    e.ReassignPartitions: PermissionRule(_alter_cluster),
+    e.UnregisterBroker: PermissionRule(_alter_cluster),
+    e.UpdateFeatures: PermissionRule(_alter_cluster),
+    e.BeginIngest: PermissionRule(_ingest),
+    e.CommitIngest: PermissionRule(_ingest),
+    e.DropIngests: PermissionRule(_drop_ingests),
+}
+"""Events that clients may submit. Only brokers may submit the others."""

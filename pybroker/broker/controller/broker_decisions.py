@@ -1,0 +1,213 @@
+"""Decisions about brokers that start, stop or cannot serve some replicas. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pybroker.broker.cluster.events import ReplicasOffline, ShutDownBroker, ShutDownOutcome
+from pybroker.broker.controller.decision import Decision, decides, require_life
+from pybroker.broker.controller.internal_events import BrokersChanged, FenceBroker
+from pybroker.broker.controller.leader_election import (
+    LeaderElection,
+    elect,
+    emptied_of,
+    may_elect_uncleanly,
+    suspecting,
+    without_false_alarm,
+)
+from pybroker.broker.controller.partition_states import (
+    Losses,
+    change_partitions,
+    next_state,
+    set_state,
+    waiting_warnings,
+    with_partitions,
+)
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import (
+    NO_LEADER,
+    ClusterImage,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+)
+from pybroker.broker.metadata.store import Delete, Operation, Set
+
+
+@decides(BrokersChanged)
+def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
+    """Process started and lost brokers. A lost broker leads nothing and leaves each ISR with another member; a started
+    broker leads partitions without a leader if it was in sync. The states of partitions are independent, so they may be
+    written one after another.
+
+    A restarted leader gets a new leader epoch if it has followers: they may hold records that it did not have on disk.
+    Without followers it keeps its epoch, unless its log may have lost visible records (`log.flush.mode=os` and a power
+    cut): clients that know epochs then notice (KIP-320). Kafka begins a new epoch after every start; here a start after
+    kill -9 does not write 10,000 states and epoch files needlessly.
+
+    A broker that has lost a log directory does not lead partitions for which it was the only ISR member and which have
+    other replicas: with an empty log it would make them discard their records. Such a partition waits for the
+    directory, or for an unclean election.
+    """
+    arrived = frozenset(one.broker.broker_id for one in event.arrived)
+    gone = frozenset(event.gone) - arrived
+    alive = (frozenset(image.brokers) - image.leaving | arrived) - gone
+    there = alive | (image.leaving - gone)
+    restarted = frozenset(
+        one.broker.broker_id
+        for one in event.arrived
+        if image.broker_epochs.get(one.broker.broker_id) != one.broker.epoch
+    )
+    # An earlier controller may have processed this broker epoch already.
+    suspect = restarted.intersection(one.broker.broker_id for one in event.arrived if not one.intact)
+    emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
+
+    def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
+        before, partition = partition, suspecting(partition, suspect, restarted)
+        if partition.leader == NO_LEADER:
+            # Other ISR members are dead or have a failed disk, else one of them would lead; unless all are suspects.
+            found = elect(partition, arrived, emptied=emptied, unclean=unclean)
+            found = without_false_alarm(found, partition, emptied)
+            return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
+        # A leader or ISR member since the loss of its disk has all records again.
+        lost = emptied & suspect
+        if partition.leader not in there:
+            return elect(partition, alive, emptied=lost, unclean=unclean)
+        if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
+            return elect(partition, alive, emptied=lost, unclean=unclean)
+        # This includes brokers that were lost before this controller started.
+        left = tuple(member for member in partition.isr if member in there and member not in suspect)
+        if left != partition.isr and partition.leader in left:
+            return LeaderElection(partition.leader, left, partition.suspect)
+        return None
+
+    back = _back_online(image.topics.values(), restarted)
+    changed = change_partitions(image, (back.get(name, topic) for name, topic in image.topics.items()), change)
+    for topic in changed.topics:
+        back.pop(topic.name, None)
+    operations = list(changed.operations)
+    warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
+    epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
+    if epochs != image.broker_epochs:
+        # Last: if a crash prevents some of the writes before it, the next controller decides the same again.
+        operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
+    delta = ImageDelta(
+        topics=(*changed.topics, *back.values()),
+        brokers=tuple(one.broker for one in event.arrived),
+        lost_brokers=tuple(sorted(gone & frozenset(image.brokers))),
+        broker_epochs=epochs,
+    )
+    return Decision(tuple(operations), delta, None, separable=True, warnings=warnings)
+
+
+def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dict[str, TopicImage]:
+    """Return, by name, the topics with replicas that were offline before their broker restarted. The broker reports
+    again which ones are offline now."""
+    found: dict[str, TopicImage] = {}
+    for topic in topics if restarted else ():
+        if all(restarted.isdisjoint(partition.offline) for partition in topic.partitions):
+            continue
+        found[topic.name] = with_partitions(
+            topic,
+            [
+                msgspec.structs.replace(one, offline=tuple(each for each in one.offline if each not in restarted))
+                if one.offline
+                else one
+                for one in topic.partitions
+            ],
+        )
+    return found
+
+
+@decides(FenceBroker)
+def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
+    """Remove the broker's registration; it loses its leaderships as at the end of a session. If it is alive after all,
+    it notices and registers with a new broker epoch; until then the leader epochs fence it."""
+    require_life(image, event.broker_id, event.broker_epoch)
+    return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
+
+
+TAKEN_OVER_MAX = 1_000
+"""Limit of partitions in one decision of a controlled shutdown: other events run between two decisions."""
+
+
+@decides(ShutDownBroker)
+def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
+    """Move leaderships and ISR memberships off a broker that shuts down. The broker repeats the event for the rest."""
+    require_life(image, event.broker_id, event.broker_epoch)
+    staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
+
+    def change(partition: PartitionImage, _unclean: bool) -> LeaderElection | None:
+        left = tuple(member for member in partition.isr if member != event.broker_id)
+        if not left or left == partition.isr:
+            return None
+        if partition.leader != event.broker_id:
+            return LeaderElection(partition.leader, left, partition.suspect)
+        found = elect(partition, staying)
+        return found if found.leader != NO_LEADER else None
+
+    changed = change_partitions(image, image.topics.values(), change, at_most=TAKEN_OVER_MAX)
+    delta = ImageDelta(topics=changed.topics, leaving=(event.broker_id,))
+    if changed.more:
+        return Decision(changed.operations, delta, ShutDownOutcome(more=True), separable=True)
+    remaining = tuple(
+        (topic.name, index)
+        for topic in image.apply(delta).topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader == event.broker_id
+    )
+    return Decision(changed.operations, delta, ShutDownOutcome(remaining), separable=True)
+
+
+@decides(ReplicasOffline)
+def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
+    """Mark replicas of a live broker as offline: another member of the ISR leads, or the partition has no leader. The
+    ISR never becomes empty, so the data is found again when the replica is back. An unclean election considers only
+    replicas behind the broker in the assignment: it terminates even if all disks fail one after another."""
+    if event.broker_epoch >= 0:
+        require_life(image, event.broker_id, event.broker_epoch)
+    out = frozenset(event.partitions)
+    operations: list[Operation] = []
+    changed: list[TopicImage] = []
+    losses = Losses()
+    by_topic: dict[str, set[int]] = {}
+    for topic_id, partition in out:
+        name = image.names.get(topic_id)
+        if name is not None:
+            by_topic.setdefault(name, set()).add(partition)
+    alive = frozenset(image.brokers) - image.leaving - {event.broker_id}
+    for name, indexes in sorted(by_topic.items()):
+        topic = image.topics[name]
+        partitions = list(topic.partitions)
+        for index in sorted(indexes):
+            if index >= len(partitions):
+                continue
+            before = partitions[index] = _with_offline(partitions[index], event.broker_id)
+            if before.leader not in (event.broker_id, NO_LEADER):
+                continue
+            emptied = emptied_of(image) if before.leader == NO_LEADER else frozenset[int]()
+            election = elect(before, alive, emptied=emptied)
+            if election.leader == NO_LEADER and may_elect_uncleanly(image, topic):
+                election = elect(before, alive.intersection(_behind(before, event.broker_id)), unclean=True)
+            if before.leader == NO_LEADER and election.leader == NO_LEADER:
+                continue
+            losses.note(f"{name}-{index}", before, election)
+            partitions[index] = next_state(image, before, election)
+            operations.append(set_state(name, index, partitions[index], before))
+        if partitions != list(topic.partitions):
+            changed.append(with_partitions(topic, partitions))
+    delta = ImageDelta(topics=tuple(changed))
+    return Decision(tuple(operations), delta, None, warnings=losses.warnings())
+
+
+def _with_offline(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    if broker_id not in partition.replicas or broker_id in partition.offline:
+        return partition
+    return msgspec.structs.replace(partition, offline=(*partition.offline, broker_id))
+
+
+def _behind(partition: PartitionImage, broker_id: int) -> tuple[int, ...]:
+    replicas = partition.replicas
+    return replicas[replicas.index(broker_id) + 1 :] if broker_id in replicas else ()

@@ -1,0 +1,149 @@
+"""Decision completion: waits until a decision is applied and visible, then answers. See
+`cluster.controller_client.ControllerPort.submit`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.cluster.controller_client import ControllerPort, EventAnswer
+from pybroker.broker.cluster.events import (
+    BY_BROKER,
+    AlterClientQuotas,
+    AlterConfigs,
+    AlterIsr,
+    AlterUsers,
+    BeginIngest,
+    ChangeToken,
+    CreateAcls,
+    CreatedTopic,
+    CreatePartitions,
+    CreateToken,
+    CreateTopics,
+    DeleteAcls,
+    DeletedTopic,
+    DeleteTopics,
+    Event,
+    ShutDownBroker,
+    TruncateTopics,
+    UndeleteTopic,
+    UpdateFeatures,
+)
+from pybroker.broker.controller.deletion_tracker import Deletions
+from pybroker.broker.controller.internal_events import FinishUndelete
+from pybroker.broker.controller.local_controller_client import Submission
+from pybroker.broker.controller.outbox import Sent, applied, led, shown_to
+from pybroker.broker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
+    {
+        AlterClientQuotas,
+        AlterConfigs,
+        AlterUsers,
+        BeginIngest,
+        ChangeToken,
+        CreateAcls,
+        CreateToken,
+        DeleteAcls,
+        ShutDownBroker,
+        UpdateFeatures,
+    }
+)
+"""Events completed when every live broker has applied them."""
+
+LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, FinishUndelete, TruncateTopics})
+"""Events completed when the leaders of the new partitions have applied them: an unreachable follower must not delay
+them. Other events are complete when the metadata of the submitting broker shows them."""
+
+
+class DurableDecision(msgspec.Struct, frozen=True):
+    """A durable decision on its way to the brokers."""
+
+    reply: Any
+    waits: Sequence[asyncio.Future[Any]]
+    """The decision is complete when these are done. They do not hold the requests: each request is freed when it has
+    been answered, instead of all for a hundred brokers at the end."""
+
+
+class InForce:
+    """The decision completion of one controller; runs on the loop's thread."""
+
+    def __init__(self, port: ControllerPort, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
+        self._port = port
+        self._deletions = deletions
+        self._wall_ms = wall_ms
+
+    def decided(self, submission: Submission, reply: Any, sent: Sent) -> DurableDecision:
+        """Return the decision with the futures that it waits for."""
+        event = submission.event
+        waits: list[asyncio.Future[Any]] = []
+        if isinstance(event, UndeleteTopic):
+            if not isinstance(reply, KafkaError):
+                waits.append(self._deletions.undelete_finished(event.topic_id))
+        elif isinstance(event, AlterIsr):
+            pass  # the leader continues as soon as its ISR is written
+        elif type(event) in OBEYED_EVERYWHERE:
+            waits += applied(sent)
+        else:
+            waits += shown_to(sent, submission.asked_by)
+            if type(event) in LED:
+                waits += led(sent)
+        if isinstance(event, DeleteTopics):
+            ids = [one.topic_id for one in reply if isinstance(one, DeletedTopic)]
+            waits += [freed for one in ids if (freed := self._deletions.name_freed(one)) is not None]
+        return DurableDecision(reply, waits)
+
+    async def answer(self, submission: Submission, decided: DurableDecision) -> EventAnswer[Any]:
+        """Wait until the decision is complete or the deadline has passed, and return the answer."""
+        event, reply, waits = submission.event, decided.reply, decided.waits
+        if not await _done_by(waits, submission.deadline):
+            return EventAnswer(reply, False)
+        if isinstance(event, UndeleteTopic) and waits:
+            reply = waits[0].result()
+        elif isinstance(event, CreateTopics) and waits:
+            reply = await self._without_failed(reply, [one.result() for one in waits])
+        return EventAnswer(reply, True)
+
+    async def _without_failed(
+        self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]
+    ) -> list[CreatedTopic | KafkaError]:
+        """Delete created topics whose partitions every log directory refused: half a topic is useless, and would occupy
+        its name."""
+        failed: dict[Uuid, int] = {}
+        for response in responses:
+            if isinstance(response, LeaderAndIsrResponse):
+                for topic in response.topics:
+                    for partition in topic.partition_errors:
+                        if partition.error_code:
+                            failed.setdefault(topic.topic_id, partition.error_code)
+        doomed = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id in failed]
+        if not doomed:
+            return results
+        await self._port.submit(DeleteTopics(tuple(one.topic_id for one in doomed), BY_BROKER, self._wall_ms(), 0))
+        errors = {
+            topic.topic_id: KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Topic '{topic.name}' was not created: a log directory refused its partitions (error "
+                f"{failed[topic.topic_id]}). See the broker's log.",
+            )
+            for topic in doomed
+        }
+        return [errors.get(one.topic_id, one) if isinstance(one, CreatedTopic) else one for one in results]
+
+
+async def _done_by(waits: Iterable[asyncio.Future[Any]], deadline: float | None) -> bool:
+    pending = [one for one in waits if not one.done()]
+    if pending:
+        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        if left is not None and left <= 0:
+            return False
+        _, late = await asyncio.wait(pending, timeout=left)
+        # A cancelled future never completes: the controller stops.
+        return not late and not any(one.cancelled() for one in pending)
+    return True

@@ -1,0 +1,108 @@
+"""Decisions about dynamic configs of topics, brokers, groups and client metrics. Pure; the caller has validated the
+values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pybroker.broker.cluster.events import AlterConfigs, ConfigChange
+from pybroker.broker.controller.decision import Decision, decides
+from pybroker.broker.controller.topic_id_visibility import decide_raise
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.store import Create, Operation, Set
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+@decides(AlterConfigs)
+def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
+    """Set and remove configs; each resource succeeds or fails independently. An event must not name a resource twice.
+    If a setting raises the protocol version to one with topic ids, the topics get them in the same multi."""
+    operations: list[Operation] = []
+    topics: dict[str, TopicImage] = {}
+    raised = not image.topic_ids and any(change.topic_ids for change in event.changes if _fits(image, change))
+    if raised:
+        step = decide_raise(image)
+        operations += step.operations
+        topics |= step.topics
+    written: dict[str, dict[str, ConfigImage]] = {"broker": {}, "group": {}, "client-metrics": {}}
+    reply: list[KafkaError | None] = []
+    for change in event.changes:
+        if change.resource in written:
+            before = _stored(image, change)
+            if change.version not in (None, before.version):
+                reply.append(_moved_on(change))
+                continue
+            config = _merged(before.config, change)
+            if config != before.config:
+                operations.append(_write(_path(change), config, before.version))
+                written[change.resource][change.name] = ConfigImage(config, before.version + 1)
+            reply.append(None)
+            continue
+        topic = topics.get(change.name) or image.topics.get(change.name)
+        if topic is None or change.topic_id not in (None, topic.topic_id):
+            reply.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'."))
+            continue
+        if change.version not in (None, topic.config_version):
+            reply.append(_moved_on(change))
+            continue
+        config = _merged(topic.config, change)
+        if config != topic.config:
+            operations.append(_write(znodes.topic_config_path(topic.name), config, topic.config_version))
+            topics[topic.name] = msgspec.structs.replace(topic, config=config, config_version=topic.config_version + 1)
+        reply.append(None)
+    delta = ImageDelta(
+        topics=tuple(topics.values()),
+        broker_configs=written["broker"],
+        group_configs=written["group"],
+        client_metrics=written["client-metrics"],
+        raised=raised,
+    )
+    return Decision(tuple(operations), delta, reply)
+
+
+def _stored(image: ClusterImage, change: ConfigChange) -> ConfigImage:
+    """Return the stored config of a broker, group or client metrics subscription."""
+    known = {"broker": image.broker_configs, "group": image.group_configs, "client-metrics": image.client_metrics}
+    return known[change.resource].get(change.name, ConfigImage({}, -1))
+
+
+def _path(change: ConfigChange) -> str:
+    path = {
+        "broker": znodes.broker_config_path,
+        "group": znodes.group_config_path,
+        "client-metrics": znodes.client_metrics_config_path,
+    }
+    return path[change.resource](change.name)
+
+
+def _fits(image: ClusterImage, change: ConfigChange) -> bool:
+    """Return whether the brokers' settings still have the version that the caller read."""
+    before = image.broker_configs.get(change.name)
+    return change.version in (None, -1 if before is None else before.version)
+
+
+def _moved_on(change: ConfigChange) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"The settings of {change.resource} {change.name} have been changed by another request meanwhile. Read "
+        "them and try again.",
+    )
+
+
+def _merged(before: Mapping[str, str], change: ConfigChange) -> dict[str, str]:
+    config: dict[str, str] = {} if change.replace else dict(before)
+    for name, value in change.changes.items():
+        if value is None:
+            config.pop(name, None)
+        else:
+            config[name] = value
+    return config
+
+
+def _write(path: str, config: dict[str, str], version: int) -> Operation:
+    data = znodes.encode_config(config)
+    return Create(path, data) if version < 0 else Set(path, data, version)

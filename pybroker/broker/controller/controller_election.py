@@ -1,0 +1,212 @@
+"""Controller leadership: the only broker of an embedded store holds it; in a cluster the brokers elect one, and the
+others wait until the leadership is free."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from pybroker.broker.cluster.cluster_view import Seat
+from pybroker.broker.controller.activation import FindLocalIds, OfficeTakenError, ShowsTopicIds
+from pybroker.broker.controller.controller import Controller
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.store import (
+    BadVersionError,
+    Check,
+    Delete,
+    MetadataStore,
+    MultiError,
+    NoNodeError,
+    SessionState,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    WatchEvent,
+    get_or_none,
+)
+from pybroker.errors import FatalError
+
+log = logging.getLogger(__name__)
+
+LEAVE_S_MAX = 5.0
+"""Limit of the wait for a store that does not answer; the leadership is free when this broker's session ends."""
+OVERWRITTEN_PAUSE_S = 1.0
+"""Pause before this broker takes part in an election again after its image differed from the store. Without it, a
+broker that cannot read another program's change would take the leadership again and again."""
+
+
+class SoleController:
+    """Controller leadership of the only broker of an embedded store, from its start to its stop."""
+
+    def __init__(self, seat: Seat, broker_id: int, controller: Controller) -> None:
+        self._seat = seat
+        self._broker_id = broker_id
+        self._controller = controller
+
+    async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        """Return when the broker is the controller. Raises LoweredError, DamagedNodeError."""
+        await self._controller.start(find_local_ids, shows_topic_ids)
+        self._seat.taken_by(self._broker_id)
+
+    async def stop(self) -> None:
+        """Stop deciding."""
+        await self._controller.stop()
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change sent to brokers."""
+        return self._controller.changes
+
+    @property
+    def controller(self) -> int | None:
+        """This broker, once it has started."""
+        return self._seat.controller
+
+
+class ControllerElection:
+    """Controller election of one broker in a cluster, while the broker runs. Each term has its own `Controller`."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        broker_id: int,
+        seat: Seat,
+        make_controller: Callable[[], Controller],
+        on_fatal: Callable[[FatalError], None],
+        check: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`check` raises FatalError if the store is not the one that this broker knows."""
+        self._check = check
+        self._store = store
+        self._broker_id = broker_id
+        self._seat = seat
+        self._make_controller = make_controller
+        self._on_fatal = on_fatal
+        self._task: asyncio.Task[None] | None = None
+        self._session_lost = asyncio.Event()
+        self._controller: Controller | None = None
+        """The controller of this broker's present term."""
+
+    async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        """Take part in elections until stopped; return at once."""
+        self._store.on_session(self._session)
+        self._task = asyncio.create_task(self._run(find_local_ids, shows_topic_ids), name="election")
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change sent to brokers; (-1, -1) if this broker is not the
+        controller."""
+        return (-1, -1) if self._controller is None else self._controller.changes
+
+    @property
+    def controller(self) -> int | None:
+        """The controller's broker id as far as this broker knows; None if there is none."""
+        return self._seat.controller
+
+    async def stop(self) -> None:
+        """Give up the leadership, if this broker holds it, so that another broker is elected at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        controller = self._controller
+        if controller is not None:
+            await self._resign(controller)
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(LEAVE_S_MAX):
+                    await self._vacate(self._broker_id)
+
+    async def unseat(self, broker_id: int) -> None:
+        """Free the leadership of a broker whose process other brokers have seen dead, before its session ends. If it is
+        alive after all, the store refuses its writes as soon as it has a successor."""
+        with contextlib.suppress(StoreError):
+            await self._vacate(broker_id)
+
+    async def _vacate(self, broker_id: int) -> None:
+        """Free the leadership if that broker holds it and no later term has begun. Only the term counter shows the
+        latter: every new /controller node has the same version."""
+        terms = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
+        node = await get_or_none(self._store, znodes.CONTROLLER)
+        if terms is None or node is None or znodes.decode_controller(node.data) != broker_id:
+            return
+        try:
+            await self._store.multi([Check(znodes.CONTROLLER_EPOCH, terms.version), Delete(znodes.CONTROLLER)])
+        except MultiError as error:
+            if not isinstance(error.cause, NoNodeError | BadVersionError):
+                raise
+
+    def _session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._session_lost.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            log.critical("the controller election failed", exc_info=problem)
+            self._on_fatal(
+                problem if isinstance(problem, FatalError) else FatalError(f"the controller election failed: {problem}")
+            )
+
+    async def _run(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        while True:
+            try:
+                await self._stand(find_local_ids, shows_topic_ids)
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                # The next read shows the outcome.
+                log.warning("cannot read from the metadata store which broker is controller, retrying: %s", problem)
+            except StoreClosedError:
+                return
+
+    async def _stand(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        changed = asyncio.Event()
+
+        def fired(_: WatchEvent) -> None:
+            changed.set()
+
+        node = await self._store.exists(znodes.CONTROLLER, fired)
+        if node is not None:
+            holder = znodes.decode_controller(node.data)
+            if holder != self._broker_id:
+                self._seat.taken_by(holder)
+                await changed.wait()
+                return
+            # A leftover of this broker's earlier session, or of a term that did not begin; waiting would last until its
+            # session expires.
+            await self._vacate(holder)
+        self._seat.taken_by(None)
+        self._session_lost.clear()
+        if self._check is not None:
+            await self._check()
+        controller = self._make_controller()
+        try:
+            await controller.start(find_local_ids, shows_topic_ids)
+        except OfficeTakenError:
+            return
+        self._controller = controller
+        self._seat.taken_by(self._broker_id)
+        await self._hold(controller)
+
+    async def _hold(self, controller: Controller) -> None:
+        """Wait until the term ends: the session is lost, or a write was refused because another controller is
+        active."""
+        lost = asyncio.ensure_future(self._session_lost.wait())
+        resigned = asyncio.ensure_future(controller.resigned.wait())
+        try:
+            await asyncio.wait([lost, resigned], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+            resigned.cancel()
+        self._seat.taken_by(None)
+        log.warning("this broker is no longer controller")
+        await self._resign(controller)
+        if controller.overwritten:
+            await self._vacate(self._broker_id)
+            await asyncio.sleep(OVERWRITTEN_PAUSE_S)
+
+    async def _resign(self, controller: Controller) -> None:
+        self._controller = None
+        await controller.stop()

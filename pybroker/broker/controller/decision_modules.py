@@ -1,0 +1,47 @@
+"""The modules with decisions. Importing them registers the decisions."""
+
+from __future__ import annotations
+
+from pybroker.broker.controller import (
+    broker_decisions,
+    config_decisions,
+    dead_transactions,
+    election_decisions,
+    feature_decisions,
+    ingest_decisions,
+    isr_decisions,
+    log_end_decisions,
+    migration_decisions,
+    purge,
+    quota_decisions,
+    reassignment_decisions,
+    security_decisions,
+    token_decisions,
+    topic_decisions,
+    topic_deletion,
+    truncate,
+    undelete,
+    unregister,
+)
+
+FAMILIES = (
+    broker_decisions,
+    quota_decisions,
+    config_decisions,
+    dead_transactions,
+    token_decisions,
+    election_decisions,
+    feature_decisions,
+    ingest_decisions,
+    isr_decisions,
+    log_end_decisions,
+    migration_decisions,
+    purge,
+    reassignment_decisions,
+    security_decisions,
+    topic_deletion,
+    topic_decisions,
+    truncate,
+    undelete,
+    unregister,
+)

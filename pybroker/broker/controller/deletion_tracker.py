@@ -1,0 +1,340 @@
+"""The controller's tracking of deletions and undeletes: confirmations of brokers, repetitions, and the removal of the
+data on every broker.
+
+A replica that never answers blocks no deletion, because the name is already free. The broker's first FULL LeaderAndIsr
+after its return settles the replica. Only without topic ids does the name wait for every replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.controller.internal_events import AdvanceDeletions
+from pybroker.broker.controller.pending_undeletes import Restores
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import (
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitionErrors,
+)
+from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.store import (
+    MetadataStore,
+    NoNodeError,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    WatchEvent,
+)
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 30.0
+"""Delay between two StopReplica for the same partitions."""
+PAUSE_S = 0.5
+"""Delay while the store is unreachable."""
+RETRIES_MAX = 20
+"""After so many retries the next FULL LeaderAndIsr settles the replica."""
+PARTLY_S = 1.0
+"""Time for all brokers to confirm before the missing ones are stored: most deletions need only one write."""
+
+
+class Deletions:
+    """Deletions of one controller; runs on the loop's thread."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        port: ControllerPort,
+        send_again: Callable[[int, Sequence[Uuid]], None],
+        tombstones_max: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._port = port
+        self._send_again = send_again
+        self._tombstones_max = tombstones_max
+        self._image = ClusterImage.initial(-1)
+        """For topic names in log lines."""
+        self._unconfirmed: dict[Uuid, set[int]] = {}
+        """Brokers that have not answered StopReplica, by topic."""
+        self._partly: set[Uuid] = set()
+        """The topics of `_unconfirmed` with confirmations that are not stored yet."""
+        self._partly_due: asyncio.TimerHandle | None = None
+        self._restores = Restores()
+        self._tries: dict[Uuid, int] = {}
+        self._staged: set[Uuid] = set()
+        """Topics staged on every replica; brokers remove the data when it is due."""
+        self._unchecked: set[Uuid] = set()
+        """The topics of `_staged` whose data may have been removed since the last check."""
+        self._newly_staged: set[Uuid] = set()
+        self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
+        self._freed: dict[Uuid, asyncio.Future[None]] = {}
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    def start(self, image: ClusterImage) -> None:
+        """Continue the unfinished deletions. Each broker gets its orders again when it registers."""
+        self._image = image
+        self._take(image.deletions.values())
+        self._spawn(self._run())
+
+    def owed_by(self, broker_id: int) -> list[Uuid]:
+        """Return the topics of which a broker has not confirmed its orders."""
+        stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
+        return stopping + self._restores.owed_by(broker_id)
+
+    async def stop(self) -> None:
+        """Stop; the records in the store lose nothing."""
+        for timer in (*self._timers, *([] if self._partly_due is None else [self._partly_due])):
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for future in self._undeletes.values():
+            if not future.done():
+                future.set_result(
+                    KafkaError(
+                        ErrorCode.NOT_CONTROLLER,
+                        "The broker is shutting down. The undelete continues on the next controller.",
+                    )
+                )
+        for freed in self._freed.values():
+            freed.cancel()
+
+    def observe(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a durable decision."""
+        self._image = image
+        self._take(delta.deletions)
+        for topic_id in delta.forgotten_deletions:
+            self._drop(topic_id)
+        if delta.lost_brokers:
+            # An undelete does not wait for lost brokers.
+            self._wake.set()
+        named = [record.topic_id for record in delta.deletions if not record.by_order]
+        for topic_id in (*named, *delta.forgotten_deletions):
+            waiting = self._freed.pop(topic_id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)
+
+    def _take(self, records: Iterable[DeletionRecord]) -> None:
+        for record in records:
+            # Confirmations received since this record was decided still count.
+            waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
+            tries = self._tries.get(record.topic_id, 0)
+            self._drop(record.topic_id, undeleting=record.state == UNDELETING)
+            if record.state == DELETING:
+                self._tries[record.topic_id] = tries
+                self._unconfirmed[record.topic_id] = waiting = waiting & record.unconfirmed
+                if not waiting:
+                    self._newly_staged.add(record.topic_id)
+                    self._wake.set()
+                elif waiting < record.unconfirmed:
+                    self._note_partly(record.topic_id)
+            elif record.state == UNDELETING:
+                self._restores.begin(record)
+                # Possibly no broker is left that could answer.
+                self._wake.set()
+            elif record.state == STAGED:
+                self._staged.add(record.topic_id)
+                self._unchecked.add(record.topic_id)
+                self._wake.set()
+
+    def _drop(self, topic_id: Uuid, *, undeleting: bool = False) -> None:
+        self._unconfirmed.pop(topic_id, None)
+        self._partly.discard(topic_id)
+        if not undeleting:
+            self._restores.drop(topic_id)
+        self._tries.pop(topic_id, None)
+        self._staged.discard(topic_id)
+        self._unchecked.discard(topic_id)
+        self._newly_staged.discard(topic_id)
+
+    # --- answers of brokers -------------------------------------------------------------------------------------------
+
+    def stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+        """Process a broker's answer to StopReplica."""
+        failed = set(_failures(response.topics))
+        if response.error_code:
+            failed = {topic.topic_id for topic in request.topic_states}
+        for topic in request.topic_states:
+            if topic.topic_id in failed or broker_id not in self._unconfirmed.get(topic.topic_id, ()):
+                continue
+            self._unconfirmed[topic.topic_id].discard(broker_id)
+            if self._unconfirmed[topic.topic_id]:
+                self._note_partly(topic.topic_id)
+                continue
+            self._partly.discard(topic.topic_id)
+            self._tries.pop(topic.topic_id, None)
+            self._newly_staged.add(topic.topic_id)
+        if self._newly_staged:
+            self._wake.set()
+        again = [topic_id for topic_id in failed if self._may_retry(topic_id)]
+        if again:
+            self._later(broker_id, again)
+
+    def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
+        """Process a broker's answer to RestoreReplicas."""
+        if self._restores.answered(broker_id, request, response):
+            self._wake.set()
+
+    def _note_partly(self, topic_id: Uuid) -> None:
+        """Store the confirming brokers after `PARTLY_S`; the deletion's receipt then names the missing ones."""
+        self._partly.add(topic_id)
+        if self._partly_due is None:
+            self._partly_due = asyncio.get_running_loop().call_later(PARTLY_S, self._partly_is_due)
+
+    def _partly_is_due(self) -> None:
+        self._partly_due = None
+        self._wake.set()
+
+    def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
+        """Return a future with the reply of FinishUndelete, done when the running undelete has ended."""
+        future = self._undeletes.get(topic_id)
+        if future is None:
+            future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
+        """Return None if the name of a deleted topic is free, else a future that is done when it is."""
+        record = self._image.deletions.get(topic_id)
+        if record is None or not record.by_order:
+            return None
+        future = self._freed.get(topic_id)
+        if future is None:
+            future = self._freed[topic_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def _may_retry(self, topic_id: Uuid) -> bool:
+        if topic_id not in self._unconfirmed:
+            return False
+        self._tries[topic_id] = self._tries.get(topic_id, 0) + 1
+        if self._tries[topic_id] > RETRIES_MAX:
+            log.error(
+                "a broker does not confirm the deletion of topic %s; its next start completes it",
+                self._image.describe(topic_id),
+            )
+            return False
+        return True
+
+    def _later(self, broker_id: int, ids: list[Uuid]) -> None:
+        def run() -> None:
+            self._timers.discard(timer)
+            self._send_again(broker_id, ids)
+
+        timer = asyncio.get_running_loop().call_later(RETRY_S, run)
+        self._timers.add(timer)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("deletions are no longer recorded: this is a bug in pybroker", exc_info=task.exception())
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Store confirmations, and find deletions whose data is gone on every broker."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._record()
+            except StoreClosedError:
+                return  # the broker stops
+            except UnavailableError as problem:
+                # The store has waited already; a longer pause would delay undeletes.
+                log.warning("cannot record deletions yet, retrying: %s", problem)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            except (KafkaError, StoreError) as problem:
+                log.error("cannot record deletions, retrying: %s", problem)
+                await asyncio.sleep(RETRY_S)
+                continue
+            await self._wake.wait()
+
+    async def _record(self) -> None:
+        for finish in self._restores.due(self._image):
+            answer = await self._port.submit(finish)
+            waiting = self._undeletes.pop(finish.topic_id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer.reply)
+        staged = tuple(self._newly_staged)
+        confirmed = self._partly_confirmed()
+        if staged or confirmed:
+            await self._port.submit(
+                AdvanceDeletions(confirmed=confirmed, staged=staged, tombstones_max=self._tombstones_max())
+            )
+            self._newly_staged.difference_update(staged)
+        removed = await self._removed()
+        if removed:
+            await self._port.submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
+
+    def _partly_confirmed(self) -> tuple[tuple[Uuid, tuple[int, ...]], ...]:
+        if self._partly_due is not None:
+            return ()
+        partly, self._partly = self._partly, set()
+        found = []
+        for topic_id in partly:
+            record = self._image.deletions.get(topic_id)
+            if record is not None and record.state == DELETING and topic_id in self._unconfirmed:
+                confirmed = record.unconfirmed - self._unconfirmed[topic_id]
+                if confirmed:
+                    found.append((topic_id, tuple(sorted(confirmed))))
+        return tuple(found)
+
+    async def _removed(self) -> tuple[Uuid, ...]:
+        """Return the staged deletions of which no broker holds data. Each broker lists its staged replicas in the store
+        before it confirms, and removes the entry after the data, so no clock is needed."""
+        if not self._unchecked:
+            return ()
+        topics, self._unchecked = self._unchecked, set()
+        gone = []
+        try:
+            brokers = await self._store.children(znodes.STAGED)
+            for topic_id in topics:
+                held = [await self._holds(broker, topic_id) for broker in brokers]
+                # A topic undeleted during the reads is no longer staged.
+                if not any(held) and topic_id in self._staged:
+                    gone.append(topic_id)
+        except StoreError:
+            self._unchecked |= topics
+            raise
+        return tuple(gone)
+
+    async def _holds(self, broker: str, topic_id: Uuid) -> bool:
+        """Return whether a broker holds data of a deleted topic. If it does, a watch triggers the next check."""
+
+        def changed(event: WatchEvent) -> None:
+            del event
+            if topic_id in self._staged:
+                self._unchecked.add(topic_id)
+                self._wake.set()
+
+        try:
+            await self._store.get(f"{znodes.STAGED}/{broker}/{topic_id}", changed)
+        except NoNodeError:
+            return False
+        return True
+
+
+def _failures(topics: Iterable[TopicPartitionErrors]) -> dict[Uuid, set[int]]:
+    found: dict[Uuid, set[int]] = {}
+    for topic in topics:
+        codes = {partition.error_code for partition in topic.partition_errors if partition.error_code}
+        if codes:
+            found[topic.topic_id] = codes
+    return found

@@ -1,0 +1,173 @@
+"""The controller client of the broker that is the controller: a queue in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from pybroker.broker.cluster.controller_client import EventAnswer, RequestIdentity
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.queue_metrics import QueueFigures
+from pybroker.broker.controller.write_fence import ClosedTopics
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+DECISION_MS_MIN = 1_000
+"""Minimum time for a decision, in ms. A caller with a shorter timeout does not want to wait for the change to be
+applied, but the decision still takes a moment."""
+EVENTS_QUEUED_MAX = 10_000
+"""Limit of queued events. Each client waits for its own answers, so a longer queue is a sign of a fault."""
+
+R = TypeVar("R")
+
+
+class Submission(msgspec.Struct, eq=False):
+    """A queued event, its deadlines and the future of its answer."""
+
+    event: Event[Any]
+    asked_by: int
+    """The broker that waits for the answer. Its metadata shows the change before it gets the answer."""
+    deadline: float | None
+    """Time limit for the decision to be applied everywhere, by the loop's clock."""
+    decide_by: float | None
+    """A decision that has not begun by then is dropped."""
+    answered: asyncio.Future[EventAnswer[Any]]
+    came: float
+    """Arrival time, by the clock of the metrics."""
+    asked: RequestIdentity | None = None
+    """The request id under which the outcome is recorded, if any."""
+    caller: Caller | None = None
+    """The client that submits the event and whose permissions apply; None for a broker."""
+    closed: ClosedTopics | None = None
+    """The topics fenced for its decision. Until they are fenced the event may have to wait."""
+    over_quota: Mapping[int, KafkaError] | None = None
+    """Items that the client's quota refuses, by index; None if the quota was not checked yet."""
+    throttle_time_ms: int = 0
+    """How long the client has to wait."""
+
+    def require_time(self) -> None:
+        """Raise KafkaError REQUEST_TIMED_OUT if the decision can no longer begin in time."""
+        if self.decide_by is not None and asyncio.get_running_loop().time() >= self.decide_by:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "The controller did not process the request in time. Nothing was changed. Try again.",
+            )
+
+    def answer(self, answer: EventAnswer[Any]) -> None:
+        """Complete the future, unless the caller has gone."""
+        if not self.answered.done():
+            self.answered.set_result(answer)
+
+    def fail(self, error: KafkaError) -> None:
+        """Fail the future, unless the caller has gone."""
+        if not self.answered.done():
+            self.answered.set_exception(error)
+
+
+class LocalPort:
+    """The controller client in the controller's own process (`cluster.controller_client.OwnPort`); the controller takes
+    events from the other end."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self._queue: asyncio.Queue[Submission] = asyncio.Queue()
+        self._open = False
+        self.figures = QueueFigures()
+        self._under_way: dict[Uuid, asyncio.Future[EventAnswer[Any]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Number of queued events that the controller has not taken."""
+        return self._queue.qsize()
+
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """Return at once: on a single broker, metadata shows every answered change."""
+
+    async def submit(
+        self,
+        event: Event[R],
+        timeout_ms: int | None = None,
+        *,
+        caller: Caller | None = None,
+        asked_by: int | None = None,
+        asked: RequestIdentity | None = None,
+    ) -> EventAnswer[R]:
+        """Submit an event and return its answer (see `OwnPort`). A retry with the same request id shares the first
+        submission's answer."""
+        again = None if asked is None else self._under_way.get(asked.request_id)
+        if again is not None:
+            return await asyncio.shield(again)
+        if not self._open:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        if self._queue.qsize() >= EVENTS_QUEUED_MAX:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{EVENTS_QUEUED_MAX} metadata changes are queued already. Try again later.",
+            )
+        answered = self._put(event, self._broker_id if asked_by is None else asked_by, timeout_ms, asked, caller)
+        if asked is None:
+            return await answered
+        request_id = asked.request_id
+        self._under_way[request_id] = answered
+        answered.add_done_callback(lambda done: self._answered(request_id, done))
+        # A retry may still wait for the answer after the first caller has gone.
+        return await asyncio.shield(answered)
+
+    def _put(
+        self,
+        event: Event[R],
+        asked_by: int,
+        timeout_ms: int | None = None,
+        asked: RequestIdentity | None = None,
+        caller: Caller | None = None,
+    ) -> asyncio.Future[EventAnswer[R]]:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[EventAnswer[R]] = loop.create_future()
+        deadline, decide_by = None, None
+        if timeout_ms is not None:
+            deadline = loop.time() + timeout_ms / 1000
+            decide_by = loop.time() + max(timeout_ms, DECISION_MS_MIN) / 1000
+        came = self.figures.now()
+        self._queue.put_nowait(Submission(event, asked_by, deadline, decide_by, answered, came, asked, caller))
+        return answered
+
+    def _answered(self, request_id: Uuid, done: asyncio.Future[EventAnswer[Any]]) -> None:
+        del self._under_way[request_id]
+        if not done.cancelled():
+            done.exception()  # avoid a warning if no caller waits any more
+
+    # --- the controller's end -----------------------------------------------------------------------------------------
+
+    def open(self, first: Event[R] | None) -> asyncio.Future[EventAnswer[R]] | None:
+        """Begin to accept events, with `first` before any other; return its future."""
+        self._open = True
+        return None if first is None else self._put(first, self._broker_id)
+
+    def close(self) -> None:
+        """Stop accepting events."""
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the controller accepts events."""
+        return self._open
+
+    async def take(self) -> Submission:
+        """Wait for the next event and return it."""
+        self.figures.idle()
+        submission = await self._queue.get()
+        self.figures.begins(type(submission.event).__name__, submission.came)
+        return submission
+
+    def put_back(self, submission: Submission) -> None:
+        """Queue a taken submission again, at the end, after it had to wait."""
+        self._queue.put_nowait(submission)
+
+    def left(self) -> list[Submission]:
+        """Return all submissions that the controller has not taken."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

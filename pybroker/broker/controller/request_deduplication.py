@@ -1,0 +1,152 @@
+"""Request deduplication log: the outcomes of recent requests by request id, in the store. A caller that lost an answer
+gets it from the present controller, and no request is decided twice.
+
+The multi that makes a decision durable also writes its outcome. Without an outcome there is no decision: the multi of a
+former controller can no longer succeed, because the controller epoch has moved on. A decision that changes nothing
+writes no outcome; the controller may decide it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pybroker.broker.cluster.controller_client import RequestIdentity
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.value_codec import UnreadableError, pack_reply, unpack_reply
+from pybroker.broker.metadata.store import Create, Delete, MetadataStore, Node, Operation, ensure_path
+from pybroker.broker.metadata.znodes import OUTCOMES, DamagedNodeError, decode_json
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+KEPT_MS = 600_000
+"""Outcomes older than this are removed."""
+OUTCOMES_MAX = 4_000
+"""Limit of outcomes; the oldest are removed beyond it."""
+REPLY_BYTES_MAX = 64 * 1024
+"""For a longer reply, the log keeps only the fact that the request was decided."""
+FORGOTTEN_AT_ONCE_MAX = 50
+"""Limit of removals in one multi."""
+
+
+class RequestOutcome(NamedTuple):
+    """The outcome of one request."""
+
+    at_ms: int
+    event: str
+    reply: bytes | None
+    """The serialized reply; None if it is too long to keep."""
+
+
+class OutcomeChange(NamedTuple):
+    """An outcome to write, and the outcomes to remove."""
+
+    request_id: Uuid
+    outcome: RequestOutcome
+    forgotten: tuple[Uuid, ...]
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations for the decision's multi."""
+        at_ms, event, reply = self.outcome
+        data = msgspec.json.encode({"version": 1, "at": at_ms, "event": event, "reply": reply})
+        return (Create(_path(self.request_id), data), *(Delete(_path(one)) for one in self.forgotten))
+
+
+class _OutcomeJson(msgspec.Struct):
+    at: int
+    event: str
+    reply: bytes | None = None
+
+
+class RequestOutcomes:
+    """The log of one controller, its only writer."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._known: dict[Uuid, RequestOutcome] = {}
+        """Oldest first."""
+        self._complete_since_ms = 0
+        """Outcomes older than this may have been removed."""
+
+    async def load(self, store: MetadataStore) -> None:
+        """Load all outcomes from the store."""
+        await ensure_path(store, OUTCOMES)
+        self.fill(await store.subtree(OUTCOMES))
+
+    def fill(self, nodes: Mapping[str, Node]) -> None:
+        """Load outcomes from nodes. A damaged node still proves that the request was decided."""
+        found: dict[Uuid, RequestOutcome] = {}
+        for path, node in nodes.items():
+            if path == OUTCOMES:
+                continue
+            try:
+                request_id = Uuid.parse(path.removeprefix(f"{OUTCOMES}/"))
+            except ValueError:
+                continue  # no request has this id
+            try:
+                read: _OutcomeJson = decode_json(path, node.data, _OutcomeJson)
+                found[request_id] = RequestOutcome(read.at, read.event, read.reply)
+            except DamagedNodeError:
+                found[request_id] = RequestOutcome(node.created_ms, "", None)
+        self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
+        if len(found) >= OUTCOMES_MAX:
+            self._complete_since_ms = next(iter(self._known.values())).at_ms
+
+    def find(self, event: Event[Any], asked: RequestIdentity) -> RequestOutcome | None:
+        """Return the outcome of a request, None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
+        outcome or its reply is no longer known."""
+        found = self._known.get(asked.request_id)
+        if found is None:
+            if asked.ms_ago and self._wall_ms() - asked.ms_ago < self._oldest_ms():
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "It is no longer known whether this change was made. Read the current state before you try again.",
+                )
+            return None
+        if found.reply is None or found.event != type(event).__name__:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The change was made, but its answer is lost. Read the current state."
+            )
+        return found
+
+    def _oldest_ms(self) -> int:
+        return max(self._complete_since_ms, self._wall_ms() - KEPT_MS)
+
+    @staticmethod
+    def reply_of(event: Event[Any], outcome: RequestOutcome) -> Any:
+        """Return the reply of the decision. Raises KafkaError REQUEST_TIMED_OUT if it cannot be read."""
+        assert outcome.reply is not None
+        try:
+            return unpack_reply(type(event), outcome.reply)
+        except UnreadableError as problem:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The change was made, but its answer cannot be read ({problem}). Read the current state.",
+            ) from None
+
+    def to_keep(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:
+        """Return the outcome that the decision's multi has to write."""
+        now_ms = self._wall_ms()
+        packed = pack_reply(reply)
+        outcome = RequestOutcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)
+        surplus = len(self._known) + 1 - OUTCOMES_MAX
+        forgotten: list[Uuid] = []
+        for position, (request_id, one) in enumerate(self._known.items()):
+            if len(forgotten) >= FORGOTTEN_AT_ONCE_MAX or (position >= surplus and one.at_ms >= now_ms - KEPT_MS):
+                break
+            forgotten.append(request_id)
+        return OutcomeChange(asked.request_id, outcome, tuple(forgotten))
+
+    def kept(self, kept: OutcomeChange) -> None:
+        """Record that the outcome is durable."""
+        for one in kept.forgotten:
+            self._complete_since_ms = max(self._complete_since_ms, self._known.pop(one).at_ms)
+        self._known[kept.request_id] = kept.outcome
+
+
+def _path(request_id: Uuid) -> str:
+    return f"{OUTCOMES}/{request_id}"

@@ -1,0 +1,289 @@
+"""The controller client of a broker in a cluster: it submits to this process while this broker is the controller, else
+over the inter-broker listener.
+
+An event has a request id, under which the controller records its outcome together with the decision. If the answer is
+lost, the client retries until the caller's timeout: the event is decided once, and every later controller knows its
+outcome. Proposals of leaders (AlterPartition) and ControlledShutdown have no such id: they name the state they change,
+and the submitter learns the outcome by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from pybroker.broker.cluster.cluster_view import ClusterView, Seat
+from pybroker.broker.cluster.controller_client import EventAnswer, OwnPort, RequestIdentity
+from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
+from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
+from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
+from pybroker.broker.interbroker.controller_connections import ControllerConnections, Dial
+from pybroker.broker.interbroker.controller_discovery import Whereabouts
+from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, Uuid, decode, encode
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.caller import Caller, packed_caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 25_000
+"""Default timeout: clients give up after 30 s (`request.timeout.ms`) and get an answer before."""
+DECISION_MS_MIN = 1_000
+"""Minimum time for a decision. A caller with a shorter timeout does not want to wait for the change to be applied, but
+the decision still takes a moment."""
+WAY_MS_MAX = 1_000
+"""The wait for a decided change to be applied ends this long before the timeout, so that the answer arrives in time."""
+ANSWER_S_MAX = 3_600.0
+"""Longer than any caller waits: the caller closes the connection at its timeout."""
+PAUSE_S = 0.05
+SILENCE_S = 5.0
+"""A controller with a slower answer may hang; at this interval this broker asks others whether it has a successor."""
+LOST_SIGHT_S = 1.0
+"""After this time without a controller, one may exist of which the store has not informed this broker."""
+
+WITHOUT_ID = AlterIsr | ShutDownBroker
+
+R = TypeVar("R")
+
+
+class LostAnswerError(KafkaError):
+    """The event was sent to the controller; whether it has decided is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedEvent(Generic[R]):
+    """An event on its way to the controller, with its context."""
+
+    event: Event[R]
+    caller: Caller | None
+    asked: RequestIdentity | None
+    deadline: float
+    """Until when the client waits for the decision to be applied."""
+
+
+class FollowedView(ClusterView, Protocol):
+    """The view, with a wait for a change."""
+
+    async def reached(self, controller_epoch: int, number: int) -> None:
+        """Wait until this broker has applied that change."""
+        ...
+
+
+class ClusterPort:
+    """`cluster.controller_client.ControllerPort` of a broker in a cluster."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        local: OwnPort,
+        changes: Callable[[], tuple[int, int]],
+        seat: Seat,
+        view: FollowedView,
+        dial: Dial,
+    ) -> None:
+        """`changes` returns the controller epoch and the last change of this broker's controller, while it is one."""
+        self._broker_id = broker_id
+        self._local = local
+        self._changes = changes
+        self._seat = seat
+        self._view = view
+        self._connections = ControllerConnections(dial)
+        self._whereabouts = Whereabouts(broker_id, seat, view, dial)
+
+    async def submit(
+        self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
+    ) -> EventAnswer[R]:
+        """Submit an event to the controller; see `ControllerPort`."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        given_ms = PATIENCE_MS if timeout_ms is None else max(0, timeout_ms)
+        try:
+            async with asyncio.timeout_at(began + max(given_ms, DECISION_MS_MIN) / 1000):
+                deadline = began + (given_ms - min(WAY_MS_MAX, given_ms // 10)) / 1000
+                return await self._submit(event, began, deadline, caller)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "There was no decision in time: the controller does not answer, or does not reach the metadata store. "
+                "It may come later; look what became of it.",
+            ) from None
+
+    async def _submit(self, event: Event[R], began: float, deadline: float, caller: Caller | None) -> EventAnswer[R]:
+        """Submit until an answer or a final error comes. `deadline` limits the wait for a decision to be applied; the
+        wait for the decision itself ends when the caller cancels it."""
+        loop = asyncio.get_running_loop()
+        request_id = Uuid.random()
+        lost_sight: float | None = None
+        while True:
+            left_ms = max(0, int((deadline - loop.time()) * 1000))
+            asked = (
+                None
+                if isinstance(event, WITHOUT_ID)
+                else RequestIdentity(request_id, int((loop.time() - began) * 1000))
+            )
+            try:
+                if self._local.is_open:
+                    answer = await self._local.submit(event, left_ms, caller=caller, asked=asked)
+                    if isinstance(event, CatchUp):
+                        answer = await self._shown(answer, self._changes(), deadline)
+                    return answer
+                return await self._forward(ForwardedEvent(event, caller, asked, deadline))
+            except KafkaError as error:
+                again = error.code == ErrorCode.NOT_CONTROLLER or (
+                    isinstance(error, LostAnswerError) and asked is not None
+                )
+                if not again or loop.time() >= deadline:
+                    raise
+                log.debug("%s is asked for again: %s", type(event).__name__, error)
+                lost_sight = lost_sight or loop.time()
+                if loop.time() - lost_sight >= LOST_SIGHT_S:
+                    await self._whereabouts.search()
+            await self._pause(deadline)
+
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """Wait for all earlier decisions; see `ControllerPort`. The controller's own broker submits too: the store has
+        to confirm that it was not replaced."""
+        # The answer waits until the view has the controller's last change.
+        if not (await self.submit(CatchUp(), timeout_ms)).in_force:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
+
+    async def _pause(self, deadline: float) -> None:
+        """Wait until the controller may have changed."""
+        changes = asyncio.ensure_future(self._seat.changes())
+        left = deadline - asyncio.get_running_loop().time()
+        await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
+        changes.cancel()
+
+    async def _forward(self, wanted: ForwardedEvent[R]) -> EventAnswer[R]:
+        controller = self._controller()
+        reached = False
+        try:
+            async with self._connections.to(controller) as connection:
+                reached = True
+                return await self._ask(connection, controller.broker_id, wanted)
+        except UNREACHABLE as problem:
+            if not reached:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
+            if isinstance(problem, KafkaError):
+                raise
+            raise LostAnswerError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The controller was asked and did not answer; look what became of it ({problem}).",
+            ) from problem
+
+    async def _ask(
+        self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
+    ) -> EventAnswer[R]:
+        # A paused controller answers too late; if it is replaced meanwhile, its successor gets the request.
+        replaced = asyncio.ensure_future(self._replaced(controller))
+
+        def give_up(done: asyncio.Future[None]) -> None:
+            if not done.cancelled():
+                connection.abort()
+
+        replaced.add_done_callback(give_up)
+        event = wanted.event
+        try:
+            if isinstance(event, AlterIsr):
+                return await _alter_partition(connection, event)
+            if isinstance(event, ShutDownBroker):
+                return await _shut_down(connection, event)
+            return await self._envelope(connection, controller, wanted)
+        finally:
+            replaced.cancel()
+
+    async def _replaced(self, controller: int) -> None:
+        """Wait until another broker is the controller. None may be the moment between two controllers."""
+        while self._whereabouts.controller in (None, controller):
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await self._seat.changes()
+            except TimeoutError:
+                await self._whereabouts.search()
+
+    async def _envelope(
+        self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
+    ) -> EventAnswer[R]:
+        event, asked = wanted.event, wanted.asked
+        assert asked is not None, event
+        left_ms = max(0, int((wanted.deadline - asyncio.get_running_loop().time()) * 1000))
+        caller = wanted.caller
+        inner = wire.SubmitEventRequest(
+            broker_id=self._broker_id,
+            event=pack_event(event),
+            timeout_ms=left_ms,
+            asked_ms_ago=asked.ms_ago,
+            client_id="" if caller is None else caller.client_id,
+            slowed_only=caller is not None and caller.slowed_only,
+        )
+        principal, host = packed_caller(caller)
+        envelope = wire.EnvelopeRequest(
+            request_data=encode(inner, 0),
+            request_principal=principal,
+            client_host_address=host,
+            request_id=asked.request_id,
+        )
+        answer = await connection.request(envelope, timeout_s=ANSWER_S_MAX)
+        kind = type(event).__name__
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            self._whereabouts.denied(controller, answer)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refuses it.")
+        try:
+            reply = decode(ApiKey.SUBMIT_EVENT, 0, answer.response_data or b"", False, interbroker=True)
+            if reply.error_code:
+                raise KafkaError(reply.error_code, reply.error_message)
+            found = unpack_reply(type(event), reply.reply)
+        except (UnreadableError, CodecError) as problem:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
+        change = answer.controller_epoch, answer.change_number
+        answered = EventAnswer(found, reply.in_force, reply.throttle_time_ms)
+        return await self._shown(answered, change, wanted.deadline)
+
+    async def _shown(self, answer: EventAnswer[R], change: tuple[int, int], deadline: float) -> EventAnswer[R]:
+        """Return the answer after this broker's view has that change; not in force if it does not in time."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._view.reached(*change)
+        except TimeoutError:
+            return msgspec.structs.replace(answer, in_force=False)
+        return answer
+
+    def _controller(self) -> BrokerImage:
+        controller = self._whereabouts.controller
+        broker = None if controller is None else self._view.image.brokers.get(controller)
+        if broker is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
+        return broker
+
+    def close(self) -> None:
+        """Close the connections; waiting submissions fail."""
+        self._whereabouts.close()
+        self._connections.close()
+
+
+async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> EventAnswer[Any]:
+    """Propose ISR changes. The leader waits only for the controller's answer: its own view is not involved."""
+    answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, "The controller does not change ISRs.")
+    return EventAnswer(outcomes_of(answer), True)
+
+
+async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -> EventAnswer[Any]:
+    request = wire.ControlledShutdownRequest(broker_id=event.broker_id, broker_epoch=event.broker_epoch)
+    answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, "The controller does not let others take over.")
+    remaining = tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions)
+    return EventAnswer(ShutDownOutcome(remaining), True)

@@ -1,0 +1,83 @@
+"""The connector to other brokers: address and login for their inter-broker listener."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnection
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.znodes import Endpoint
+from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError
+from pybroker.client.config import ADMIN, ClientConfig
+from pybroker.config import BrokerConfig
+from pybroker.config.broker_login import broker_login
+from pybroker.config.values import ConfigError, InvalidValue
+from pybroker.errors import StartError
+
+
+async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
+    """Return the settings for every connection to another broker, and keep a token fresh. Raises StartError if there is
+    no token."""
+    login = broker_login(config)
+    settings = login.client_settings()
+    if not login.token:
+        return settings
+    # Import the HTTP code only where it is needed.
+    from pybroker.client.connection.token_file import CachedToken
+
+    given = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism, **login.token}
+    try:
+        kept = await asyncio.to_thread(CachedToken, ClientConfig(ADMIN, given))
+    except (ConfigError, InvalidValue, AuthenticationError, BrokerConnectionError) as problem:
+        raise StartError(f"no token to log in to other brokers with: {problem}") from None
+    return {**{name: text for name, text in settings.items() if name not in login.token}, **kept.settings}
+
+
+log = logging.getLogger(__name__)
+
+
+class Dialer:
+    """Connector to the inter-broker listener."""
+
+    def __init__(self, broker_id: int, listener: str, login: Mapping[str, str]) -> None:
+        """`login` holds a client's settings of protocol, user and password."""
+        self._broker_id = broker_id
+        self._listener = listener
+        self._login = login
+        self._told: dict[int, str] = {}
+
+    def endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """Return the inter-broker listener of a broker."""
+        return next((one for one in broker.endpoints if one.listener == self._listener), None)
+
+    async def __call__(self, broker: BrokerImage) -> InterBrokerConnection:
+        """Open a connection. Raises the exceptions in `UNREACHABLE`."""
+        endpoint = self.endpoint(broker)
+        if endpoint is None:
+            raise BrokerConnectionError(
+                f"broker {broker.broker_id} has no listener {self._listener}; inter.broker.listener.name must be the "
+                "same everywhere"
+            )
+        settings: dict[str, Any] = {
+            "client.id": f"broker-{self._broker_id}",
+            **self._login,
+        }
+        try:
+            opened = await InterBrokerConnection.open(endpoint.host, endpoint.port, ClientConfig(ADMIN, settings))
+        except (BrokerConnectionError, AuthenticationError) as problem:
+            self._refused(broker.broker_id, problem)
+            raise
+        self._told.pop(broker.broker_id, None)
+        return opened
+
+    def _refused(self, broker_id: int, problem: Exception) -> None:
+        """Log a rejected certificate or login once: the broker retries continually, and only an operator can repair it.
+        A broker that is down is not logged."""
+        untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
+        if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
+            log.warning("broker %d cannot be spoken to: %s", broker_id, problem)
+            self._told[broker_id] = str(problem)

@@ -1,0 +1,131 @@
+"""Controller discovery by asking other brokers: for a broker that cannot reach the metadata store for a while. It
+learns of no election, and would keep asking the earlier controller.
+
+An asked broker decides nothing unless it is the controller, and the store refuses the writes of a replaced controller:
+a wrong answer costs only a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from pybroker.broker.cluster.cluster_view import ClusterView, Seat
+from pybroker.broker.cluster.events import CatchUp
+from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack
+from pybroker.broker.interbroker.controller_connections import Dial
+from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, ask_once
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.native import CodecError, encode
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+ASKED_MAX = 10
+"""Number of brokers to ask at once."""
+ANSWER_S = 2.0
+PAUSE_S = 1.0
+"""Pause between two searches."""
+
+
+class _Told(NamedTuple):
+    seat: int | None
+    """The controller that the store had named by then; a later change in the store takes precedence."""
+    controller: int
+
+
+class Whereabouts:
+    """The controller discovery of one broker; on the loop's thread."""
+
+    def __init__(self, broker_id: int, seat: Seat, view: ClusterView, dial: Dial) -> None:
+        self._broker_id = broker_id
+        self._seat = seat
+        self._view = view
+        self._dial = dial
+        self._told: _Told | None = None
+        self._search: asyncio.Task[None] | None = None
+        self._next = float("-inf")
+
+    @property
+    def controller(self) -> int | None:
+        """The controller's broker id, by the latest information; None if there is none or it is unknown."""
+        told = self._told
+        return told.controller if told is not None and told.seat == self._seat.controller else self._seat.controller
+
+    def denied(self, asked: int, answer: wire.EnvelopeResponse) -> None:
+        """Record that broker `asked` is not the controller; its answer names the controller if it knows it."""
+        found = _named(answer)
+        if found not in (None, asked, self._broker_id):
+            assert found is not None
+            self._note(found)
+        elif self._told is not None and self._told.controller == asked:
+            self._told = None
+
+    async def search(self) -> None:
+        """Ask the other brokers; concurrent callers share one search. Returns at the end of the search, or at once if
+        the last one has only just ended."""
+        if self._search is None and asyncio.get_running_loop().time() >= self._next:
+            self._search = asyncio.create_task(self._ask_all(), name="who-is-controller")
+            self._search.add_done_callback(self._searched)
+        if self._search is not None:
+            await asyncio.wait([self._search])
+
+    def close(self) -> None:
+        """Stop searching."""
+        self._next = float("inf")
+        if self._search is not None:
+            self._search.cancel()
+
+    def _searched(self, search: asyncio.Task[None]) -> None:
+        self._search = None
+        self._next = max(self._next, asyncio.get_running_loop().time() + PAUSE_S)
+        if not search.cancelled() and (problem := search.exception()) is not None:
+            log.error("asking for the controller failed: this is a bug in pybroker", exc_info=problem)
+
+    def _note(self, controller: int) -> None:
+        if controller != self.controller:
+            log.info("broker %d is the controller, as others say; the metadata store has not said so", controller)
+        self._told = _Told(self._seat.controller, controller)
+
+    async def _ask_all(self) -> None:
+        before = self.controller
+        others = [one for one in self._view.image.brokers.values() if one.broker_id not in (self._broker_id, before)]
+        questions = [asyncio.ensure_future(self._ask(one)) for one in others[:ASKED_MAX]]
+        try:
+            for answer in asyncio.as_completed(questions):
+                found = await answer
+                if found not in (None, before, self._broker_id):
+                    assert found is not None
+                    self._note(found)
+                    return
+        finally:
+            for question in questions:
+                question.cancel()
+
+    async def _ask(self, broker: BrokerImage) -> int | None:
+        """Return the controller as that broker knows it. The request changes nothing."""
+        question = wire.SubmitEventRequest(
+            broker_id=self._broker_id, event=pack_event(CatchUp()), timeout_ms=0, asked_ms_ago=0
+        )
+        envelope = wire.EnvelopeRequest(
+            request_data=encode(question, 0), request_principal=None, client_host_address=b""
+        )
+        try:
+            answer = await ask_once(self._dial, broker, envelope, ANSWER_S)
+        except (*UNREACHABLE, CodecError) as problem:
+            log.debug("broker %d does not say who is the controller: %s", broker.broker_id, problem)
+            return None
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            return _named(answer)
+        return None if answer.error_code else broker.broker_id
+
+
+def _named(answer: wire.EnvelopeResponse) -> int | None:
+    """Return the controller named in a NOT_CONTROLLER answer; None also for a broker whose version names none."""
+    try:
+        found: int | None = unpack(int | None, answer.response_data) if answer.response_data else None
+    except UnreadableError:
+        return None
+    return found

@@ -1,0 +1,143 @@
+"""What the port promises: an answer to each event, never before its decision, when that is in force or time is over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.cluster.events import (
+    CreatedTopic,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    NewTopic,
+    UndeleteTopic,
+)
+from pybroker.broker.controller import local_controller_client
+from pybroker.broker.controller.local_controller_client import LocalPort
+from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, RestoreReplicasRequest
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from tests.unit.control_plane import ControlPlane, until
+
+GENEROUS_MS = 60_000
+
+
+class Held:
+    """Orders of these kinds wait until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
+        self.free = asyncio.Event()
+        self.free.set()
+        self.waiting = 0
+        handle = ControlReceiver.handle
+
+        async def slow(receiver: ControlReceiver, request: ControlRequest) -> Any:
+            if isinstance(request, kinds):
+                self.waiting += 1
+                await self.free.wait()
+            return await handle(receiver, request)
+
+        monkeypatch.setattr(ControlReceiver, "handle", slow)
+
+
+def topic(name: str) -> CreateTopics:
+    return CreateTopics((NewTopic(name, 1, 1, None, {}),), False, 0, 100)
+
+
+async def test_an_answer_in_force_is_seen_by_who_asked(control_plane: ControlPlane) -> None:
+    await control_plane.start()
+    port, view = control_plane.parts.port, control_plane.parts.services.view
+    created = await port.submit(topic("a"))
+    assert created.in_force
+    (made,) = created.reply
+    assert isinstance(made, CreatedTopic)
+    assert view.image.topics["a"].topic_id == made.topic_id
+    assert [order.topic for order in control_plane.native.applies[-1]] == ["a"]
+    deleted = await port.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50))
+    assert (deleted.in_force, deleted.reply) == (True, [DeletedTopic("a", made.topic_id)])
+    assert "a" not in view.image.topics
+    assert control_plane.parts.services.cache.topic("a") is None
+
+
+async def test_time_is_over_before_it_is_in_force(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch, LeaderAndIsrRequest, RestoreReplicasRequest)
+    await control_plane.start()
+    port = control_plane.parts.port
+    held.free.clear()
+    created = await port.submit(topic("a"), timeout_ms=1)
+    (made,) = created.reply
+    assert isinstance(made, CreatedTopic), "it is decided"
+    assert not created.in_force
+    held.free.set()
+    # It comes into force all the same.
+    await until(lambda: control_plane.parts.services.cache.topic("a"))
+    await port.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
+    held.free.clear()
+    undeleted = await port.submit(UndeleteTopic(made.topic_id, None, "User:a", 300), timeout_ms=1)
+    assert not undeleted.in_force
+    held.free.set()
+    await until(lambda: control_plane.parts.services.cache.topic("a"))
+
+
+async def test_who_goes_away_stops_nothing(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch, LeaderAndIsrRequest)
+    await control_plane.start()
+    held.free.clear()
+    asker = asyncio.create_task(control_plane.parts.port.submit(topic("a")))
+    await until(lambda: held.waiting == 2)  # the first was the registration's
+    asker.cancel()
+    await asyncio.gather(asker, return_exceptions=True)
+    held.free.set()
+    await until(lambda: control_plane.parts.services.cache.topic("a"))
+
+
+async def test_who_waits_when_the_controller_stops_is_answered(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch, RestoreReplicasRequest)
+    await control_plane.start()
+    parts = control_plane.parts
+    (made,) = (await parts.port.submit(topic("a"))).reply
+    assert isinstance(made, CreatedTopic)
+    await parts.port.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
+    held.free.clear()
+    asker = asyncio.create_task(parts.port.submit(UndeleteTopic(made.topic_id, None, "User:a", 300)))
+    await until(lambda: held.waiting)
+    stopping = asyncio.create_task(parts.office.stop())
+    await asyncio.sleep(0)
+    with pytest.raises(KafkaError) as refused:
+        await parts.port.submit(topic("b"))
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
+    held.free.set()
+    await stopping
+    reply = (await asker).reply
+    assert isinstance(reply, KafkaError)
+    assert reply.code == ErrorCode.NOT_CONTROLLER
+    # Stored before anybody heard of it: the next start goes on with it.
+    await control_plane.stop()
+    await control_plane.start()
+    await until(lambda: control_plane.parts.services.cache.topic("a"))
+
+
+async def test_events_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_controller_client, "EVENTS_QUEUED_MAX", 2)
+    port = LocalPort(1)
+    with pytest.raises(KafkaError) as closed:
+        await port.submit(topic("a"))
+    assert closed.value.code == ErrorCode.NOT_CONTROLLER
+    port.open(None)
+    waiting = [asyncio.create_task(port.submit(topic(name), GENEROUS_MS)) for name in "ab"]
+    await asyncio.sleep(0)
+    with pytest.raises(KafkaError) as refused:
+        await port.submit(topic("c"))
+    assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+    for submission in port.left():
+        submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in results] == [KafkaError, KafkaError]

@@ -1,0 +1,102 @@
+"""Whom a broker asks that hears nothing from the metadata store: what others say counts until the store says more."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pybroker.broker.cluster.cluster_view import Seat
+from pybroker.broker.cluster.value_codec import pack
+from pybroker.broker.interbroker.controller_discovery import Whereabouts
+from pybroker.client.client_errors import BrokerConnectionError
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.error_codes import ErrorCode
+
+OWN, BEFORE, NEXT, THIRD = 1, 2, 3, 4
+
+
+class Brokers:
+    """Answers in the place of their connections; None: not reached."""
+
+    def __init__(self, **says: Any) -> None:
+        self.says = {int(name[1:]): answer for name, answer in says.items()}
+        self.asked: list[int] = []
+        self.image = SimpleNamespace(
+            brokers={number: SimpleNamespace(broker_id=number) for number in (OWN, BEFORE, NEXT, THIRD)}
+        )
+
+    async def dial(self, broker: Any) -> Any:
+        number = broker.broker_id
+        self.asked.append(number)
+        answer = self.says.get(number)
+        if answer is None:
+            raise BrokerConnectionError("cut off")
+
+        async def request(_: Any, timeout_s: float) -> Any:
+            del timeout_s
+            return answer
+
+        return SimpleNamespace(request=request, abort=lambda: None)
+
+
+def denies(controller: int | None) -> wire.EnvelopeResponse:
+    return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(controller))
+
+
+def of(brokers: Brokers, seat: Seat) -> Whereabouts:
+    view: Any = brokers
+    return Whereabouts(OWN, seat, view, brokers.dial)
+
+
+def seated(controller: int | None) -> Seat:
+    seat = Seat()
+    seat.taken_by(controller)
+    return seat
+
+
+def test_who_is_not_the_controller_any_more_says_who_is() -> None:
+    seat = seated(BEFORE)
+    whereabouts = of(Brokers(), seat)
+    whereabouts.denied(BEFORE, denies(NEXT))
+    assert whereabouts.controller == NEXT
+    # It is not, and knows nobody: the store's word is all there is again.
+    whereabouts.denied(NEXT, denies(None))
+    assert whereabouts.controller == BEFORE
+    whereabouts.denied(BEFORE, denies(NEXT))
+    seat.taken_by(THIRD)
+    assert whereabouts.controller == THIRD, "the store has said more since"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        denies(None),
+        denies(BEFORE),
+        denies(OWN),
+        wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER),
+        wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=b"\xc1"),
+    ],
+    ids=["nobody", "itself", "who asks", "a version that does not say it", "damaged"],
+)
+def test_an_answer_that_does_not_help(answer: wire.EnvelopeResponse) -> None:
+    whereabouts = of(Brokers(), seated(BEFORE))
+    whereabouts.denied(BEFORE, answer)
+    assert whereabouts.controller == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("third", "found"),
+    [(denies(NEXT), NEXT), (wire.EnvelopeResponse(error_code=0), THIRD), (denies(BEFORE), BEFORE), (None, BEFORE)],
+    ids=["one knows", "one is it", "nobody has heard", "nobody is reached"],
+)
+async def test_all_others_are_asked(third: Any, found: int) -> None:
+    brokers = Brokers(b3=None, b4=third)
+    whereabouts = of(brokers, seated(BEFORE))
+    await whereabouts.search()
+    assert whereabouts.controller == found
+    assert brokers.asked == [NEXT, THIRD], "not itself, and not who cannot be asked"
+    await whereabouts.search()
+    assert len(brokers.asked) == 2, "only just tried"
+    whereabouts.close()
