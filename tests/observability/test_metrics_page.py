@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from pybroker.client import QuotaEntity, blocking
-from pybroker.console.queries.metrics_scrape import counters
+from pybroker.console.queries.metrics_scrape import parse_metrics
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.cluster import until
@@ -111,7 +111,7 @@ def test_strict_readers_can_read_it(broker: PybrokerProcess) -> None:
 
 def test_the_console_charts_each_request_once(broker: PybrokerProcess) -> None:
     text = scrape(broker)
-    shown, charted = series(text), counters(text)
+    shown, charted = series(text), parse_metrics(text)[0]
     for request in ("Produce", "Fetch"):
         name = "kafka_network_requestmetrics_requests_total"
         of_all_versions = sum(

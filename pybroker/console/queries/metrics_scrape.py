@@ -82,7 +82,7 @@ class ScrapedMetrics:
 
 async def scrape(url: str) -> tuple[Sample, Sample]:
     """Counters and gauges of one broker. Raises ScrapeError."""
-    return figures(await asyncio.to_thread(_fetch, url))
+    return parse_metrics(await asyncio.to_thread(_fetch, url))
 
 
 def _fetch(url: str) -> str:
@@ -96,7 +96,7 @@ def _fetch(url: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def figures(text: str) -> tuple[Sample, Sample]:
+def parse_metrics(text: str) -> tuple[Sample, Sample]:
     """Counters and gauges. Kafka's JMX exporter and pybroker have the same names."""
     counters: dict[str, float] = {}
     gauges: dict[str, float] = {}
