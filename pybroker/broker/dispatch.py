@@ -175,7 +175,7 @@ class Dispatcher:
         except Exception:
             # Dropping the question without an answer makes its leader reply that the transaction cannot be verified
             # now.
-            log.exception("a transaction could not be verified: this is a bug in pybroker")
+            log.exception("cannot verify a transaction: this is a bug in pybroker")
             return
         task = self._loop.create_task(self._membership.answer(question))
         self._questions.add(task)
@@ -200,7 +200,11 @@ class Dispatcher:
         )
         if handler is None:
             # A test compares this table with the advertised keys: an unknown key is a bug of the broker.
-            log.error("no handler for API key %d; closing connection %d", request.api_key, request.connection_id)
+            log.error(
+                "no handler for a request; closing the connection api_key=%d connection=%d",
+                request.api_key,
+                request.connection_id,
+            )
             request.close()
             return
         if self._large.is_large(request):
@@ -234,7 +238,10 @@ class Dispatcher:
     def _park(self, request: Request, waiting: InlineTask | Later) -> bool:
         if len(self._parked) >= PARKED_MAX:
             log.warning(
-                "%d requests wait; closing connection %d", len(self._parked), request.connection_id, extra=BY_CLIENT
+                "too many requests wait; closing the connection waiting=%d connection=%d",
+                len(self._parked),
+                request.connection_id,
+                extra=BY_CLIENT,
             )
             waiting.abandon()
             request.close()
@@ -263,7 +270,7 @@ class Dispatcher:
         else:
             code, message = UNKNOWN_SERVER_ERROR, None
             log.error(
-                "request failed: key %d v%d from %s (client %r): this is a bug in pybroker",
+                "request failed api_key=%d version=%d host=%s client_id=%r: this is a bug in pybroker",
                 request.api_key,
                 request.api_version,
                 request.client_host,
@@ -273,7 +280,7 @@ class Dispatcher:
         try:
             response = failure_response(request.message, code, message)
         except Exception:
-            log.exception("no error response can be made for key %d; closing the connection", request.api_key)
+            log.exception("cannot make an error response; closing the connection api_key=%d", request.api_key)
             request.close()
             return
         self._reply(request, response)
@@ -306,6 +313,8 @@ class Dispatcher:
                 self._large.send(request, response)
         except Exception:
             log.exception(
-                "cannot encode the response of key %d v%d; closing the connection", request.api_key, request.api_version
+                "cannot encode a response; closing the connection api_key=%d version=%d",
+                request.api_key,
+                request.api_version,
             )
             request.close()

@@ -89,7 +89,7 @@ def test_brokers_copy_for_longer_than_a_token_lives(
         ({"super.users": ""}, "the broker users are unknown; name the users of the brokers' tokens in super.users"),
         ({"sasl.oauthbearer.token.endpoint.url": ""}, "sasl.oauthbearer.token.endpoint.url"),
         ({"listener.name.between.sasl.enabled.mechanisms": "PLAIN"}, "listener BETWEEN serves PLAIN only"),
-        ({"secret": "wrong-secret"}, "no token to log in to other brokers with"),
+        ({"secret": "wrong-secret"}, "cannot get a token to log in to other brokers"),
     ],
 )
 def test_what_a_broker_cannot_log_in_with_stops_its_start(

@@ -75,7 +75,7 @@ def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, 
     for _ in range(2):
         answer = patiently(committed)
         assert answer.error_code == ErrorCode.LOG_DIR_NOT_FOUND, answer
-        assert "those records are lost" in answer.error_message
+        assert "Those records are lost" in answer.error_message
         assert answer.state == COMMITTED
         with client(trouble.cluster, at) as connection:
             begun = connection.begin(ingest.topic_id, ingest.ingest_id)

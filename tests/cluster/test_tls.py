@@ -194,7 +194,7 @@ def readings(broker: BrokerProcess) -> int:
 
 def refusals(broker: BrokerProcess) -> list[str]:
     """What it says of broker 3."""
-    words = ("broker 3 cannot be spoken to: TLS with ", "certificate revoked")
+    words = ("cannot connect to a broker broker=3: TLS with ", "certificate revoked")
     return [line for line in broker.console.read_text().splitlines() if all(word in line for word in words)]
 
 

@@ -151,9 +151,9 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
     assert "INFO" in line
     # Right after the store is open, before anything else is said or done.
     assert console.index(line) < console.index("became controller")
-    assert "org.apache.kafka.common.metrics.JmxReporter is a class of the JVM" in console
-    assert "metric reporter Broken failed in on_update" in console
-    assert "metric reporter Plain" not in console, "called without implementing the interface"
+    assert "org.apache.kafka.common.metrics.JmxReporter is a Java class" in console
+    assert "metric reporter failed class=Broken method=on_update" in console
+    assert "class=Plain" not in console, "called without implementing the interface"
     metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120).read().decode()
     for name in ("kafka_cluster_cluster_clusterid_info", "kafka_server_kafkaserver_clusterid_info"):
         assert f'{name}{{cluster_id="{cluster_id}"}} 1' in metrics

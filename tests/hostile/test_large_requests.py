@@ -189,7 +189,7 @@ def test_above_its_bounds_a_request_is_refused_with_a_reason(broker: Broker) -> 
         answer = call(client, m.FindCoordinatorRequest(coordinator_keys=[f"g-{n}" for n in range(120_000)]))
         assert len(answer.coordinators) == 120_000
         assert {one.error_code for one in answer.coordinators} == {ErrorCode.INVALID_REQUEST}
-        told = "The request has 120000 elements, 100000 are served in one. Send several requests."
+        told = "The request has 120000 elements, at most 100000 are allowed. Send several requests."
         assert answer.coordinators[0].error_message == told
 
 

@@ -292,7 +292,7 @@ def test_ingests_expire_and_ids_are_forgotten(broker: pybroker.Broker, client: I
     client.append(topic_id, "short", begun.epoch, Attempt(0), 0, ["x"])
     assert client.begin(topic_id, "long", ttl_ms=3_600_000).state == OPEN
     until(lambda: [one.ingest_id for one in client.listing() if one.topic_id == topic_id] == ["long"])
-    told = f"ingest 'short' of topic expiry (id {topic_id}) took nothing for 5000 ms"
+    told = f"ingest expired without an append ingest='short' topic=expiry (id {topic_id}) ttl_ms=5000"
     until(lambda: told in broker.log_path.read_text())
     gone = client.append_raw(topic_id, "short", begun.epoch, Attempt(0), [(0, 1, batch(["y"]))])
     assert gone.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

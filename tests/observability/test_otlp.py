@@ -172,7 +172,7 @@ def test_without_a_collector_a_broker_serves(tmp_path: Path) -> None:
     )
     broker.start()
     try:
-        until(lambda: "takes nothing" in broker.log_tail(10_000))
+        until(lambda: "cannot export metrics otlp.endpoint=" in broker.log_tail(10_000))
         create(broker, confluent.admin.NewTopic("orders", 1, 1))
         produce(broker, "orders", 5)
         broker.stop()

@@ -139,19 +139,23 @@ class Telemetry:
             raise self._refusal(ErrorCode.INVALID_REQUEST, "The request has no client instance id.")
         instance, now_ms = self._instance(instance_id, context), self._clock.monotonic_ms()
         if instance.terminating:
-            text = f"Client {instance_id} has pushed for the last time before."
+            text = f"Client {instance_id} has already sent its last push."
             raise self._refusal(ErrorCode.INVALID_REQUEST, text)
         if not instance.may_push(now_ms) and not terminating:
             raise self._early(instance_id)
         instance.pushed_ms = now_ms
         if subscription_id != instance.asked.subscription_id:
             instance.may_ask = True
-            raise self._refusal(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, f"Subscription {subscription_id} is not in force.")
+            raise self._refusal(
+                ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+                f"Subscription {subscription_id} is no longer valid. Get the current one with "
+                "GetTelemetrySubscriptions.",
+            )
         if codec not in (UNCOMPRESSED, *COMPRESSION_TYPES):
             instance.may_ask = True
-            raise self._refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no compression type {codec}.")
+            raise self._refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type {codec}.")
         if len(data) > self.max_bytes:
-            text = f"{len(data)} bytes are more than telemetry.max.bytes={self.max_bytes}."
+            text = f"The metrics have {len(data)} bytes, more than telemetry.max.bytes={self.max_bytes}."
             raise self._refusal(ErrorCode.TELEMETRY_TOO_LARGE, text)
         instance.terminating = terminating
         plain = await self._take(data, codec, instance.asked.metrics)
@@ -167,7 +171,7 @@ class Telemetry:
                 async with self._reading:
                     plain, found = await loop.run_in_executor(None, read, codec, data, bytes_max)
             except (ValueError, MalformedError) as problem:
-                raise self._refusal(ErrorCode.INVALID_RECORD, f"The metrics cannot be read: {problem}") from None
+                raise self._refusal(ErrorCode.INVALID_RECORD, f"Cannot decode the metrics: {problem}") from None
             wanted = "" if prefixes == (ALL_METRICS,) else prefixes
             for number in found:
                 kept, other = (self.sums, self.gauges) if number.is_sum else (self.gauges, self.sums)
@@ -214,7 +218,7 @@ class Telemetry:
             try:
                 self._subscriptions.append(MetricsSubscription.of(one.config))
             except (ConfigError, ValueError) as problem:
-                log.error("The subscription %r to metrics of clients has no effect: %s", name, problem)
+                log.error("ignored a damaged client metrics subscription name=%r: %s", name, problem)
 
     def _forget(self) -> None:
         """Remove expired instances; the one that was silent for longest comes first."""

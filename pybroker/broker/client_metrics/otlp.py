@@ -53,7 +53,7 @@ def numbers(data: bytes, fields_max: int = FIELDS_MAX) -> list[Number]:
                 for _, metric in _messages(scope, (_METRICS,), budget):
                     found += _number(metric, budget)
     except (IndexError, struct.error, UnicodeDecodeError):
-        raise MalformedError("the metrics are not OpenTelemetry's MetricsData") from None
+        raise MalformedError("the metrics are not OpenTelemetry MetricsData") from None
     return found
 
 

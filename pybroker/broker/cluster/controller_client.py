@@ -30,7 +30,7 @@ class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
         if self.in_force:
             return None
         return KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, "The change is decided; who does not answer now obeys it when it is back."
+            ErrorCode.REQUEST_TIMED_OUT, "The change is committed. Unreachable brokers apply it when they reconnect."
         )
 
 

@@ -66,7 +66,7 @@ def death(record: DeletionRecord, replaced: str = "") -> str:
     by = record.deleted_by or "an unknown principal"
     told = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
     if not record.undeletable:
-        return f"{told} and cannot come back"
+        return f"{told} and cannot be undeleted"
     until = time_text(record.remove_after_ms)
     return f"{told}; until {until} `pybroker topics undelete {record.topic_id}` brings it back"
 

@@ -43,7 +43,7 @@ def unpack_event(data: bytes) -> Event[Any]:
     name, body = unpack(tuple[str, msgspec.Raw], data)
     kind = _EVENTS.get(name)
     if kind is None:
-        raise UnreadableError(f"there is no event {name!r}")
+        raise UnreadableError(f"unknown event {name!r}")
     event: Event[Any] = unpack(kind, body)
     return event
 
@@ -84,7 +84,7 @@ def _read(kind: Any, data: bytes) -> Any:
             return [_read(inner, item) for item in unpack(list[msgspec.Raw], items)]
         case 0, [value]:
             return unpack(_without_error(kind), value)
-    raise UnreadableError(f"no reply: {data[:40]!r}")
+    raise UnreadableError(f"not a reply: {data[:40]!r}")
 
 
 def _without_error(kind: Any) -> Any:

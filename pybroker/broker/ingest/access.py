@@ -31,7 +31,8 @@ class IngestAccess(msgspec.Struct, frozen=True):
         """Raise INCONSISTENT_CLUSTER_ID if the request is for another cluster."""
         if cluster_id != self.cache.cluster_id:
             raise KafkaError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {self.cache.cluster_id}, not {cluster_id!r}."
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"This broker belongs to cluster {self.cache.cluster_id}, not {cluster_id!r}.",
             )
 
     def topic(self, context: RequestContext, topic_id: Uuid, *operations: AclOperation) -> CachedTopic:
@@ -44,7 +45,7 @@ class IngestAccess(msgspec.Struct, frozen=True):
             raise self.unknown(topic_id, partial(self.lists, context))
         if not any(self.permits(context, operation, topic.name) for operation in operations):
             raise KafkaError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{context.principal} may not do that with this topic."
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{context.principal} is not allowed to do this with the topic."
             )
         return topic
 
@@ -60,6 +61,6 @@ class IngestAccess(msgspec.Struct, frozen=True):
 def check_name(ingest_id: str, batch_id: int) -> None:
     """Raise INVALID_REQUEST for an invalid ingest id or batch id."""
     if not 1 <= len(ingest_id.encode("utf-8", "surrogatepass")) <= INGEST_ID_BYTES_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"An ingest id has 1 to {INGEST_ID_BYTES_MAX} bytes.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"An ingest id must have 1 to {INGEST_ID_BYTES_MAX} bytes.")
     if batch_id < NO_BATCH:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Batch {batch_id} is neither -1 nor the number of a batch.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The batch id must be -1 or not negative, but is {batch_id}.")

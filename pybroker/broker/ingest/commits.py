@@ -152,7 +152,8 @@ class IngestCommits:
                     await shown.wait()
         missing = record.pending
         late = KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not every replica in sync of partitions {missing[:10]} has it yet"
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Some in-sync replicas of partitions {missing[:10]} do not have the records yet.",
         )
         return record, problem or late
 
@@ -162,10 +163,13 @@ class IngestCommits:
         known = self._view.image.ingests.get(key)
         if known is None:
             raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The ingest is not open: never begun, aborted or expired."
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+                "The ingest is not open: it never began, was aborted or has expired.",
             )
         if known.epoch != epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
+            raise KafkaError(
+                ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} of the ingest is obsolete: epoch {known.epoch} has begun."
+            )
         if self._alone:
             record = await self._prepare_and_decide(known, listed, caller)
         else:
@@ -217,7 +221,7 @@ class IngestCommits:
                         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from None
                     raise
                 log.info(
-                    "the commit of ingest %r of topic %s is prepared again: %s",
+                    "retrying the prepare of an ingest commit ingest=%r topic=%s: %s",
                     known.ingest_id,
                     self._describe(known),
                     error,
@@ -256,12 +260,12 @@ class IngestCommits:
         if finished.state != COMMITTED or finished.lost:
             return finished
         log.info(
-            "ingest %r committed: %d bytes, %d records, attached to %d partitions of topic %s in %d ms",
+            "ingest committed ingest=%r topic=%s bytes=%d records=%d partitions=%d linking_ms=%d",
             record.ingest_id,
+            self._describe(record),
             sum(part.bytes for part in record.partitions.values()),
             sum(part.rows for part in record.partitions.values()),
             len(record.partitions),
-            self._describe(record),
             attached_ms,
         )
         if self._alone:
@@ -299,7 +303,7 @@ class IngestCommits:
                     pause = ELSEWHERE_RETRY_S if elsewhere else RETRY_S
                     log.log(
                         logging.DEBUG if elsewhere else logging.WARNING,
-                        "ingest %r of topic %s is committed but not attached yet: %s",
+                        "ingest committed, but its records are not yet visible, retrying ingest=%r topic=%s: %s",
                         record.ingest_id,
                         self._describe(record),
                         error,

@@ -101,10 +101,10 @@ class Expiry:
                 await self._forget_gone()
                 await self._removal.retry()
             except KafkaError as error:
-                log.warning("ingests could not be expired: %s", error)
+                log.warning("cannot expire ingests: %s", error)
             except Exception:
                 # Ignore this round: other ingests' disk space is released in the next one.
-                log.exception("ingests could not be expired: this is a bug in pybroker")
+                log.exception("cannot expire ingests: this is a bug in pybroker")
                 await asyncio.sleep(RETRY_S)
 
     async def _write_down(self) -> None:
@@ -132,7 +132,7 @@ class Expiry:
                     continue
                 if await self._leader.expire(record, touched):
                     log.info(
-                        "ingest %r of topic %s took nothing for %d ms and is dropped",
+                        "ingest expired without an append ingest=%r topic=%s ttl_ms=%d",
                         record.ingest_id,
                         self._view.image.describe(record.topic_id),
                         record.ttl_ms,

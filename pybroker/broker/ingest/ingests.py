@@ -127,17 +127,17 @@ class Ingests:
         unfinished = [record for record in image.committed_ingests.values() if record.state == COMMITTING]
         try:
             if image.damaged_ingests:
-                log.warning("nothing that ingests have staged is removed: records of ingests are damaged")
+                log.warning("staged files of ended ingests stay, because records of ingests are damaged")
             elif removed := await self._leader.collect((*image.ingests.values(), *unfinished)):
-                log.info("removed what %d ended ingests had staged", removed)
+                log.info("removed the staged files of ended ingests ingests=%d", removed)
         except KafkaError as error:
             # Leftover files only use disk space: not a reason to keep the broker from serving its other data.
-            log.warning("what ended ingests had staged could not be removed: %s", error)
+            log.warning("cannot remove the staged files of ended ingests: %s", error)
         for record in image.ingests.values():
             try:
                 await self._leader.open(record)
             except KafkaError as error:
-                log.warning("ingest %r cannot go on: %s", record.ingest_id, error)
+                log.warning("cannot reopen an ingest ingest=%r: %s", record.ingest_id, error)
         self._running = True
         self._commits.start()
         # Includes topics that were undeleted meanwhile.
@@ -204,7 +204,10 @@ class Ingests:
             if known is None:
                 return None
             if epoch not in (-1, known.epoch):
-                raise KafkaError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is over, {known.epoch} has begun.")
+                raise KafkaError(
+                    ErrorCode.PRODUCER_FENCED,
+                    f"Epoch {epoch} of the ingest is obsolete: epoch {known.epoch} has begun.",
+                )
             await self._end(known, caller)
             return None
 
@@ -259,7 +262,12 @@ class Ingests:
             try:
                 await self._leader.open(record)
             except KafkaError as error:
-                log.error("ingest %r of topic %s takes nothing here: %s", record.ingest_id, self._topic(record), error)
+                log.error(
+                    "this broker accepts no appends for an ingest ingest=%r topic=%s: %s",
+                    record.ingest_id,
+                    self._topic(record),
+                    error,
+                )
         for record in changes.reopened:
             self._leader.reopen(record.key, record.epoch)
         for record in changes.over:

@@ -111,16 +111,16 @@ class Preparing:
         leaders, holders, versions = {}, {}, {}
         for index in sorted(indexes):
             if not 0 <= index < len(topic.partitions):
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"partition {index} is listed, and the topic has no such partition"
-                )
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic has no partition {index}")
             state = topic.partitions[index]
             if state.leader < 0:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} has no leader now.")
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} has no leader now. Try again later."
+                )
             if len(state.isr) < required:
                 raise KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"Partition {index} has {len(state.isr)} replicas in sync, min.insync.replicas is {required}.",
+                    f"Partition {index} has {len(state.isr)} replicas in sync, but min.insync.replicas is {required}.",
                 )
             leaders[index], holders[index], versions[index] = state.leader, state.isr, state.state_version
         return leaders, holders, versions

@@ -46,10 +46,10 @@ class Removal:
             if kept:
                 self._left[record.topic_id, record.directory] = record
             log.warning(
-                "the staged files of ingest %r of topic %s could not be removed; %s: %s",
+                "cannot remove the staged files of an ingest ingest=%r topic=%s (%s): %s",
                 record.ingest_id,
                 self._topic(record),
-                "they are tried again" if kept else "the next start removes them",
+                "retrying" if kept else "the next start removes them",
                 error,
             )
 
@@ -66,10 +66,12 @@ class Removal:
             else:
                 del self._left[place]
                 log.info(
-                    "the staged files of ingest %r of topic %s are removed now",
+                    "removed the staged files of an ingest after a retry ingest=%r topic=%s",
                     record.ingest_id,
                     self._topic(record),
                 )
         self._due_ms = self._clock.monotonic_ms() + RETRY_MS
         if problem is not None:
-            log.warning("the staged files of %d ended ingests still cannot be removed: %s", len(self._left), problem)
+            log.warning(
+                "cannot remove the staged files of ended ingests, retrying ingests=%d: %s", len(self._left), problem
+            )

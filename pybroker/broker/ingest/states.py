@@ -25,6 +25,6 @@ def lost_error(record: IngestRecord) -> KafkaError | None:
         return None
     return KafkaError(
         ErrorCode.LOG_DIR_NOT_FOUND,
-        f"Committed, but every replica that had it staged has lost it (their disks are empty) before it was "
-        f"attached to partitions {sorted(record.lost)[:NAMED_MAX]}: those records are lost.",
+        "The ingest is committed, but every replica that had staged its records for partitions "
+        f"{sorted(record.lost)[:NAMED_MAX]} has lost them (their disks are empty). Those records are lost.",
     )

@@ -114,8 +114,8 @@ class ClusterPort:
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                "There was no decision in time: the controller does not answer, or does not reach the metadata store. "
-                "It may come later; look what became of it.",
+                "No decision within the timeout: the controller does not answer or cannot reach the metadata "
+                "store. The change may still be made. Read the current state before you try again.",
             ) from None
 
     async def _submit(self, event: Event[R], began: float, deadline: float, caller: Caller | None) -> EventAnswer[R]:
@@ -144,7 +144,7 @@ class ClusterPort:
                 )
                 if not again or loop.time() >= deadline:
                     raise
-                log.debug("%s is asked for again: %s", type(event).__name__, error)
+                log.debug("retrying a request to the controller request=%s: %s", type(event).__name__, error)
                 lost_sight = lost_sight or loop.time()
                 if loop.time() - lost_sight >= LOST_SIGHT_S:
                     await self._whereabouts.search()
@@ -155,7 +155,7 @@ class ClusterPort:
         to confirm that it was not replaced."""
         # The answer waits until the view has the controller's last change.
         if not (await self.submit(CatchUp(), timeout_ms)).in_force:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker has no current metadata from the controller.")
 
     async def _pause(self, deadline: float) -> None:
         """Wait until the controller may have changed."""
@@ -173,12 +173,13 @@ class ClusterPort:
                 return await self._ask(connection, controller.broker_id, wanted)
         except UNREACHABLE as problem:
             if not reached:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Cannot reach the controller: {problem}") from problem
             if isinstance(problem, KafkaError):
                 raise
             raise LostAnswerError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"The controller was asked and did not answer; look what became of it ({problem}).",
+                f"The controller received the request but did not answer ({problem}). The change may be made. "
+                "Read the current state before you try again.",
             ) from problem
 
     async def _ask(
@@ -238,7 +239,7 @@ class ClusterPort:
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
             self._whereabouts.denied(controller, answer)
         if answer.error_code:
-            raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refuses it.")
+            raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refused the request.")
         try:
             reply = decode(ApiKey.SUBMIT_EVENT, 0, answer.response_data or b"", False, interbroker=True)
             if reply.error_code:
@@ -263,7 +264,7 @@ class ClusterPort:
         controller = self._whereabouts.controller
         broker = None if controller is None else self._view.image.brokers.get(controller)
         if broker is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "There is no controller now. Try again later.")
         return broker
 
     def close(self) -> None:
@@ -276,7 +277,7 @@ async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -
     """Propose ISR changes. The leader waits only for the controller's answer: its own view is not involved."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
-        raise KafkaError(answer.error_code, "The controller does not change ISRs.")
+        raise KafkaError(answer.error_code, "The controller refused to change ISRs.")
     return EventAnswer(outcomes_of(answer), True)
 
 
@@ -284,6 +285,6 @@ async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -
     request = wire.ControlledShutdownRequest(broker_id=event.broker_id, broker_epoch=event.broker_epoch)
     answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
     if answer.error_code:
-        raise KafkaError(answer.error_code, "The controller does not let others take over.")
+        raise KafkaError(answer.error_code, "The controller refused to hand over leadership.")
     remaining = tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions)
     return EventAnswer(ShutDownOutcome(remaining), True)

@@ -40,7 +40,7 @@ class Lines:
         async with self._dialing.setdefault(broker_id, asyncio.Lock()):
             broker = self._view.image.brokers.get(broker_id)
             if broker is None:
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is not there")
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is not registered")
             epoch, connection = self._open.get(broker_id, (-1, None))
             if connection is None or not connection.is_open or epoch != broker.epoch:
                 if connection is not None:

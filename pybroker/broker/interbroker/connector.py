@@ -33,7 +33,7 @@ async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
     try:
         kept = await asyncio.to_thread(CachedToken, ClientConfig(ADMIN, given))
     except (ConfigError, InvalidValue, AuthenticationError, BrokerConnectionError) as problem:
-        raise StartError(f"no token to log in to other brokers with: {problem}") from None
+        raise StartError(f"cannot get a token to log in to other brokers: {problem}") from None
     return {**{name: text for name, text in settings.items() if name not in login.token}, **kept.settings}
 
 
@@ -59,8 +59,8 @@ class Dialer:
         endpoint = self.endpoint(broker)
         if endpoint is None:
             raise BrokerConnectionError(
-                f"broker {broker.broker_id} has no listener {self._listener}; inter.broker.listener.name must be the "
-                "same everywhere"
+                f"broker {broker.broker_id} has no listener {self._listener}; set the same "
+                "inter.broker.listener.name on every broker"
             )
         settings: dict[str, Any] = {
             "client.id": f"broker-{self._broker_id}",
@@ -79,5 +79,5 @@ class Dialer:
         A broker that is down is not logged."""
         untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
         if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
-            log.warning("broker %d cannot be spoken to: %s", broker_id, problem)
+            log.warning("cannot connect to a broker broker=%d: %s", broker_id, problem)
             self._told[broker_id] = str(problem)

@@ -141,9 +141,9 @@ def _inflated(data: bytes) -> bytes:
     try:
         image = inflating.decompress(data, IMAGE_BYTES_MAX)
     except zlib.error as problem:
-        raise UnreadableError(f"the image of the cluster: {problem}") from None
+        raise UnreadableError(f"cannot read the metadata image: {problem}") from None
     if not inflating.eof:
-        raise UnreadableError(f"the image of the cluster is cut off, or larger than {IMAGE_BYTES_MAX} bytes")
+        raise UnreadableError(f"the metadata image is incomplete, or larger than {IMAGE_BYTES_MAX} bytes")
     return image
 
 

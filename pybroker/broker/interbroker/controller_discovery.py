@@ -82,11 +82,14 @@ class Whereabouts:
         self._search = None
         self._next = max(self._next, asyncio.get_running_loop().time() + PAUSE_S)
         if not search.cancelled() and (problem := search.exception()) is not None:
-            log.error("asking for the controller failed: this is a bug in pybroker", exc_info=problem)
+            log.error("controller discovery failed: this is a bug in pybroker", exc_info=problem)
 
     def _note(self, controller: int) -> None:
         if controller != self.controller:
-            log.info("broker %d is the controller, as others say; the metadata store has not said so", controller)
+            log.info(
+                "found the controller by asking other brokers; the metadata store has not named it yet broker=%d",
+                controller,
+            )
         self._told = _Told(self._seat.controller, controller)
 
     async def _ask_all(self) -> None:
@@ -115,7 +118,7 @@ class Whereabouts:
         try:
             answer = await ask_once(self._dial, broker, envelope, ANSWER_S)
         except (*UNREACHABLE, CodecError) as problem:
-            log.debug("broker %d does not say who is the controller: %s", broker.broker_id, problem)
+            log.debug("cannot ask a broker for the controller broker=%d: %s", broker.broker_id, problem)
             return None
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
             return _named(answer)

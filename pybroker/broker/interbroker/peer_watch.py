@@ -104,7 +104,7 @@ class PeerWatch:
             try:
                 connection = await self._dial(broker)
             except UNREACHABLE as problem:
-                log.debug("broker %d: %s", broker.broker_id, problem)
+                log.debug("cannot connect to a broker broker=%d: %s", broker.broker_id, problem)
             else:
                 for fenced in (False, True):
                     del self._verdicts[broker.broker_id, fenced]
@@ -127,7 +127,10 @@ class PeerWatch:
         if broker.broker_id in self._view.image.leaving:
             return  # its port closes before its registration ends
         self._verdicts[broker.broker_id, controller == self._broker_id] += 1
-        log.warning("the process of broker %d is dead: its port refuses this broker and another one", broker.broker_id)
+        log.warning(
+            "broker process is dead: its port refuses connections from this broker and another one broker=%d",
+            broker.broker_id,
+        )
         await (self._fence if controller == self._broker_id else self._unseat)(broker)
 
     async def _is_dead(self, broker: BrokerImage) -> bool:
@@ -150,7 +153,7 @@ class PeerWatch:
         try:
             answer = await ask_once(self._dial, witness, request, WITNESS_S)
         except UNREACHABLE as problem:
-            log.debug("broker %d is no witness: %s", witness.broker_id, problem)
+            log.debug("cannot ask a broker to check another one broker=%d: %s", witness.broker_id, problem)
             return False
         return bool(answer.refused)
 

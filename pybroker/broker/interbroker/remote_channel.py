@@ -94,12 +94,22 @@ class RemoteChannel:
                     self._orders = await self._dial()
                 response = await self._ordered(self._orders, request)
             except UNREACHABLE as problem:
-                log.debug("broker %d: %s is sent again: %s", self._broker_id, type(request).__name__, problem)
+                log.debug(
+                    "retrying a control request broker=%d request=%s: %s",
+                    self._broker_id,
+                    type(request).__name__,
+                    problem,
+                )
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
                 continue
             except (CodecError, UnreadableError) as problem:
-                log.error("%s cannot be said to broker %d: %s", type(request).__name__, self._broker_id, problem)
+                log.error(
+                    "cannot send a control request broker=%d request=%s: %s",
+                    self._broker_id,
+                    type(request).__name__,
+                    problem,
+                )
                 response = refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
             pause = PAUSE_S
             self._queue.popleft()
@@ -136,7 +146,12 @@ class RemoteChannel:
                 self._questions = await self._dial()
             response = response_from_wire(request, await self._questions.request(request_to_wire(request)))
         except UNREACHABLE as problem:
-            log.debug("broker %d does not answer %s: %s", self._broker_id, type(request).__name__, problem)
+            log.debug(
+                "broker does not answer a control request broker=%d request=%s: %s",
+                self._broker_id,
+                type(request).__name__,
+                problem,
+            )
         finally:
             if not answer.done():
                 answer.set_result(response)

@@ -34,7 +34,7 @@ class IngestOrders:
         """Send a prepare order; return rows and bytes by partition."""
         broker = self._view.image.brokers.get(broker_id)
         if broker is None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} is not there.")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} is not registered.")
         request = wire.IngestOrderRequest(order=pack(order), timeout_ms=int(ANSWER_SECONDS_MAX * 1000))
         try:
             answer = await ask_once(self._dial, broker, request, ANSWER_SECONDS_MAX)

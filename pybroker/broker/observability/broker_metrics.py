@@ -59,7 +59,9 @@ def _sizes(services: Services) -> list[Metric]:
     """Return this broker's view of the cluster's sizes. The help texts name Kafka's equivalents."""
     topics, image, conditions = services.cache.topics, services.view.image, services.cluster_state.conditions
     return [
-        Metric("kafka_server_kafkaserver_brokerstate", "3: it runs (Kafka: BrokerState).", lambda: 3),
+        Metric(
+            "kafka_server_kafkaserver_brokerstate", "State of the broker; 3: running (Kafka: BrokerState).", lambda: 3
+        ),
         Metric("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
         Metric(
             "pybroker_cluster_partitions",
@@ -73,12 +75,12 @@ def _sizes(services: Services) -> list[Metric]:
         ),
         Metric(
             "pybroker_cluster_deletions",
-            "Deleted topics whose data is kept or whose removal is not finished.",
+            "Deleted topics whose data is kept or not completely removed.",
             lambda: sum(record.state != REMOVED for record in image.deletions.values()),
         ),
         Metric(
             "pybroker_cluster_damaged_topics",
-            "Topics whose metadata cannot be read; not served.",
+            "Topics that are not served because their metadata is damaged.",
             lambda: len(image.damaged),
         ),
         *group_metrics(services.groups, services.shares.coordination, services.streams),

@@ -59,7 +59,7 @@ def _counter(prefix: str, kafkas: str, what: str, value: float) -> Metric:
 
 def _timer(prefix: str, kafkas: str, what: str, timer: Timer) -> Iterator[Metric]:
     name = f"{prefix}_{kafkas.lower()}"
-    text = f"{what}: how often, and milliseconds in all (Kafka: {kafkas})."
+    text = f"{what}: count and total milliseconds (Kafka: {kafkas})."
     yield Metric(name, text, lambda: timer.count, kind="summary", suffix="_count")
     yield Metric(name, text, lambda: timer.total_ms, kind="summary", suffix="_sum")
 
@@ -71,14 +71,22 @@ def _replica_manager(services: Services) -> Iterator[Metric]:
     gauge, counter = partial(_gauge, _REPLICAS), partial(_counter, _REPLICAS)
     yield gauge("LeaderCount", "Partitions that this broker leads", led.partitions)
     yield gauge("PartitionCount", "Replicas on this broker", 0 if load is None else load.replicas)
-    yield gauge("UnderReplicatedPartitions", "Led here, with a replica that is not in sync", led.under_replicated)
-    yield gauge("UnderMinIsrPartitionCount", "Led here, fewer in sync than min.insync.replicas", led.under_min_isr)
-    yield gauge("AtMinIsrPartitionCount", "Led here, min.insync.replicas in sync and no more", led.at_min_isr)
-    yield gauge("ReassigningPartitions", "Led here, and being moved", led.reassigning)
+    yield gauge(
+        "UnderReplicatedPartitions", "Partitions led here with a replica that is not in sync", led.under_replicated
+    )
+    yield gauge(
+        "UnderMinIsrPartitionCount",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas",
+        led.under_min_isr,
+    )
+    yield gauge(
+        "AtMinIsrPartitionCount", "Partitions led here with exactly min.insync.replicas in sync", led.at_min_isr
+    )
+    yield gauge("ReassigningPartitions", "Partitions led here that are being reassigned", led.reassigning)
     yield counter("IsrShrinksPerSec", "Partitions led here that lost a replica in sync", changes.isr_shrinks)
     yield counter("IsrExpandsPerSec", "Partitions led here that got a replica in sync", changes.isr_expands)
     failed = services.figures.failed_isr_updates()
-    yield counter("FailedIsrUpdatesPerSec", "Changes of an ISR that the controller did not write", failed)
+    yield counter("FailedIsrUpdatesPerSec", "ISR changes that the controller refused", failed)
 
 
 def _controller(services: Services) -> Iterator[Metric]:
@@ -93,25 +101,29 @@ def _controller(services: Services) -> Iterator[Metric]:
         return gauge(kafkas, f"{what}; 0 where this broker is not the controller", value if active else 0)
 
     yield gauge("ActiveControllerCount", "Whether this broker is the controller", int(active))
-    yield only_here("OfflinePartitionsCount", "Partitions without leader", counts.offline)
-    imbalance = "Partitions not led by their first replica"
+    yield only_here("OfflinePartitionsCount", "Partitions without a leader", counts.offline)
+    imbalance = "Partitions whose leader is not the preferred one"
     yield only_here("PreferredReplicaImbalanceCount", imbalance, counts.not_preferred)
     yield only_here("GlobalTopicCount", "Topics", len(image.topics))
     yield only_here("GlobalPartitionCount", "Partitions", counts.partitions)
     yield only_here("ActiveBrokerCount", "Brokers that are alive", len(image.brokers))
-    yield only_here("TopicsToDeleteCount", "Deleted topics that some broker has not put aside", len(deleting))
+    yield only_here("TopicsToDeleteCount", "Deleted topics with a replica that is not staged yet", len(deleting))
     replicas = sum(len(brokers) for one in deleting for brokers in one.partitions.values())
-    yield only_here("ReplicasToDeleteCount", "Replicas of these", replicas)
+    yield only_here("ReplicasToDeleteCount", "Replicas of deleted topics that are not staged yet", replicas)
     queue = figures.queue
-    yield from _timer(_EVENTS, "EventQueueTimeMs", "Events until their turn", queue.waited)
-    yield from _timer(_EVENTS, "EventQueueProcessingTimeMs", "Events from their turn on", queue.total())
-    yield _gauge(_EVENTS, "EventQueueSize", "Events that wait", figures.events_waiting())
-    yield from _timer(_STATS, "LeaderElectionRateAndTimeMs", "Events that elect leaders", queue.total(*ELECTING))
+    yield from _timer(_EVENTS, "EventQueueTimeMs", "Time that events waited in the controller's queue", queue.waited)
+    yield from _timer(
+        _EVENTS, "EventQueueProcessingTimeMs", "Time that the controller took to process events", queue.total()
+    )
+    yield _gauge(_EVENTS, "EventQueueSize", "Events in the controller's queue", figures.events_waiting())
+    yield from _timer(_STATS, "LeaderElectionRateAndTimeMs", "Elections of leaders", queue.total(*ELECTING))
     changes = figures.changes
-    yield _counter(_STATS, "UncleanLeaderElectionsPerSec", "Leaders that were not in sync", changes.unclean_elections)
+    yield _counter(
+        _STATS, "UncleanLeaderElectionsPerSec", "Elections of leaders that were not in sync", changes.unclean_elections
+    )
     yield Metric(
         "pybroker_leader_elections_total",
-        "New leaders of partitions, decided while this broker was the controller.",
+        "Leaders elected while this broker was the controller.",
         lambda: changes.elections,
         kind="counter",
     )
@@ -122,17 +134,21 @@ def _fetchers(services: Services) -> Iterator[Metric]:
     gauge = partial(Metric, labels=_REPLICA_CLIENT)
     yield gauge(
         f"{_FETCHERS}_maxlag",
-        "Most offsets that a replica here is behind its leader's high watermark (Kafka: MaxLag).",
+        "Largest number of offsets by which a replica here is behind its leader's high watermark (Kafka: MaxLag).",
         lambda: max((one.lag_max for one in figures), default=0),
     )
     yield gauge(
         f"{_FETCHERS}_deadthreadcount",
-        "Leaders that are followed from here and not connected (Kafka: DeadThreadCount).",
+        "Leaders that this broker follows without a connection to them (Kafka: DeadThreadCount).",
         lambda: sum(not one.connected for one in figures),
     )
     for name, help_text, field in (
-        ("partitions", "Partitions followed at that leader.", "partitions"),
-        ("heldback", "Those not asked for at the moment: after an error, or until their flush.", "held_back"),
+        ("partitions", "Partitions that this broker follows at that leader.", "partitions"),
+        (
+            "heldback",
+            "Partitions that this broker does not fetch at the moment, after an error or until they are flushed.",
+            "held_back",
+        ),
     ):
         for one in figures:
             labels = {"leader": str(one.leader)}
@@ -154,7 +170,7 @@ def _session(services: Services) -> Iterator[Metric]:
         yield Metric(f"{_SESSION}_sessionstate", text, partial(int, state == now), {"state": state})
     told = session.told
     counter = partial(_counter, _SESSION)
-    yield counter("ZooKeeperDisconnectsPerSec", "Connections that broke", told[SessionState.SUSPENDED])
-    yield counter("ZooKeeperExpiresPerSec", "Sessions that were lost", told[SessionState.LOST])
+    yield counter("ZooKeeperDisconnectsPerSec", "Lost connections", told[SessionState.SUSPENDED])
+    yield counter("ZooKeeperExpiresPerSec", "Expired sessions", told[SessionState.LOST])
     back = told[SessionState.CONNECTED] + told[SessionState.RECONNECTED]
-    yield counter("ZooKeeperSyncConnectsPerSec", "Connections that were made again", back)
+    yield counter("ZooKeeperSyncConnectsPerSec", "Connections established again", back)

@@ -21,7 +21,7 @@ _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
         "pybroker_log_dir_full_refusals_total",
         "full_refusals",
         "counter",
-        "Writes that the disk of a log directory has refused since the start because it is full.",
+        "Writes that failed since the start because the disk of a log directory is full.",
     ),
 )
 

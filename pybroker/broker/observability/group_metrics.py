@@ -46,20 +46,20 @@ def group_metrics(
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         Metric(
             "pybroker_group_member_metadata_bytes",
-            "What the metadata of members of groups takes in memory",
+            "Memory that the metadata of group members takes",
             coordinator.member_metadata_bytes,
         ),
         Metric(
             "pybroker_group_joins_refused_total",
-            "Members refused for the size of their metadata",
+            "Members refused because their metadata is too large",
             lambda: figures.joins_refused,
             kind="counter",
         ),
         _count("offset_commit", "Offsets committed", figures.offset_commits),
-        _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
-        _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),
-        _count("consumer_group_rebalance", "New targets of consumer groups", figures.consumer_rebalances),
-        _count("streams_group_rebalance", "New targets of streams groups", figures.streams_rebalances),
+        _count("offset_expiration", "Offsets removed after their retention time", figures.offset_expirations),
+        _count("offset_deletion", "Offsets deleted, alone or with their group or topic", figures.offset_deletions),
+        _count("consumer_group_rebalance", "New target assignments of consumer groups", figures.consumer_rebalances),
+        _count("streams_group_rebalance", "New target assignments of streams groups", figures.streams_rebalances),
         _count("group_completed_rebalance", "Rebalances completed", figures.completed_rebalances),
     ]
 

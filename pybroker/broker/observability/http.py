@@ -89,7 +89,7 @@ class MetricsServer:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 await self._answer(head, writer)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            log.debug("a peer of metrics.listener did not send a request in time, or went away")
+            log.debug("a client of metrics.listener disconnected or did not send a request in time")
         finally:
             self._heads.pop(writer, None)
             writer.close()
@@ -123,7 +123,7 @@ class MetricsServer:
             if reason is None:
                 return _response(200, _TEXT, "ready\n", with_body)
             return _response(503, _TEXT, f"not ready: {reason}\n", with_body)
-        return _response(404, _TEXT, "there are /metrics, /healthz and /readyz\n", with_body)
+        return _response(404, _TEXT, "this listener serves /metrics, /healthz and /readyz\n", with_body)
 
     async def _scraped(self, *, with_body: bool) -> bytes:
         # Concurrent requests share one text: it takes milliseconds of the loop for each thousand partitions.
@@ -133,8 +133,8 @@ class MetricsServer:
         try:
             text = await asyncio.shield(self._collecting)
         except Exception:
-            log.exception("the metrics could not be collected: this is a bug in pybroker")
-            return _response(500, _TEXT, "the metrics could not be collected; see the broker's log\n", with_body)
+            log.exception("cannot collect the metrics: this is a bug in pybroker")
+            return _response(500, _TEXT, "cannot collect the metrics; see the broker's log\n", with_body)
         return _response(200, _PROMETHEUS, text, with_body)
 
     def _collected(self, _: asyncio.Future[str]) -> None:

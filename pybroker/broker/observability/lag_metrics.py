@@ -76,14 +76,18 @@ def lag_metrics(
     kept = rows[:partitions_max]
     return [
         *_of_partitions("current_offset", "Committed offset.", [(one, one.position.offset) for one in kept]),
-        *_of_partitions("lag", "Records between it and the high watermark.", [(one, one.records) for one in kept]),
         *_of_partitions(
-            "lag_seconds", "Age of the first record not read; 0: all are.", [(one, one.seconds) for one in kept]
+            "lag", "Records between the committed offset and the high watermark.", [(one, one.records) for one in kept]
+        ),
+        *_of_partitions(
+            "lag_seconds",
+            "Age of the first record that the group has not read; 0 if it has read all.",
+            [(one, one.seconds) for one in kept],
         ),
         *(
             Metric(
                 f"{_PREFIX}_lag_sum",
-                "Records that a group has not read, of all its partitions.",
+                "Records that a group has not read, over all its partitions.",
                 lambda group=group: sum(one.records for one in group),  # type: ignore[misc]  # bound now
                 {"consumergroup": name},
             )
@@ -98,15 +102,19 @@ def lag_metrics(
             )
             for name, group in shown.items()
         ),
-        Metric("pybroker_lag_groups_left_out", "Groups beyond metrics.groups.max.", lambda: len(groups) - len(shown)),
+        Metric(
+            "pybroker_lag_groups_left_out",
+            "Groups without metrics because there are more than metrics.groups.max.",
+            lambda: len(groups) - len(shown),
+        ),
         Metric(
             "pybroker_lag_partitions_left_out",
-            "Positions of groups that are shown, beyond metrics.partitions.max.",
+            "Committed offsets without metrics because there are more than metrics.partitions.max.",
             lambda: len(rows) - len(kept),
         ),
         Metric(
             "pybroker_lag_unknown_partitions",
-            "Positions of groups coordinated here in partitions that are hosted elsewhere.",
+            "Committed offsets of groups coordinated here in partitions that other brokers host.",
             lambda: unknown,
         ),
     ]

@@ -30,16 +30,16 @@ def process_metrics() -> list[Metric]:
     """Return the metrics of this process. Resident memory and open descriptors need /proc."""
     found = [
         Metric("process_cpu_seconds_total", "User and system CPU time of this process.", _cpu_seconds, kind="counter"),
-        Metric("process_start_time_seconds", "When this process started, in seconds of Unix time.", lambda: _STARTED),
+        Metric("process_start_time_seconds", "Start time of this process in seconds of Unix time.", lambda: _STARTED),
         Metric(
             "process_max_fds",
-            "Descriptors that this process may open (ulimit -n).",
+            "Limit of open file descriptors of this process (ulimit -n).",
             lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         ),
     ]
     if _STATM.exists():
         found += [
             Metric("process_resident_memory_bytes", "Memory of this process that is in RAM.", _resident_bytes),
-            Metric("process_open_fds", "Descriptors that this process has open.", _open_descriptors),
+            Metric("process_open_fds", "Open file descriptors of this process.", _open_descriptors),
         ]
     return found

@@ -36,7 +36,7 @@ class Reporters:
         reporters: list[object] = []
         for name in names:
             if ":" not in name:
-                log.warning("metric.reporters: %s is a class of the JVM and has no effect here", name)
+                log.warning("metric.reporters: %s is a Java class and has no effect in this broker", name)
                 continue
             module, _, attribute = name.partition(":")
             try:
@@ -71,4 +71,4 @@ class Reporters:
         try:
             getattr(reporter, method)(*arguments)
         except Exception:
-            log.exception("metric reporter %s failed in %s", type(reporter).__name__, method)
+            log.exception("metric reporter failed class=%s method=%s", type(reporter).__name__, method)

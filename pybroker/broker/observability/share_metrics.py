@@ -22,13 +22,14 @@ def share_metrics(partitions: SharePartitions) -> list[Metric]:
         ),
         Metric(
             f"{_SESSIONS}_sharepartitionscount",
-            "Partitions that they read, counted for each member (Kafka: SharePartitionsCount).",
+            "Partitions that members of share groups read, counted for each member (Kafka: SharePartitionsCount).",
             lambda: partitions.sessions.partition_count,
         ),
         *(
             Metric(
                 f"{_GROUPS}_record_acknowledgement_count",
-                "Records by what members said of them, since the start (Kafka: record-acknowledgement-count).",
+                "Records that members of share groups acknowledged since the start, by type (Kafka: "
+                "record-acknowledgement-count).",
                 lambda number=number: number,  # type: ignore[misc]  # bound now
                 {"ack_type": kind.name.lower()},
                 kind="counter",
@@ -50,19 +51,19 @@ def share_metrics(partitions: SharePartitions) -> list[Metric]:
         ),
         Metric(
             f"{_LETTERS}_deadletterqueuefailedproducerequests_total",
-            "Those that failed (Kafka: DeadLetterQueueFailedProduceRequestsPerSec, by group).",
+            "Failed appends to dead letter queues (Kafka: DeadLetterQueueFailedProduceRequestsPerSec, by group).",
             lambda: figures.dead_letter_requests_failed,
             kind="counter",
         ),
         Metric(
             "pybroker_share_records_acquired_total",
-            "Records given to members of share groups, each time, since the start.",
+            "Deliveries of records to members of share groups since the start.",
             lambda: figures.acquired,
             kind="counter",
         ),
         Metric(
             "pybroker_share_records_in_flight",
-            "Records that members of share groups have and have not acknowledged.",
+            "Records that members of share groups have acquired and not acknowledged.",
             lambda: partitions.acquired,
         ),
     ]

@@ -14,16 +14,20 @@ def telemetry_metrics(telemetry: Telemetry) -> list[Metric]:
     return [
         Metric(
             f"{_OWN}_instances",
-            "Clients that ask which metrics they shall push (Kafka: ClientMetricsInstanceCount).",
+            "Clients that request which metrics to push (Kafka: ClientMetricsInstanceCount).",
             telemetry.instances,
         ),
-        _count("pushes_total", "Pushes that were taken", telemetry.pushes),
-        _count("push_bytes_total", "Bytes of metrics that were taken, compressed", telemetry.push_bytes),
-        _count("unshown_total", "Numbers of metrics that nobody asked for, or beyond the limit", telemetry.unshown),
+        _count("pushes_total", "Accepted pushes", telemetry.pushes),
+        _count("push_bytes_total", "Compressed bytes of accepted metrics", telemetry.push_bytes),
+        _count(
+            "unshown_total",
+            "Data points dropped because no subscription requests them or there are too many",
+            telemetry.unshown,
+        ),
         *(
             Metric(
                 f"{_OWN}_refused_total",
-                "Requests that were refused, by error.",
+                "Refused requests by error.",
                 lambda count=count: count,  # type: ignore[misc]  # bound now
                 {"error": code.name},
                 "counter",
@@ -33,7 +37,7 @@ def telemetry_metrics(telemetry: Telemetry) -> list[Metric]:
         *(
             Metric(
                 "pybroker_client_metric_sum_total",
-                "What clients have counted, all of them together, since the start of this broker.",
+                "Sum over all clients since the start of this broker.",
                 lambda value=value: value,  # type: ignore[misc]  # bound now
                 {"metric": name},
                 "counter",
@@ -43,7 +47,7 @@ def telemetry_metrics(telemetry: Telemetry) -> list[Metric]:
         *(
             Metric(
                 "pybroker_client_metric_gauge",
-                "What the client that has pushed it last has said.",
+                "Value that the most recent client pushed.",
                 lambda value=value: value,  # type: ignore[misc]  # bound now
                 {"metric": name},
             )

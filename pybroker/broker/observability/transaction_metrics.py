@@ -25,12 +25,12 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
     return [
         Metric(
             f"{_MARKERS}_unknowndestinationqueuesize",
-            "Markers that wait until somebody leads their partition (Kafka: UnknownDestinationQueueSize).",
+            "Markers that wait for a leader of their partition (Kafka: UnknownDestinationQueueSize).",
             figures.without_leader.total,
         ),
         Metric(
             f"{_MARKERS}_logappendretryqueuesize",
-            "Transactions whose markers are written and whose end is stored again (Kafka: LogAppendRetryQueueSize).",
+            "Transactions whose markers are written and whose end is not stored yet (Kafka: LogAppendRetryQueueSize).",
             lambda: figures.completing,
         ),
         _count(
@@ -49,8 +49,8 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
         ),
         _count(f"{_OWN}_committed_total", "Transactions that were committed", figures.commits),
         _count(f"{_OWN}_aborted_total", "Transactions that were aborted", figures.aborts),
-        _count(f"{_OWN}_timed_out_total", "Transactions that were aborted for their time-out", figures.timeouts),
-        _count("pybroker_transactional_ids_expired_total", "Ids that nobody used any more", figures.expirations),
+        _count(f"{_OWN}_timed_out_total", "Transactions that were aborted after their timeout", figures.timeouts),
+        _count("pybroker_transactional_ids_expired_total", "Transactional ids that expired", figures.expirations),
     ]
 
 

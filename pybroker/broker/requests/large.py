@@ -148,8 +148,8 @@ class LargeRequests:
             self._encoding.discard(done)
             problem = None if done.cancelled() else done.exception()
             if problem is not None:
-                log.error("cannot encode the response of key %d; closing the connection", request.api_key)
-                log.debug("the reason:", exc_info=problem)
+                log.error("cannot encode a response; closing the connection api_key=%d", request.api_key)
+                log.debug("cause of the encoding error", exc_info=problem)
             request.close()
 
         sent.add_done_callback(over)
@@ -193,7 +193,7 @@ def _refused(request: Request) -> KafkaError | None:
         return None
     return KafkaError(
         ErrorCode.INVALID_REQUEST,
-        f"The request has {elements} elements, {most} are served in one. Send several requests.",
+        f"The request has {elements} elements, at most {most} are allowed. Send several requests.",
     )
 
 

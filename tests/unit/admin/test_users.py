@@ -20,7 +20,7 @@ class NoController:
     async def submit(self, event: AlterUsers, timeout_ms: int | None = None, *, caller: Caller | None = None) -> Any:
         assert [change.name for change in event.changes] == ["a", "b"]
         assert caller == ROOT
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "There is no controller now. Try again later.")
 
 
 async def test_each_user_hears_that_nobody_decides() -> None:

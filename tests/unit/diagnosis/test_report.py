@@ -111,7 +111,7 @@ def test_what_is_no_report(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(OSError, match="no report came, but 8 bytes"):
+        with pytest.raises(OSError, match="received no report but 8 bytes"):
             ask(tmp_path)
         thread.join(LIMIT_S)
 

@@ -109,7 +109,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
     held.failing = {"one"}
     await delete(control_plane, topic_id)
     await until(lambda: {name for call, name in held.calls if call == "drop"} == {"one", "two", "three"}, WAIT_S)
-    await until(lambda: "staged files of ingest 'one' of topic t" in caplog.text, WAIT_S)
+    await until(lambda: "cannot remove the staged files of an ingest ingest='one' topic=t" in caplog.text, WAIT_S)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ async def test_files_that_cannot_be_removed_are_tried_again(
     await until(lambda: ("drop", "expired") in held.calls and ("drop", "fine") in held.calls, WAIT_S)
     assert [view.record.ingest_id for view in ingest.views(False)] == ["anew"]
     for name in sorted(held.failing):
-        told = f"staged files of ingest '{name}' of topic t (id {topic_id}) could not be removed; they are tried again"
+        told = f"staged files of an ingest ingest='{name}' topic=t (id {topic_id}) (retrying)"
         await until(lambda told=told: told in caplog.text, WAIT_S)  # type: ignore[misc]
 
     await asyncio.sleep(0.2)
@@ -147,7 +147,7 @@ async def test_files_that_cannot_be_removed_are_tried_again(
     assert sorted(dropped) == names, "not before its time"
     held.failing = {"empty"}
     control_plane.clock.advance(RETRY_MS)
-    await until(lambda: "1 ended ingests still cannot be removed" in caplog.text, WAIT_S)
+    await until(lambda: "ended ingests, retrying ingests=1: " in caplog.text, WAIT_S)
     held.failing = set()
     held.calls.clear()
     control_plane.clock.advance(RETRY_MS)
@@ -168,7 +168,7 @@ async def test_what_is_tried_again_is_bounded(
     for name in ("one", "two"):
         await ingests(control_plane).begin((topic_id, name, -1), -1, False)
         await ingests(control_plane).abort((topic_id, name, -1), -1)
-    assert f"'two' of topic t (id {topic_id}) could not be removed; the next start removes them" in caplog.text
+    assert f"ingest='two' topic=t (id {topic_id}) (the next start removes them)" in caplog.text
     held.calls.clear()
     control_plane.clock.advance(RETRY_MS)
     await until(lambda: held.calls == [("drop", "one")], WAIT_S)

@@ -56,7 +56,9 @@ class DiagnosisSocket:
                 os.rename(before, path)
         except OSError as problem:
             listening.close()
-            log.warning("there is no %s for `pybroker diagnose`: %s", self._directory / FILE_NAME, problem)
+            log.warning(
+                "cannot create the socket for `pybroker diagnose` path=%s: %s", self._directory / FILE_NAME, problem
+            )
             return
         self._listening = listening
         threading.Thread(target=self._serve, args=(listening,), name="diagnose", daemon=True).start()
@@ -83,7 +85,7 @@ class DiagnosisSocket:
                     connection.settimeout(SEND_S_MAX)
                     connection.sendall(self._report())
                 except OSError as problem:
-                    log.debug("who asked for a report went away: %s", problem)
+                    log.debug("the client of a diagnosis report disconnected: %s", problem)
 
     def _report(self) -> bytes:
         # Import on first use: most brokers never write a report.
@@ -94,8 +96,8 @@ class DiagnosisSocket:
         try:
             document = report(self._subject())
         except Exception:
-            log.exception("the report for `pybroker diagnose` could not be made: this is a bug in pybroker")
-            document = {"problems": {"report": "it could not be made; see the broker's log"}}
+            log.exception("cannot make the report for `pybroker diagnose`: this is a bug in pybroker")
+            document = {"problems": {"report": "the report failed; see the broker's log"}}
         return json.dumps(document).encode()
 
 
@@ -121,9 +123,9 @@ def ask(directory: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(received)
     except ValueError as problem:
-        raise OSError(f"{directory / FILE_NAME}: no report came, but {len(received)} bytes: {problem}") from None
+        raise OSError(f"{directory / FILE_NAME}: received no report but {len(received)} bytes: {problem}") from None
     if not isinstance(document, dict):
-        raise OSError(f"{directory / FILE_NAME}: no report came")
+        raise OSError(f"{directory / FILE_NAME}: received no report")
     return document
 
 

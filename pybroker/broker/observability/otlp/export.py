@@ -92,7 +92,7 @@ class Export:
             if metrics:
                 self._send_metrics()
         except Exception:
-            log.exception("otlp.endpoint: something could not be sent: this is a bug in pybroker")
+            log.exception("cannot export metrics to otlp.endpoint: this is a bug in pybroker")
 
     def _send_slow(self) -> None:
         slow = self._source.slow()
@@ -107,7 +107,7 @@ class Export:
             try:
                 message = messages.of_client(data, client)
             except DecodeError as problem:
-                log.warning("metrics of client %s cannot be passed on: %s", client, problem)
+                log.warning("cannot forward the metrics of a client client=%s: %s", client, problem)
                 continue
             self._sender.send(METRICS, message.SerializeToString())
 
@@ -117,7 +117,9 @@ class Export:
             text = asked.result(PAGE_S)
         except (TimeoutError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             asked.cancel()
-            log.warning("otlp.endpoint: the control plane has not answered within %.0f s; no metrics are sent", PAGE_S)
+            log.warning(
+                "cannot collect metrics for otlp.endpoint: the event loop has not answered within %.0f s", PAGE_S
+            )
             return
         for message in messages.metrics(families(text), self._resource, self._start_ns, time.time_ns()):
             self._sender.send(METRICS, message.SerializeToString())

@@ -60,7 +60,9 @@ class OtlpSender:
         now = time.monotonic()
         if self._told is None or now - self._told >= TELL_S:
             self._told = now
-            log.warning("otlp.endpoint=%s takes nothing: %s; %d messages are lost", self._endpoint, problem, self.lost)
+            log.warning(
+                "cannot export metrics otlp.endpoint=%s error=%s lost_messages=%d", self._endpoint, problem, self.lost
+            )
 
     def close(self) -> None:
         """Close the connections."""
