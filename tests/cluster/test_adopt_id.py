@@ -32,7 +32,7 @@ def test_directories_take_the_id_of_the_cluster_over(tmp_path: Path) -> None:
             broker.start()
         assert f"`pybroker cluster adopt-id {own} --config FILE`" in str(refused.value)
         wrong = adopt(broker, "third")
-        assert (wrong.returncode, f"holds cluster {own}, and its brokers share that id" in wrong.stderr) == (1, True)
+        assert (wrong.returncode, f"holds cluster {own}, whose brokers share that id" in wrong.stderr) == (1, True)
         assert (read_properties_of(broker.data_dir) or {})["cluster.id"] == "elsewhere"
         done = adopt(broker, own)
         assert (done.returncode, done.stderr) == (0, "")

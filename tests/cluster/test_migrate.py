@@ -168,7 +168,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
             assert there in refusal(alone)
             assert "repeat the command if it was interrupted" in refusal(cluster.brokers[1])
         assert "put aside: done" in run(cluster, data)
-        assert "has moved already" in run(cluster, data, code=1)
+        assert "has already moved to zookeeper.connect=" in run(cluster, data, code=1)
         assert there in refusal(alone)
 
         first = cluster.brokers[1].start()
@@ -199,7 +199,7 @@ def test_what_cannot_be_migrated(tmp_path: Path) -> None:
         with pybroker.Broker({"node.id": 1}, data_dir=data):
             assert "is in use by a running broker" in run(cluster, data, code=1)
         cluster.brokers[1].start()
-        assert f"holds a cluster already (id {cluster.cluster_id})" in run(cluster, data, code=1)
+        assert f"already holds a cluster (id {cluster.cluster_id})" in run(cluster, data, code=1)
         with pybroker.Broker({"node.id": 1}, data_dir=data):
             pass
     finally:

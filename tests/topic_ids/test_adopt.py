@@ -217,9 +217,9 @@ def test_a_kafka_directory_is_taken_over(
     assert all(name in shown.stdout for name in TOPICS)
     assert not [line for line in shown.stdout.splitlines() if line.startswith("deleted ")], "a topic that is gone"
     told = " ".join(shown.stdout.split())
-    assert "packed: min.insync.replicas=2 is not taken over: a single broker keeps" in told
-    assert re.search(r"the feature metadata.version at level \d+ is not taken over: this broker does not have it", told)
-    assert "-delete was waiting to be removed by Apache Kafka; it is put aside" in told
+    assert "packed: min.insync.replicas=2 is not adopted: a single broker keeps" in told
+    assert re.search(r"the feature metadata.version at level \d+ is not adopted: this broker does not have it", told)
+    assert "-delete for removal; it is moved out of the way" in told
     assert contents(copy) == before, "a dry run changes nothing"
 
     done = adopt(copy, "--json")
@@ -278,7 +278,7 @@ def test_a_kafka_directory_is_taken_over(
     assert len(list((copy / ".adopted").glob("deleted-0.*-delete"))) == 1
     again = adopt(copy)
     assert again.returncode == 1
-    assert "one of pybroker's own already" in again.stderr
+    assert "already belongs to pybroker" in again.stderr
 
 
 @pytest.mark.checklist("D35", "R23")
@@ -346,7 +346,7 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
     metadata_log = sorted((copy / "__cluster_metadata-0").glob("*.log"))[-1]
     content = metadata_log.read_bytes()
     metadata_log.write_bytes(content[:300] + b"\xff" + content[301:])
-    refused("cannot be read")
+    refused("cannot read the metadata log")
     metadata_log.write_bytes(content)
 
     properties = read_properties_of(copy)
@@ -354,7 +354,7 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
     write_properties_of(copy, {**properties, "version": "2"})
     refused("has version 2")
     write_properties_of(copy, {name: value for name, value in properties.items() if name != "cluster.id"})
-    refused("names no cluster id")
+    refused("has no cluster id")
     write_properties_of(copy, properties)
     assert adopt(copy).returncode == 0
 

@@ -38,7 +38,7 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
     """
     directories = [Path(each) for each in config.log_dirs]
     if not znodes.is_cluster_id(cluster_id):
-        raise StartError(f"{cluster_id!r} is not a cluster id: letters, digits, '_' and '-' only")
+        raise StartError(f"{cluster_id!r} is not a cluster id. Use letters, digits, '_' and '-' only")
     first = directories[0]
     with locked(directories):
         properties = {one: read_properties_of(one) for one in directories}
@@ -48,7 +48,7 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
             before: str | None = next((each for each in owned if each != cluster_id), cluster_id)
         else:
             if properties[first] is not None and not (first / FILE_NAME).exists():
-                told = f"{first} holds data but no metadata store ({FILE_NAME}); restore it from a backup first"
+                told = f"{first} holds data but no metadata store ({FILE_NAME}). Restore it from a backup first"
                 raise StartError(told)
             store = await EmbeddedStore.open(first)
             try:
@@ -75,9 +75,9 @@ async def _check_id_of_cluster(config: BrokerConfig, cluster_id: str) -> None:
     except (StoreError, znodes.DamagedNodeError) as problem:
         raise StartError(f"{where}: {problem}") from None
     if found is None:
-        raise StartError(f"{where} holds no cluster; name the right path in zookeeper.connect")
+        raise StartError(f"{where} holds no cluster. Correct the path in zookeeper.connect")
     if found != cluster_id:
-        raise StartError(f"{where} holds cluster {found}, and its brokers share that id: adopt {found}")
+        raise StartError(f"{where} holds cluster {found}, whose brokers share that id. Adopt {found}")
 
 
 async def _change(store: EmbeddedStore, cluster_id: str) -> str | None:

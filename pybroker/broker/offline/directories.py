@@ -35,13 +35,13 @@ def _lock(directory: Path) -> Iterator[None]:
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     except OSError as problem:
-        raise StartError(f"{directory} cannot be locked: {problem.strerror}") from None
+        raise StartError(f"cannot lock {directory}: {problem.strerror}") from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StartError(f"the data directory {directory} is in use by a running broker; stop it first") from None
+            raise StartError(f"the data directory {directory} is in use by a running broker. Stop it first") from None
         yield
     finally:
         os.close(fd)
@@ -58,7 +58,7 @@ def read_properties_of(directory: Path) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as problem:
-        raise StartError(f"{path} cannot be read: {problem}") from None
+        raise StartError(f"cannot read {path}: {problem}") from None
     pairs = (line.partition("=") for line in lines if not line.lstrip().startswith(("#", "!")))
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 

@@ -78,14 +78,14 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
     """
     if not config.in_cluster:
         raise StartError(
-            "the settings have to be those for the cluster: metadata.store=zookeeper, zookeeper.connect=…, and a "
-            "listener for brokers (docs/cluster.md)"
+            "use the settings for the cluster: metadata.store=zookeeper, zookeeper.connect=…, and a listener for "
+            "brokers (docs/cluster.md)"
         )
     directories = [Path(one) for one in config.log_dirs]
     first, connect = directories[0], config.get_str("zookeeper.connect")
     seal = read_seal(first)
     if seal is not None and not (first / FILE_NAME).exists():
-        raise StartError(f"the metadata of {first} has moved already, to zookeeper.connect={seal.connect}")
+        raise StartError(f"the metadata of {first} has already moved to zookeeper.connect={seal.connect}")
     if not (first / FILE_NAME).exists():
         raise StartError(f"{first} has no metadata store ({FILE_NAME}): there is nothing to migrate")
     refuse_others_data(config.log_dirs, config.broker_id, own_store=True, sealed=True)
@@ -162,8 +162,8 @@ class _Run:
             return mark
         if seal is not None:
             raise StartError(
-                f"{self._first} is sealed for zookeeper.connect={seal.connect}, but {self._connect} has no copy: name "
-                "the ZooKeeper that has it"
+                f"{self._first} is sealed for zookeeper.connect={seal.connect}, but {self._connect} has no copy. "
+                "Name the ZooKeeper that has the copy"
             )
         there = [name for name in await self._target.children("/") if name != "zookeeper"]
         if there:
@@ -181,7 +181,7 @@ class _Run:
 
     def _taken(self, cluster_id: str) -> StartError:
         return StartError(
-            f"zookeeper.connect={self._connect} holds a cluster already (id {cluster_id}); name a path that is empty "
+            f"zookeeper.connect={self._connect} already holds a cluster (id {cluster_id}). Name an empty path "
             "(host:port/path). Nothing was changed"
         )
 
@@ -203,7 +203,10 @@ class _Run:
         there = _copied(await self._target.subtree("/"))
         different = next((path for path in sorted({*wanted, *there}) if wanted.get(path) != there.get(path)), None)
         if different is not None:
-            raise StartError(f"the copy in ZooKeeper is not the source at {different}: somebody else writes there")
+            raise StartError(
+                f"the copy in ZooKeeper differs from the source at {different}: another program writes to this "
+                "ZooKeeper"
+            )
 
     async def _open(self, mark: Mark) -> None:
         """Write the mark that opens the copy: brokers may start on it from now on."""
@@ -232,7 +235,7 @@ def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:
         parent, _, name = path.rpartition("/")
         if parent == znodes.TOPICS and znodes.decode_topic(path, data).topic_id is None:
             raise StartError(
-                f"topic {name} does not show an id yet: start the broker once more alone, with "
+                f"topic {name} has no topic id yet. Start the broker once more without ZooKeeper and with "
                 "inter.broker.protocol.version 2.8 or later"
             )
 

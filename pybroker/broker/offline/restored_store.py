@@ -59,7 +59,9 @@ async def accept_restored_store(config: BrokerConfig, agree: bool) -> str | None
     """Return the reason to refuse the store, which is now accepted if `agree` is true; return None, without a change,
     if there is none. Raises StartError."""
     if not config.in_cluster:
-        raise StartError("metadata.store is not zookeeper: the store of a broker that is alone is a file of its own")
+        raise StartError(
+            "metadata.store is not zookeeper: a single broker has its metadata in a file, which needs no acceptance"
+        )
 
     def failed(problem: FatalError) -> None:
         raise problem

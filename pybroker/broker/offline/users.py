@@ -28,7 +28,7 @@ async def _open(place: Place) -> MetadataStore:
     controller = await get_or_none(store, CONTROLLER)
     if controller is not None:
         await store.close()
-        raise StartError("brokers of this cluster run; ask one of them, with --bootstrap-server")
+        raise StartError("brokers of this cluster are running. Use one of them with --bootstrap-server")
     return store
 
 
@@ -63,7 +63,7 @@ async def set_credentials(
 async def list_credentials(place: Place) -> dict[str, list[tuple[ScramMechanism, int]]]:
     """Return (mechanism, iterations) of every user. Raises StartError."""
     if isinstance(place, Path) and not await asyncio.to_thread(place.is_dir):
-        raise StartError(f"{place} is not there")
+        raise StartError(f"{place} does not exist")
     store = await _open(place)
     try:
         await ensure_path(store, USER_CONFIGS)

@@ -11,9 +11,9 @@ def test_levels_are_kept_as_far_as_there_are_such_here() -> None:
     finalized = {"group.version": 0, "share.version": 9, "transaction.version": 1, "metadata.version": 29, "gone": 0}
     assert features_of(finalized, notes) == {"group.version": 0, "share.version": 2, "transaction.version": 1}
     assert notes == [
-        "the feature metadata.version at level 29 is not taken over: this broker does not have it",
-        "the feature share.version is at level 9 there and at 2, the highest of this broker, here",
-        "the feature streams.version was never finalized there; here it is at level 1",
+        "the feature metadata.version at level 29 is not adopted: this broker does not have it",
+        "the feature share.version is at level 9 in Apache Kafka and at 2, the highest of this broker, here",
+        "the feature streams.version was not finalized in Apache Kafka; here it is at level 1",
     ]
 
 

@@ -161,7 +161,7 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
     assert security.tokens == {"second": DelegationToken("second", "User:o", "User:r", ("User:a", "User:b"), 1, 3, 2)}
     assert found.left_out == {
         ("settings of resource type 64", UNKNOWN): 1,
-        ("NoOpRecord", "it says nothing"): 2,
+        ("NoOpRecord", "it has no effect"): 2,
         ("records of type 99", "this version of pybroker does not know them"): 1,
     }
 

@@ -36,7 +36,7 @@ LEFT_OUT: Mapping[int, tuple[str, str]] = {
     7: ("FenceBrokerRecord", _BROKERS),
     8: ("UnfenceBrokerRecord", _BROKERS),
     17: ("BrokerRegistrationChangeRecord", _BROKERS),
-    20: ("NoOpRecord", "it says nothing"),
+    20: ("NoOpRecord", "it has no effect"),
     21: ("ZkMigrationStateRecord", "the migration from ZooKeeper has ended"),
     27: ("RegisterControllerRecord", _CONTROLLERS),
     29: ("UnregisterControllerRecord", _CONTROLLERS),
@@ -163,7 +163,7 @@ def _partition_change(metadata: KafkaMetadata, record: m.PartitionChangeRecord) 
     index, topic_id = record.partition_id, record.topic_id
     partition = _of(metadata, topic_id).partitions.get(index)
     if partition is None:
-        raise MalformedBatchError(f"a change of partition {index} of topic {topic_id}, which is not there")
+        raise MalformedBatchError(f"a change of partition {index} of topic {topic_id}, which the log does not contain")
     if record.isr is not None:
         partition.isr = tuple(record.isr)
     if record.leader != SAME_LEADER:
@@ -217,7 +217,7 @@ def _feature(metadata: KafkaMetadata, record: m.FeatureLevelRecord) -> None:
 def _of(metadata: KafkaMetadata, topic_id: Uuid) -> KafkaTopic:
     topic = metadata.topics.get(topic_id)
     if topic is None:
-        raise MalformedBatchError(f"a partition of topic {topic_id}, which is not there")
+        raise MalformedBatchError(f"a partition of topic {topic_id}, which the log does not contain")
     return topic
 
 

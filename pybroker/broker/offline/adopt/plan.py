@@ -83,11 +83,11 @@ def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[s
     local, notes = _local(directories)
     log = [directory / DIRECTORY for directory in directories if (directory / DIRECTORY).is_dir()]
     if len(log) > 1:
-        raise StartError(f"two metadata logs, {log[0]} and {log[1]}: the directories are not of one broker")
+        raise StartError(f"two metadata logs, {log[0]} and {log[1]}: the directories belong to different brokers")
     if version == 1 and not log:
         raise StartError(
-            f"{directories[0]} is of a KRaft broker, but no {DIRECTORY} is there; name all log directories of the "
-            "broker, also metadata.log.dir"
+            f"{directories[0]} belongs to a KRaft broker, but has no {DIRECTORY}. Name all log directories of the "
+            "broker, and metadata.log.dir"
         )
     plan = AdoptionPlan(list(directories), cluster_id, node_id, notes=notes)
     if log:
@@ -95,7 +95,7 @@ def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[s
         try:
             metadata = read_metadata(log[0])
         except (MalformedBatchError, OSError, ValueError) as problem:
-            raise StartError(f"the metadata log {log[0]} cannot be read: {problem}") from None
+            raise StartError(f"cannot read the metadata log {log[0]}: {problem}") from None
         _from_metadata(plan, metadata, local)
     else:
         plan.source = "ZooKeeper (directories only)"
@@ -115,14 +115,14 @@ def _properties(directory: Path) -> Properties:
     if found is None:
         raise StartError(f"{directory} has no meta.properties: it is not a data directory of Apache Kafka")
     if (directory / FILE_NAME).exists() or "pybroker.format" in found:
-        raise StartError(f"{directory} is one of pybroker's own already")
+        raise StartError(f"{directory} already belongs to pybroker")
     version = found.get("version", "0")
     if version not in ("0", "1"):
-        raise StartError(f"{directory}/meta.properties has version {version}; 0 and 1 are known")
+        raise StartError(f"{directory}/meta.properties has version {version}; only 0 and 1 are supported")
     cluster_id = found.get("cluster.id", "")
     node = found.get("node.id", found.get("broker.id", ""))
     if not znodes.is_cluster_id(cluster_id) or not node.isdigit():
-        raise StartError(f"{directory}/meta.properties names no cluster id or no broker")
+        raise StartError(f"{directory}/meta.properties has no cluster id or no broker id")
     return int(version), cluster_id, int(node)
 
 
@@ -148,11 +148,11 @@ def _local(directories: Sequence[Path]) -> tuple[Places, list[str]]:
             if not path.is_dir() or path.name == DIRECTORY or path.name.startswith("."):
                 continue
             if LEFT_TO_REMOVE.fullmatch(path.name):
-                notes.append(f"{path} was waiting to be removed by Apache Kafka; it is put aside")
+                notes.append(f"Apache Kafka had marked {path} for removal; it is moved out of the way")
                 continue
             named = _PARTITION.fullmatch(path.name)
             if named is None:
-                notes.append(f"{path} is not a partition and stays where it is")
+                notes.append(f"{path} is not a partition directory and stays where it is")
                 continue
             topic_id, problem = None, None
             try:
@@ -176,14 +176,14 @@ def _from_metadata(plan: AdoptionPlan, metadata: KafkaMetadata, local: Places) -
         epochs = []
         size = 0
         if sorted(topic.partitions) != list(range(len(topic.partitions))):
-            raise StartError(f"the metadata log does not have all partitions of {topic.name!r}")
+            raise StartError(f"the metadata log does not contain all partitions of {topic.name!r}")
         for index in range(len(topic.partitions)):
             partition = topic.partitions[index]
             only_copy = partition.replicas == (plan.node_id,)
             if not only_copy and plan.node_id not in {*partition.isr, *partition.eligible}:
                 raise StartError(
-                    f"{topic.name}-{index}: broker {plan.node_id} is not in its ISR {list(partition.isr)}; adopt a "
-                    "broker that has all partitions in sync"
+                    f"{topic.name}-{index}: broker {plan.node_id} is not in its ISR {list(partition.isr)}. Adopt "
+                    "a broker that has all partitions in sync"
                 )
             found = there.get(index)
             if found is None or found.problem is not None or found.topic_id not in (None, topic.topic_id):
@@ -196,7 +196,10 @@ def _from_metadata(plan: AdoptionPlan, metadata: KafkaMetadata, local: Places) -
         config = _known(topic.name, metadata.topic_configs.get(topic.name, {}), plan.notes)
         plan.topics.append(AdoptedTopic(topic.name, topic.topic_id, epochs, config, size, False))
     for name in sorted(local.keys() - names.keys()):
-        plan.notes.append(f"{name}: its directories are of a topic that the metadata log does not have; they stay")
+        plan.notes.append(
+            f"{name}: its directories belong to a topic that the metadata log does not contain; they stay where "
+            "they are"
+        )
     plan.broker_configs = {
         broker: _for_one_node(f"broker {broker}" if broker else "all brokers", config, plan.notes)
         for broker, config in metadata.broker_configs.items()
@@ -215,15 +218,15 @@ def _from_metadata(plan: AdoptionPlan, metadata: KafkaMetadata, local: Places) -
     plan.next_producer_id = metadata.next_producer_id
     plan.security = operations_of(metadata.security, plan.notes)
     for (what, why), count in sorted(metadata.left_out.items()):
-        plan.notes.append(f"{what} is not taken over ({count} in all): {why}")
+        plan.notes.append(f"{what} is not adopted ({count} in total): {why}")
 
 
 def _from_directories(plan: AdoptionPlan, local: Places, configs: Mapping[str, Mapping[str, str]] | None) -> None:
     if configs is None:
         raise StartError(
-            "the configs of topics are in ZooKeeper, not in these directories, and a compacted topic that is taken for "
-            "another loses records; give them with --topic-configs FILE (JSON: topic to setting to value; {} says that "
-            "no topic has any)"
+            "the topic configs are in ZooKeeper, not in these directories, and a compacted topic adopted without "
+            "its cleanup.policy loses records. Name them with --topic-configs FILE (JSON: topic to setting to "
+            "value; {} says that no topic has any)"
         )
     for name, there in sorted(local.items()):
         ids = {found.topic_id for found in there.values() if found.topic_id is not None}
@@ -231,10 +234,10 @@ def _from_directories(plan: AdoptionPlan, local: Places, configs: Mapping[str, M
         if problems or len(ids) > 1:
             named = ", ".join(map(str, ids))
             raise StartError(
-                f"topic {name!r}: {problems[0] if problems else f'its directories name several ids: {named}'}"
+                f"topic {name!r}: {problems[0] if problems else f'its directories have several topic ids: {named}'}"
             )
         if sorted(there) != list(range(len(there))):
-            raise StartError(f"topic {name!r} has not all its partitions here: {sorted(there)}")
+            raise StartError(f"topic {name!r}: not all of its partitions are here: {sorted(there)}")
         epochs = [_epoch(there[index].path) for index in range(len(there))]
         size = sum(_bytes(found.path) for found in there.values())
         topic_id = next(iter(ids)) if ids else Uuid.random()
@@ -244,7 +247,7 @@ def _from_directories(plan: AdoptionPlan, local: Places, configs: Mapping[str, M
 
 def _known(topic: str, config: Mapping[str, str], notes: list[str]) -> dict[str, str]:
     if config.get("remote.storage.enable") == "true":
-        raise StartError(f"topic {topic!r} has records in tiered storage, which is not part of this broker")
+        raise StartError(f"topic {topic!r} has records in tiered storage, which this broker does not support")
     return _for_one_node(topic, _with_effect(topic, config, TOPIC_SETTINGS, notes), notes)
 
 
@@ -255,15 +258,16 @@ def features_of(finalized: Mapping[str, int], notes: list[str]) -> dict[str, int
         highest = HIGHEST.get(name)
         if highest is None:
             if level:
-                notes.append(f"the feature {name} at level {level} is not taken over: this broker does not have it")
+                notes.append(f"the feature {name} at level {level} is not adopted: this broker does not have it")
             continue
         kept[name] = min(level, highest)
         if level > highest:
             notes.append(
-                f"the feature {name} is at level {level} there and at {highest}, the highest of this broker, here"
+                f"the feature {name} is at level {level} in Apache Kafka and at {highest}, the highest of this "
+                "broker, here"
             )
     for name in sorted(HIGHEST.keys() - finalized.keys()):
-        notes.append(f"the feature {name} was never finalized there; here it is at level {HIGHEST[name]}")
+        notes.append(f"the feature {name} was not finalized in Apache Kafka; here it is at level {HIGHEST[name]}")
     return kept
 
 
@@ -274,7 +278,7 @@ def _with_effect(whose: str, config: Mapping[str, str], settings: Container[str]
         if name in settings:
             kept[name] = value
         else:
-            notes.append(f"{whose}: its setting {name}={value} has no effect here")
+            notes.append(f"{whose}: its setting {name}={value} has no effect in this broker")
     return kept
 
 
@@ -286,7 +290,7 @@ def _for_one_node(whose: str, config: Mapping[str, str], notes: list[str]) -> di
         if problem is None:
             kept[name] = value
         else:
-            notes.append(f"{whose}: {name}={value} is not taken over: {problem}")
+            notes.append(f"{whose}: {name}={value} is not adopted: {problem}")
     return kept
 
 
@@ -297,7 +301,7 @@ def _epoch(directory: Path) -> int:
     except FileNotFoundError:
         return -1
     except (OSError, ValueError, IndexError) as problem:
-        raise StartError(f"{directory}/leader-epoch-checkpoint cannot be read: {problem}") from None
+        raise StartError(f"cannot read {directory}/leader-epoch-checkpoint: {problem}") from None
 
 
 def _bytes(directory: Path) -> int:
@@ -311,8 +315,8 @@ def _check_formats(local: Places) -> None:
                 other = formats(segment) - {2}
                 if other:
                     raise StartError(
-                        f"{segment} has records of message format {min(other)}; only format 2 (Kafka 0.11 and later) "
-                        "can be taken over"
+                        f"{segment} has records of message format {min(other)}. Only format 2 (Kafka 0.11 and "
+                        "later) can be adopted"
                     )
 
 

@@ -49,13 +49,13 @@ def operations_of(security: AdoptedSecurity, notes: list[str]) -> list[Operation
         if _is_known(binding):
             patterns.setdefault(acl_path(binding.pattern), []).append(binding)
         else:
-            notes.append(f"an access control entry is not taken over, this broker does not know its kind: {binding}")
+            notes.append(f"an ACL is not adopted, because this broker does not support its type: {binding}")
     operations += [Create(path, encode_acls(dict.fromkeys(bindings))) for path, bindings in patterns.items()]
     operations += [Create(token_path(token.token_id), encode_token(token)) for token in security.tokens.values()]
     if security.tokens:
         notes.append(
-            f"{len(security.tokens)} delegation tokens are taken over: clients log in by them as long as "
-            "delegation.token.secret.key is the one that Apache Kafka had"
+            f"{len(security.tokens)} delegation tokens are adopted. Clients can log in with them if "
+            "delegation.token.secret.key has the same value as in Apache Kafka"
         )
     return operations
 
@@ -64,7 +64,10 @@ def _add_credential(
     nodes: dict[str, dict[str, str]], name: str, number: int, credential: ScramCredential, notes: list[str]
 ) -> None:
     if number not in list(ScramMechanism):
-        notes.append(f"user {name}: a credential of SCRAM mechanism {number} is not taken over, it is not known here")
+        notes.append(
+            f"user {name}: the credential of SCRAM mechanism {number} is not adopted, because this broker does "
+            "not support the mechanism"
+        )
         return
     nodes.setdefault(user_path(name), {})[ScramMechanism(number).mechanism_name] = credential.render()
 
@@ -78,7 +81,7 @@ def _add_quotas(
     for key, value in values.items():
         kind = known.get(key)
         if kind is None or not 0 < value <= kind.highest or math.isinf(value):
-            notes.append(f"{whose}: the quota {key}={value} has no effect here")
+            notes.append(f"{whose}: the quota {key}={value} has no effect in this broker")
             continue
         text = str(int(value)) if kind.integral else repr(value)
         nodes.setdefault(path_of(entity), {})[key] = text
