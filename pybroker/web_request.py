@@ -51,7 +51,7 @@ def ask(
             return _read(answer, end)
     except urllib.error.HTTPError as problem:
         with problem:
-            raise WebError(f"it answers with status {problem.code}", problem.code, _read(problem, end)) from None
+            raise WebError(f"the response has status {problem.code}", problem.code, _read(problem, end)) from None
     except urllib.error.URLError as problem:
         raise WebError(str(problem.reason)) from None
     except (OSError, http.client.HTTPException, ValueError) as problem:
@@ -63,7 +63,7 @@ def _read(answer: http.client.HTTPResponse | urllib.error.HTTPError, end: float)
     while piece := answer.read1(_PIECE_BYTES):
         content += piece
         if len(content) > ANSWER_BYTES_MAX:
-            raise WebError(f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
+            raise WebError(f"the response is longer than {ANSWER_BYTES_MAX} bytes")
         if time.monotonic() > end:
-            raise WebError("its answer takes too long")
+            raise WebError("the response takes too long")
     return content

@@ -95,7 +95,7 @@ class TopicRecreatedError(KafkaError):
     def __init__(self, topic: str, old: object, new: object) -> None:
         super().__init__(
             ErrorCode.UNKNOWN_TOPIC_ID,
-            f"topic {topic} was deleted and created again: id {old} is gone, the name now belongs to {new}",
+            f"topic {topic} was deleted and created again: the old id was {old}, the new id is {new}",
         )
         self.topic = topic
         self.old_topic_id = old
@@ -110,9 +110,11 @@ class UnknownHostError(KafkaError):
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(
             ErrorCode.INVALID_CONFIG,
-            f"the broker's advertised address {address} has a host name that does not resolve on this machine "
-            f"({reason}): set advertised.listeners of the broker to a name that clients know, or add the name to DNS "
-            "or /etc/hosts here",
+            (
+                f"the broker's advertised address {address} has a host name that does not resolve on this machine "
+                f"({reason}): set advertised.listeners of the broker to a name that clients know, or add the name "
+                "to DNS or /etc/hosts here"
+            ),
         )
 
 

@@ -141,7 +141,9 @@ class Cluster:
         count = len(self.partitions(partition.topic))
         if not count:
             return f"topic {partition.topic} does not exist"
-        return f"topic {partition.topic} has partitions 0 to {count - 1}, not {partition.partition}"
+        return (
+            f"topic {partition.topic} has partitions 0 to {count - 1}; partition {partition.partition} does not exist"
+        )
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         """Return the partition, or None if it does not exist."""

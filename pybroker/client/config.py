@@ -34,18 +34,21 @@ _BOOLEAN, _STRING, _INT, _LONG, _LIST, _CLASS, _PASSWORD = (
 )
 
 COMMON: tuple[ConfigKey, ...] = (
-    ConfigKey("bootstrap.servers", _LIST, None, "Brokers to ask first, host:port.", not_empty),
+    ConfigKey("bootstrap.servers", _LIST, None, "Initial brokers, as host:port.", not_empty),
     ConfigKey(
         "bootstrap.wait.ms",
         _LONG,
         0,
-        "How long a client that has never reached a broker retries, counted from its first call. 0: it fails at once, "
-        "as the address may be wrong. Not a setting of Kafka, whose clients retry without limit.",
+        (
+            "Time that a client retries before it has reached a broker for the first time, counted from its first "
+            "call. 0: fail at once, because the address may be wrong. Not one of Kafka's settings; its clients retry "
+            "without limit."
+        ),
         at_least(0),
     ),
-    ConfigKey("client.id", _STRING, "pybroker", "Name in the broker's log, metrics and quotas."),
+    ConfigKey("client.id", _STRING, "pybroker", "Client name for the broker's log, metrics and quotas."),
     ConfigKey(
-        "client.rack", _STRING, "", "Rack of this client; consumers may then read from a replica in the same rack."
+        "client.rack", _STRING, "", "Rack of this client; consumers can then read from a replica in the same rack."
     ),
     ConfigKey(
         "security.protocol",
@@ -67,22 +70,26 @@ COMMON: tuple[ConfigKey, ...] = (
         "sasl.jaas.config",
         _PASSWORD,
         None,
-        'User and password as Java clients write them; with tokenauth="true" a delegation token\'s id and HMAC.',
+        'User and password in the format of Java clients; with tokenauth="true" the id and HMAC of a delegation token.',
     ),
     ConfigKey(
         "oauth_cb",
         _CLASS,
         None,
-        "OAUTHBEARER: a function, possibly asynchronous, that gets sasl.oauthbearer.config and returns a token or "
-        "(token, expiry in seconds since 1970), as in librdkafka.",
+        (
+            "OAUTHBEARER: a function, possibly asynchronous, that receives sasl.oauthbearer.config and returns a "
+            "token or (token, expiry in seconds since 1970), as in librdkafka."
+        ),
     ),
     ConfigKey("sasl.oauthbearer.config", _STRING, None, "Argument for oauth_cb."),
     ConfigKey(
         "sasl.oauthbearer.token.endpoint.url",
         _STRING,
         None,
-        "OAUTHBEARER: source of tokens. https://…: an identity provider, asked with the client id and secret; "
-        "file:///…: a file, read at each login.",
+        (
+            "OAUTHBEARER: source of tokens. https://…: an identity provider, queried with the client id and secret; "
+            "file:///…: a file, read at each login."
+        ),
     ),
     ConfigKey("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "Client id at the identity provider."),
     ConfigKey(
@@ -90,12 +97,12 @@ COMMON: tuple[ConfigKey, ...] = (
     ),
     ConfigKey("sasl.oauthbearer.scope", _STRING, None, "Scope to request from the identity provider."),
     ConfigKey("sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "URL-encode id and secret (RFC 6749, 2.3.1)."),
-    ConfigKey("sasl.login.read.timeout.ms", _INT, 10_000, "Longest wait for a token.", at_least(1)),
+    ConfigKey("sasl.login.read.timeout.ms", _INT, 10_000, "Timeout of a token request, in ms.", at_least(1)),
     ConfigKey(
-        "sasl.login.retry.backoff.ms", _LONG, 100, "First pause before the next request for a token.", at_least(1)
+        "sasl.login.retry.backoff.ms", _LONG, 100, "First pause before a failed token request is retried.", at_least(1)
     ),
     ConfigKey(
-        "sasl.login.retry.backoff.max.ms", _LONG, 10_000, "Total time to retry requests for a token.", at_least(0)
+        "sasl.login.retry.backoff.max.ms", _LONG, 10_000, "Total time of retries of token requests.", at_least(0)
     ),
     ConfigKey("https.ca.location", _STRING, None, "CA certificates for the https:// URL of tokens, PEM."),
     ConfigKey("ssl.ca.location", _STRING, None, "File or directory of trusted certificates, PEM."),
@@ -104,16 +111,14 @@ COMMON: tuple[ConfigKey, ...] = (
     ConfigKey("ssl.key.password", _PASSWORD, None, "Password of the key."),
     ConfigKey("ssl.keystore.location", _STRING, None, "This client's key and certificate in one file."),
     ConfigKey("ssl.keystore.type", _STRING, None, "PEM, JKS or PKCS12; by default detected from the file.", check_type),
-    ConfigKey("ssl.keystore.password", _PASSWORD, None, "Password of a keystore that is not PEM."),
+    ConfigKey("ssl.keystore.password", _PASSWORD, None, "Password of the keystore, unless it is PEM."),
     ConfigKey("ssl.keystore.key", _PASSWORD, None, "This client's key as PEM text."),
     ConfigKey("ssl.keystore.certificate.chain", _PASSWORD, None, "This client's certificate as PEM text."),
-    ConfigKey(
-        "ssl.truststore.location", _STRING, None, "File of trusted certificates; the client then trusts no others."
-    ),
+    ConfigKey("ssl.truststore.location", _STRING, None, "File of trusted certificates; the client trusts no others."),
     ConfigKey(
         "ssl.truststore.type", _STRING, None, "PEM, JKS or PKCS12; by default detected from the file.", check_type
     ),
-    ConfigKey("ssl.truststore.password", _PASSWORD, None, "Password of a truststore that is not PEM."),
+    ConfigKey("ssl.truststore.password", _PASSWORD, None, "Password of the truststore, unless it is PEM."),
     ConfigKey("ssl.truststore.certificates", _PASSWORD, None, "Trusted certificates as PEM text."),
     ConfigKey(
         CRL,
@@ -125,34 +130,38 @@ COMMON: tuple[ConfigKey, ...] = (
         "ssl.endpoint.identification.algorithm",
         _STRING,
         "https",
-        "https: check the broker's host name against its certificate; empty: do not.",
+        "https: check the broker's host name against its certificate; empty: no check.",
         one_of("https", ""),
     ),
     ConfigKey("ssl.context", _CLASS, None, "An ssl.SSLContext; overrides the other ssl settings."),
-    ConfigKey("request.timeout.ms", _INT, 30_000, "Longest wait for one response.", at_least(1)),
+    ConfigKey("request.timeout.ms", _INT, 30_000, "Timeout of one request.", at_least(1)),
     ConfigKey("default.api.timeout.ms", _INT, 60_000, "Longest time for a call, including retries.", at_least(1)),
-    ConfigKey("socket.connection.setup.timeout.ms", _LONG, 10_000, "Longest wait for a connection.", at_least(1)),
+    ConfigKey("socket.connection.setup.timeout.ms", _LONG, 10_000, "Timeout of a connection attempt.", at_least(1)),
     ConfigKey("reconnect.backoff.ms", _LONG, 50, "First pause after a failed connection attempt.", at_least(0)),
-    ConfigKey("reconnect.backoff.max.ms", _LONG, 1_000, "Longest such pause; pauses double.", at_least(0)),
-    ConfigKey("retry.backoff.ms", _LONG, 100, "First pause before a request is retried.", at_least(0)),
-    ConfigKey("retry.backoff.max.ms", _LONG, 1_000, "Longest such pause; pauses double.", at_least(0)),
-    ConfigKey("connections.max.idle.ms", _LONG, 540_000, "Close connections that were unused for this time."),
     ConfigKey(
-        "receive.message.max.bytes", _INT, 256 << 20, "Largest response that the client accepts.", at_least(1_000)
+        "reconnect.backoff.max.ms",
+        _LONG,
+        1_000,
+        "Longest pause after failed connection attempts; pauses double.",
+        at_least(0),
     ),
+    ConfigKey("retry.backoff.ms", _LONG, 100, "First pause before a request is retried.", at_least(0)),
+    ConfigKey("retry.backoff.max.ms", _LONG, 1_000, "Longest pause between retries; pauses double.", at_least(0)),
+    ConfigKey("connections.max.idle.ms", _LONG, 540_000, "Close connections that were unused for this time."),
+    ConfigKey("receive.message.max.bytes", _INT, 256 << 20, "Maximum size of a response.", at_least(1_000)),
     ConfigKey("metadata.max.age.ms", _LONG, 300_000, "Longest time between two metadata requests.", at_least(1)),
     ConfigKey(
         "metadata.recovery.strategy",
         _STRING,
         "rebootstrap",
-        "What to do when no known broker answers: rebootstrap or none.",
+        "Action if no known broker responds: rebootstrap or none.",
         one_of("rebootstrap", "none"),
     ),
     ConfigKey(
         "metadata.recovery.rebootstrap.trigger.ms",
         _LONG,
         300_000,
-        "Accepted; this client rebootstraps at once.",
+        "Accepted, but has no effect: this client rebootstraps at once.",
         at_least(0),
     ),
     ConfigKey(
@@ -180,49 +189,59 @@ PRODUCER = ConfigDef(
             "acks",
             _STRING,
             -1,
-            "Which replicas must have a record: all (or -1) in-sync replicas, 1 (the leader), 0 (no acknowledgement).",
+            "Replicas that must acknowledge a record: all (or -1) in-sync replicas, 1 (the leader), 0 (none).",
             one_of("all", "-1", "0", "1"),
         ),
-        ConfigKey("enable.idempotence", _BOOLEAN, True, "Each record once, in order; needs acks=all."),
-        ConfigKey("max.in.flight.requests.per.connection", _INT, 5, "Requests in flight to one broker.", at_least(1)),
-        ConfigKey("retries", _INT, 2**31 - 1, "How often a batch is retried.", at_least(0)),
         ConfigKey(
-            "delivery.timeout.ms", _INT, 120_000, "A record that is not written within this time fails.", at_least(1)
+            "enable.idempotence", _BOOLEAN, True, "Write each record exactly once and in order; requires acks=all."
         ),
+        ConfigKey(
+            "max.in.flight.requests.per.connection",
+            _INT,
+            5,
+            "Maximum number of requests in flight per broker.",
+            at_least(1),
+        ),
+        ConfigKey("retries", _INT, 2**31 - 1, "Maximum number of retries of a batch.", at_least(0)),
+        ConfigKey("delivery.timeout.ms", _INT, 120_000, "Time after which an unwritten record fails.", at_least(1)),
         ConfigKey(
             "linger.ms",
             _LONG,
             5,
-            "How long a batch waits for more records if it is not full and no caller awaits it.",
+            "Time that a batch waits for more records if it is not full and no caller awaits it.",
             at_least(0),
         ),
         ConfigKey(
             "batch.size",
             _INT,
             262_144,
-            "Bytes of a batch before compression. Kafka's default is 16384, which needs more requests. Memory is "
-            "allocated as records come.",
+            (
+                "Maximum bytes of a batch before compression. Kafka's default is 16384, which needs more requests. "
+                "Memory is allocated as records arrive."
+            ),
             at_least(0),
         ),
         ConfigKey(
             "buffer.memory",
             _LONG,
             32 << 20,
-            "Bytes of records that wait to be sent; when it is full, callers wait.",
+            "Maximum bytes of unsent records; when it is reached, callers wait.",
             at_least(1),
         ),
         ConfigKey("max.block.ms", _LONG, 60_000, "Longest wait for buffer memory or for a topic.", at_least(0)),
-        ConfigKey("max.request.size", _INT, 1 << 20, "Largest record and largest request.", at_least(1)),
+        ConfigKey("max.request.size", _INT, 1 << 20, "Maximum size of a record and of a request.", at_least(1)),
         ConfigKey("compression.type", _STRING, "none", ", ".join(_COMPRESSION), one_of(*_COMPRESSION)),
         ConfigKey("compression.gzip.level", _INT, -1, "1 to 9; -1 = the codec's default."),
-        ConfigKey("compression.lz4.level", _INT, -1, "Accepted without effect: this client's lz4 has one level."),
+        ConfigKey("compression.lz4.level", _INT, -1, "Accepted, but has no effect: this client's lz4 has one level."),
         ConfigKey("compression.zstd.level", _INT, 3, "1 to 22."),
         ConfigKey(
             "on.topic.recreated",
             _STRING,
             "fail",
-            "For records whose topic is deleted and created again before they are written: fail, or continue with the "
-            "new topic. Not a setting of Kafka, whose clients continue.",
+            (
+                "Behavior for records whose topic is deleted and created again before they are written: fail, or "
+                "continue with the new topic. Not one of Kafka's settings; its clients continue."
+            ),
             one_of("fail", "continue"),
         ),
     )
@@ -235,14 +254,14 @@ TRANSACTIONAL = ConfigDef(
             "transactional.id",
             _STRING,
             None,
-            "Identity of a TransactionalProducer across restarts; one producer at a time writes.",
+            "Identity of a TransactionalProducer across restarts; a new producer fences the previous one.",
             not_empty,
         ),
         ConfigKey(
             "transaction.timeout.ms",
             _INT,
             60_000,
-            "The coordinator aborts a transaction that is open for longer.",
+            "Time after which the coordinator aborts an open transaction.",
             at_least(1),
         ),
     )
@@ -271,21 +290,27 @@ CONSUMER = ConfigDef(
             "group.remote.assignor",
             _STRING,
             None,
-            "With group.protocol=consumer: the coordinator's assignor, uniform or range; by default it chooses.",
+            (
+                "With group.protocol=consumer: assignor of the coordinator, uniform or range. Unset: the coordinator "
+                "chooses."
+            ),
             not_empty,
         ),
         ConfigKey(
             "partition.assignment.strategy",
             _LIST,
             ("range", "cooperative-sticky"),
-            "range, roundrobin, cooperative-sticky, or Java's class names; the group uses the first that all know.",
+            (
+                "range, roundrobin, cooperative-sticky, or Java's class names; the group uses the first one that all "
+                "members support."
+            ),
             not_empty,
         ),
         ConfigKey(
             "session.timeout.ms",
             _INT,
             45_000,
-            "The group removes a member that sends no heartbeat for this time.",
+            "Time without a heartbeat after which the group removes a member.",
             at_least(1),
         ),
         ConfigKey("heartbeat.interval.ms", _INT, 3_000, "Time between two heartbeats.", at_least(1)),
@@ -293,7 +318,7 @@ CONSUMER = ConfigDef(
             "max.poll.interval.ms",
             _INT,
             300_000,
-            "A member that does not poll for this time leaves the group.",
+            "Time without a poll after which a member leaves the group.",
             at_least(1),
         ),
         ConfigKey("enable.auto.commit", _BOOLEAN, True, "Commit delivered records automatically."),
@@ -302,7 +327,7 @@ CONSUMER = ConfigDef(
             "auto.offset.reset",
             _STRING,
             "latest",
-            "Where to start without a committed offset: earliest, latest; none raises NoOffsetError.",
+            "Start position without a committed offset: earliest, latest, or none (raises NoOffsetError).",
             one_of(*_RESET),
         ),
         ConfigKey(
@@ -312,21 +337,29 @@ CONSUMER = ConfigDef(
             "read_committed: skip records of aborted transactions.",
             one_of("read_uncommitted", "read_committed"),
         ),
-        ConfigKey("fetch.min.bytes", _INT, 1, "The broker answers a fetch when it has this many bytes,", at_least(0)),
-        ConfigKey("fetch.max.wait.ms", _INT, 500, "or after this time.", at_least(0)),
-        ConfigKey("fetch.max.bytes", _INT, 50 << 20, "Largest response to a fetch.", at_least(0)),
         ConfigKey(
-            "max.partition.fetch.bytes", _INT, 1 << 20, "Largest part of a response for one partition.", at_least(0)
+            "fetch.min.bytes",
+            _INT,
+            1,
+            "Minimum bytes of a fetch response, unless fetch.max.wait.ms has passed.",
+            at_least(0),
         ),
-        ConfigKey("max.poll.records", _INT, 500, "Most records that a poll returns.", at_least(1)),
-        ConfigKey("check.crcs", _BOOLEAN, True, "Check every batch's checksum."),
-        ConfigKey("allow.auto.create.topics", _BOOLEAN, True, "A metadata request for a topic may create it."),
+        ConfigKey("fetch.max.wait.ms", _INT, 500, "Longest time that the broker delays a fetch response.", at_least(0)),
+        ConfigKey("fetch.max.bytes", _INT, 50 << 20, "Maximum size of a fetch response.", at_least(0)),
+        ConfigKey(
+            "max.partition.fetch.bytes", _INT, 1 << 20, "Maximum bytes per partition in a fetch response.", at_least(0)
+        ),
+        ConfigKey("max.poll.records", _INT, 500, "Maximum number of records that a poll returns.", at_least(1)),
+        ConfigKey("check.crcs", _BOOLEAN, True, "Verify the checksum of every batch."),
+        ConfigKey("allow.auto.create.topics", _BOOLEAN, True, "Allow metadata requests to create missing topics."),
         ConfigKey(
             "on.topic.missing",
             _STRING,
             "wait",
-            "If a topic or partition does not exist: wait for it and log this, or fail: the poll raises "
-            "UnknownTopicError. Not a setting of Kafka, whose clients wait.",
+            (
+                "Behavior for a missing topic or partition: wait for it and log this, or fail: the poll raises "
+                "UnknownTopicError. Not one of Kafka's settings; its clients wait."
+            ),
             one_of("wait", "fail"),
         ),
         ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Subscription patterns do not match internal topics."),
@@ -354,14 +387,17 @@ SHARE_CONSUMER = ConfigDef(
             "share.acknowledgement.mode",
             _STRING,
             "implicit",
-            "implicit: the next poll or commit accepts delivered records; explicit: the program acknowledges each.",
+            (
+                "implicit: the next poll or commit accepts delivered records; explicit: the program acknowledges "
+                "each record."
+            ),
             one_of("implicit", "explicit"),
         ),
         ConfigKey(
             "share.acquire.mode",
             _STRING,
             "batch_optimized",
-            "batch_optimized: whole batches; record_limit: at most max.poll.records from a broker (KIP-1206).",
+            "batch_optimized: whole batches; record_limit: at most max.poll.records per broker (KIP-1206).",
             one_of("batch_optimized", "record_limit"),
         ),
     )
@@ -369,16 +405,16 @@ SHARE_CONSUMER = ConfigDef(
 
 
 NOT_SERVED = {
-    "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default and has no transactions",
+    "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default but has no transactions",
 }
 """Settings of Kafka's clients that these clients refuse because they would not take effect."""
 
 
 _OF_PROTOCOL = {
-    "partition.assignment.strategy": ("classic", "the coordinator assigns: group.remote.assignor"),
-    "session.timeout.ms": ("classic", "the group's setting consumer.session.timeout.ms decides"),
-    "heartbeat.interval.ms": ("classic", "the group's setting consumer.heartbeat.interval.ms decides"),
-    "group.remote.assignor": ("consumer", "the members assign: partition.assignment.strategy"),
+    "partition.assignment.strategy": ("classic", "the coordinator assigns partitions; use group.remote.assignor"),
+    "session.timeout.ms": ("classic", "use the group's setting consumer.session.timeout.ms"),
+    "heartbeat.interval.ms": ("classic", "use the group's setting consumer.heartbeat.interval.ms"),
+    "group.remote.assignor": ("consumer", "members assign partitions; use partition.assignment.strategy"),
 }
 
 
@@ -407,7 +443,7 @@ class ClientConfig:
                 raise ClientConfigError(f"{name}: {NOT_SERVED[name]}")
             if name not in table:
                 near = nearest_name(name, table)
-                raise ClientConfigError(f"there is no setting {name}{f'; did you mean {near}?' if near else ''}")
+                raise ClientConfigError(f"unknown setting {name}{f'; did you mean {near}?' if near else ''}")
             self._values[name] = _typed(table[name], value)
         if self._values.get("acks") is not None:
             self._values["acks"] = -1 if self._values["acks"] == "all" else int(self._values["acks"])
@@ -453,7 +489,7 @@ def make_plugin(name: str, value: Any) -> Any:
         try:
             value = getattr(import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ClientConfigError(f"{name}={value}: cannot be imported: {error}") from error
+            raise ClientConfigError(f"{name}={value}: import failed: {error}") from error
     # Instantiate plug-in classes; any other class, such as `int`, is used as a function of bytes.
     return value() if isinstance(value, type) and hasattr(value, "configure") else value
 
@@ -469,7 +505,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
         value = ",".join(value)
     shown = "[hidden]" if key.sensitive else value
     if not isinstance(value, str | bool | int | float):
-        raise ClientConfigError(f"{key.name}={shown}: expected {key.type.name.lower()}, not {type(value).__name__}")
+        raise ClientConfigError(f"{key.name}={shown}: expected {key.type.name.lower()}, got {type(value).__name__}")
     try:
         parsed: Value = key.parse(render_value(value) or "")
     except InvalidValue as error:
@@ -486,5 +522,5 @@ def addresses(config: ClientConfig) -> list[tuple[str, int]]:
             raise ClientConfigError(f"bootstrap.servers={entry}: expected host:port")
         found.append((host.removeprefix("[").removesuffix("]"), int(port)))
     if not found:
-        raise ClientConfigError("bootstrap.servers is not set: name at least one broker, host:port")
+        raise ClientConfigError("bootstrap.servers is not set; use host:port of at least one broker")
     return found

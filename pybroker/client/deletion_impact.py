@@ -69,7 +69,7 @@ async def deletion_impact(admin: AdminClient, topic: str | Uuid) -> DeletionImpa
     ]
     unknown: list[str] = []
     if len(partitions) < len(described.partitions):
-        unknown.append(f"{len(described.partitions) - len(partitions)} partitions without leader are not counted")
+        unknown.append(f"{len(described.partitions) - len(partitions)} partitions without a leader are not counted")
     first, last, used, config, acls, delay = await asyncio.gather(
         _known(unknown, "records", _offsets(admin, partitions, OffsetSpec.earliest())),
         _known(unknown, "records", _offsets(admin, partitions, OffsetSpec.latest())),

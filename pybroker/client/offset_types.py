@@ -21,7 +21,7 @@ def milliseconds(moment: Moment) -> int:
     if not isinstance(moment, datetime):
         return moment
     if moment.tzinfo is None:
-        raise ValueError(f"{moment.isoformat()} has no time zone: give it one, as datetime.now(UTC)")
+        raise ValueError(f"{moment.isoformat()} has no time zone; use, for example, datetime.now(UTC)")
     return (moment - _EPOCH) // _MILLISECOND
 
 

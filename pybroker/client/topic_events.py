@@ -67,11 +67,11 @@ def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
         elif event.what == "truncate" and number == 0:
             if skip_first:
                 continue
-            details = "began empty"
+            details = "started empty"
         elif event.what in ("delete", "truncate") and number == _end(one):
-            details = _ends(one) if one.successor_id is None else f"now id {one.successor_id}"
+            details = _ends(one) if one.successor_id is None else f"new id {one.successor_id}"
         elif event.what == "purge" and number == last:
-            details = "data gone" if one.state == "removed" else "data is being removed"
+            details = "data removed" if one.state == "removed" else "removing data"
         yield HistoryEvent(event.at_ms, what, event.name, one.topic_id, event.by, details)
         name = event.name
 

@@ -24,11 +24,11 @@ _ANY_CASE = re.compile(r"\(\?[A-Za-z-]*i")
 def compiled(text: str) -> Pattern:
     """Compile an expression that must match a whole text. Raises ValueError if it is invalid or too expensive."""
     if len(text) > CHARACTERS_MAX:
-        raise ValueError(f"{len(text)} characters are more than {CHARACTERS_MAX}")
+        raise ValueError(f"the pattern has {len(text)} characters; the limit is {CHARACTERS_MAX}")
     if _VERBOSE.search(text):
         raise ValueError("the flag x is not supported")
     if weight(text) > WEIGHT_MAX:
-        raise ValueError("it repeats too much, or has too many classes")
+        raise ValueError("the pattern has too many repetitions or classes")
     return Pattern(text)
 
 

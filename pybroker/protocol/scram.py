@@ -88,7 +88,7 @@ class ScramCredential(NamedTuple):
             salt, stored, server = (_bytes(found[name]) for name in ("salt", "stored_key", "server_key"))
             return ScramCredential(salt, stored, server, int(found["iterations"]))
         except (KeyError, ValueError):
-            raise ValueError("this is no SCRAM credential") from None
+            raise ValueError("not a valid SCRAM credential") from None
 
     @staticmethod
     def of_salted_password(
@@ -120,11 +120,11 @@ def client_conversation(
     try:
         salt, iterations, agreed = _bytes(fields["s"]), int(fields["i"]), fields["r"]
     except (KeyError, ValueError):
-        raise ScramError(f"the broker's SCRAM challenge cannot be read: {challenge[:200]!r}") from None
+        raise ScramError(f"the broker sent an invalid SCRAM challenge: {challenge[:200]!r}") from None
     if not agreed.startswith(nonce) or agreed == nonce:
-        raise ScramError("the broker's SCRAM nonce does not continue ours")
+        raise ScramError("the broker's SCRAM nonce does not continue the client's")
     if not 1 <= iterations <= CLIENT_ITERATIONS_MAX:
-        raise ScramError(f"the broker asks for {iterations} SCRAM iterations")
+        raise ScramError(f"the broker requires {iterations} SCRAM iterations, which is outside the accepted range")
     salted = mechanism.salted_password(password, salt, iterations)
     credential = ScramCredential.of_salted_password(mechanism, salt, iterations, salted)
     without_proof = f"c=biws,r={agreed}"
@@ -132,13 +132,13 @@ def client_conversation(
     proof = _xor(mechanism.client_key(salted), mechanism.sign(credential.stored_key, signed))
     final = _fields((yield f"{without_proof},p={_base64(proof)}".encode()).decode("utf-8", "replace"))
     if "e" in final:
-        raise ScramError(f"the broker refuses: {final['e']}")
+        raise ScramError(f"the broker rejected the login: {final['e']}")
     try:
         signature = _bytes(final.get("v", ""))
     except ValueError:
         signature = b""
     if not hmac.compare_digest(signature, mechanism.sign(credential.server_key, signed)):
-        raise ScramError("the broker does not know the password: its SCRAM signature is wrong")
+        raise ScramError("the broker does not know the password: its SCRAM signature is invalid")
 
 
 _SASL_NAME = r"(?:[^\x00=,]|=2C|=3D)+"
@@ -203,13 +203,13 @@ class ServerConversation:
             raise ScramError("the final message is malformed")
         # A foreign nonce is a replay (CVE-2024-56128); the binding repeats the header of the first message.
         if not hmac.compare_digest(final["nonce"].encode(), self._nonce.encode()):
-            raise ScramError("the nonce is not the one that was agreed on")
+            raise ScramError("the nonce differs from the first message")
         try:
             binding, proof = _bytes(final["binding"]), _bytes(final["proof"])
         except ValueError:
             raise ScramError("the final message is malformed") from None
         if binding != first["header"].encode():
-            raise ScramError("the channel binding is not that of the first message")
+            raise ScramError("the channel binding differs from the first message")
         # Look up again: the credential may have been deleted or changed meanwhile.
         credential, known = self._find(self._user, self.by_token)
         signed = f"{first['bare']},{self._challenge},{final['bare']}".encode()

@@ -18,7 +18,7 @@ def encode_versioned(message: object, version: int) -> bytes:
 def split_version(data: bytes) -> tuple[int, bytes]:
     """Return the version and the bytes behind it. Raises CodecError."""
     if len(data) < _VERSION.size:
-        raise CodecError("there is no version in front")
+        raise CodecError("missing version prefix")
     return _VERSION.unpack_from(data)[0], data[_VERSION.size :]
 
 

@@ -236,5 +236,5 @@ async def test_send_gives_any_answer_and_says_what_a_broker_does_not_know(admin:
     answer = await admin.send(m.MetadataRequest(topics=[]))
     assert answer.brokers
     assert (await admin.send(m.DescribeClusterRequest(), node=answer.brokers[0].node_id)).cluster_id
-    with pytest.raises(UnsupportedVersionError, match=r"does not know UpdateMetadata \(key 6\)"):
+    with pytest.raises(UnsupportedVersionError, match=r"does not support UpdateMetadata \(key 6\)"):
         await admin.send(m.UpdateMetadataRequest(), node="controller")

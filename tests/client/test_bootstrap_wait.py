@@ -31,7 +31,7 @@ async def test_clients_wait_for_their_broker(tmp_path: Path, caplog: pytest.LogC
             for kind in kinds:
                 waiting.create_task(first_call(kind, settings))
             waiting.create_task(first_call(ShareConsumer, {**settings, "group.id": "g"}))
-            while caplog.text.count("trying again") < len(kinds) + 1:  # noqa: ASYNC110  # no event tells
+            while caplog.text.count("retrying") < len(kinds) + 1:  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.5)  # longer than default.api.timeout.ms
             await asyncio.to_thread(broker.start)

@@ -188,6 +188,6 @@ async def test_a_broker_that_skips_the_tag_is_not_asked_by_id() -> None:
     names = Names(heeds=False)
     async with names.fake as fake, AdminClient({"bootstrap.servers": fake.bootstrap}) as admin:
         for call in ("create_partitions", "delete_records", "list_offsets"):
-            with pytest.raises(UnsupportedVersionError, match="by name only"):
+            with pytest.raises(UnsupportedVersionError, match="only by name"):
                 await CALLS[call](admin, NAME, names.topic_id)
     assert {type(request).__name__ for request, _ in names.fake.requests} <= {"MetadataRequest", "ApiVersionsRequest"}

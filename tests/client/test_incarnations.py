@@ -174,5 +174,5 @@ async def test_other_brokers_do_not_know_them(apache_kafka: BrokerProcess, name:
             admin.describe_deletions(),
             admin.list_ingests(),
         ):
-            with pytest.raises(UnsupportedVersionError, match="does not know"):
+            with pytest.raises(UnsupportedVersionError, match="does not support"):
                 await call

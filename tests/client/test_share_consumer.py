@@ -139,7 +139,7 @@ async def test_locks_are_renewed(jobs: Any, bootstrap: str, name: str) -> None:
             consumer.acknowledge(record)
             break
         assert await consumer.commit() == {TopicPartition(name, 0): None}
-        with pytest.raises(ValueError, match="was not given"):
+        with pytest.raises(ValueError, match="is not acquired by this consumer"):
             await consumer.renew(record)
 
 
@@ -147,7 +147,7 @@ async def test_a_record_that_cannot_be_read_is_released_and_said(jobs: Any, boot
     await write(bootstrap, name, "1", "two", "3")
     async with jobs(value_deserializer=int, max_poll_records=10) as consumer:
         assert [record.value for record in await take(consumer, 2)] == [1, 3]
-        with pytest.raises(KafkaError, match="offset 1 cannot be read and was released"):
+        with pytest.raises(KafkaError, match="offset 1, which was released"):
             await consumer.poll(LIMIT_S)
 
 
@@ -177,7 +177,7 @@ async def test_what_cannot_be(bootstrap: str, name: str) -> None:
     with pytest.raises(ClientConfigError, match=r"no setting auto\.offset\.reset"):
         ShareConsumer({"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest"})
     async with ShareConsumer({"bootstrap.servers": bootstrap, "group.id": name}) as consumer:
-        with pytest.raises(RuntimeError, match="acknowledges by itself"):
+        with pytest.raises(RuntimeError, match="acknowledges records automatically"):
             consumer.acknowledge(ConsumerRecord("t", 0, 0))
 
 

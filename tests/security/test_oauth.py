@@ -238,7 +238,7 @@ def test_our_own_client_is_refused(broker: Broker, provider: IdentityProvider, t
     missing = {**settings_of(broker), "sasl.oauthbearer.token.endpoint.url": (tmp_path / "none").as_uri()}
     assert "No such file or directory" in told(missing)
     for incomplete in (settings_of(broker), {**by_secret(broker, provider), SECRET_NAME: None}):
-        with blocking.AdminClient(incomplete) as admin, pytest.raises(ClientConfigError, match=r"needs sasl\.oauth"):
+        with blocking.AdminClient(incomplete) as admin, pytest.raises(ClientConfigError, match=r"requires sasl\.oauth"):
             admin.list_topics()
 
 
@@ -319,9 +319,9 @@ def test_java(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"jwks.endpoint.url": None}, "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url"),
-        ({"expected.audience": None}, "needs sasl.oauthbearer.expected.audience, or sasl.oauthbearer.allow.unverified"),
-        ({"expected.issuer": None}, "needs sasl.oauthbearer.expected.issuer, or sasl.oauthbearer.allow.unverified"),
+        ({"jwks.endpoint.url": None}, "OAUTHBEARER requires sasl.oauthbearer.jwks.endpoint.url"),
+        ({"expected.audience": None}, "sasl.oauthbearer.expected.audience, or sasl.oauthbearer.allow.unverified"),
+        ({"expected.issuer": None}, "sasl.oauthbearer.expected.issuer, or sasl.oauthbearer.allow.unverified"),
         ({"jwks.endpoint.url": "ftp://x/y"}, "expected https://host/path or file:///path"),
         ({"jwks.endpoint.url": "https://u:p@x/y"}, "remove user and password from its URL"),
     ],

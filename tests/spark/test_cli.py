@@ -104,12 +104,12 @@ def test_a_topic_may_have_a_name_like_an_id(archives: dict[str, Done], folder: P
 
 def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
     """What the user gave is named, in the user's words."""
-    assert archives["there"].line().startswith(f"file://{folder}/name exists already: --mode append adds to it")
+    assert archives["there"].line().startswith(f"file://{folder}/name already exists; use --mode append to add to it")
     assert archives["no topic"].line().startswith("there is no topic archive-nothing in cluster")
     assert archives["no id"].line().startswith(f"there is no topic {LIKE_AN_ID[::-1]} in cluster")
     assert archives["/proc"].line().startswith("/proc/nope/x: Mkdirs failed to create /proc/nope/x")
     assert archives["foo://"].line() == 'foo://bucket/x: No FileSystem for scheme "foo"'
-    assert "'--from': noon: earliest, an ISO time" in archives["noon"].line(2)
+    assert "'--from': noon: expected earliest, an ISO time" in archives["noon"].line(2)
     first = "2026-12-01T00:00:00+00:00"
     assert archives["backwards"].line() == f"--from {first} is not before --to 2026-11-01T00:00:00+00:00"
     assert archives["no time"].line() == f"--from {first} is not before --to {first}"

@@ -125,8 +125,8 @@ def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
     """The option, the file or the topic, in one line."""
     assert loads["bogus"].line() == "--master bogus: Master must either be yarn or start with spark, k8s, or local"
     assert loads["local[x]"].line() == "--master local[x]: Could not parse Master URL: 'local[x]'"
-    assert "'--option': header: NAME=VALUE is needed" in loads["no ="].line(2)
-    assert "mode=strict: one of FAILFAST, PERMISSIVE" in loads["no mode"].line(2)
+    assert "'--option': header: expected NAME=VALUE" in loads["no ="].line(2)
+    assert "mode=strict: expected one of FAILFAST, PERMISSIVE" in loads["no mode"].line(2)
     assert loads["no id"].line(2) == "Invalid value for '--ingest-id': is empty"
     assert loads["no topic"].line() == "There is no topic load-nothing. Use --create-topic to create it."
     assert loads["no flag"].line().endswith("zip.csv (--format csv): header flag can be true or false.")

@@ -150,7 +150,7 @@ def test_the_history_of_a_name_goes_on_under_other_names(start_broker: StartBrok
         ("deleted", str(first)),
         ("created", str(first)),
     ]
-    assert f"now id {third}" in shown[2][-1]
+    assert f"new id {third}" in shown[2][-1]
     assert [row[1] for row in events(str(first))] == ["purged", "deleted", "undeleted, renamed", "deleted", "created"]
     broker.restart(crash=True)
     assert events("orders")[1:] == shown[1:]

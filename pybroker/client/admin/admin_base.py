@@ -32,9 +32,7 @@ class AdminBase:
     def _timeout_ms(self, timeout_s: float | None) -> int:
         return self._config["request.timeout.ms"] if timeout_s is None else int(timeout_s * 1000)
 
-    async def _controller(
-        self, message: Any, rows: Callable[[Any], Iterable[Any]], ids: Iterable[Uuid] = ()
-    ) -> Any:
+    async def _controller(self, message: Any, rows: Callable[[Any], Iterable[Any]], ids: Iterable[Uuid] = ()) -> Any:
         """Send `message` to the controller and return the response; retry while any row says NOT_CONTROLLER.
 
         rows: returns the rows of a response. ids: topic ids that the message carries in tagged fields.
@@ -72,7 +70,9 @@ class AdminBase:
         A broker that skips the tags would apply a request for one incarnation to another of the same name.
         """
         if any(one != Uuid.ZERO for one in ids) and not heeds_ids(connection):
-            raise UnsupportedVersionError(f"the broker at {connection.address} takes these topics by name only")
+            raise UnsupportedVersionError(
+                f"the broker at {connection.address} accepts these topics only by name, not by id"
+            )
 
     @staticmethod
     def _at_least(connection: BrokerConnection, request: type, version: int, what: str) -> None:

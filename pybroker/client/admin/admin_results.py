@@ -34,7 +34,7 @@ def start(keys: Iterable[Key], work: Callable[[Futures[Key, Value]], Coroutine[A
         future.add_done_callback(lambda each: each.cancelled() or each.exception())
 
     async def run() -> None:
-        failure: BaseException = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not name it")
+        failure: BaseException = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's response does not contain it")
         try:
             await work(futures)
         except Exception as error:
@@ -128,13 +128,13 @@ class CreateTopicsResult(KeyedResult[str, TopicMetadataAndConfig]):
         """Return the topic's settings. Raises KafkaError if the caller may not see them."""
         config = (await self._futures[topic]).config
         if config is None:
-            raise UnsupportedVersionError("the broker does not tell the settings of new topics")
+            raise UnsupportedVersionError("the broker does not return the settings of new topics")
         return config
 
 
 def _said(number: int) -> int:
     if number < 0:
-        raise UnsupportedVersionError("the broker does not tell the numbers of new topics")
+        raise UnsupportedVersionError("the broker does not return partition and replica counts of new topics")
     return number
 
 
@@ -157,7 +157,7 @@ class _ByIdOrName(Generic[Value]):
         self, topic_id_futures: Futures[Uuid, Value] | None, topic_name_futures: Futures[str, Value] | None
     ) -> None:
         if (topic_id_futures is None) == (topic_name_futures is None):
-            raise ValueError("futures by id or by name: exactly one of them")
+            raise ValueError("pass futures either by id or by name")
         self._by_id, self._by_name = topic_id_futures, topic_name_futures
 
     @classmethod
@@ -202,13 +202,13 @@ class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
     async def all_topic_ids(self) -> dict[Uuid, TopicDescription]:
         """Return id → description. Raises ValueError if the request used names."""
         if self._by_id is None:
-            raise ValueError("the request used names: all_topic_names()")
+            raise ValueError("the request used names; use all_topic_names()")
         return await gather(self._by_id)
 
     async def all_topic_names(self) -> dict[str, TopicDescription]:
         """Return name → description. Raises ValueError if the request used ids."""
         if self._by_name is None:
-            raise ValueError("the request used ids: all_topic_ids()")
+            raise ValueError("the request used ids; use all_topic_ids()")
         return await gather(self._by_name)
 
     def all(self) -> Awaitable[dict[str, TopicDescription]]:
@@ -233,4 +233,4 @@ class DeleteTopicsResult(_ByIdOrName[None]):
 
 def deprecated(old: str, new: str) -> None:
     """Warn the caller of a method that KIP-516 deprecates."""
-    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)

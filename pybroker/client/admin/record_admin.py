@@ -110,4 +110,4 @@ def _comes_later(code: int) -> bool:
 def _again_unless_done(futures: Mapping[Partition, asyncio.Future[Any]]) -> None:
     left = [str(each) for each, future in futures.items() if not future.done()]
     if left:
-        raise broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no leader answers for {', '.join(left)}")
+        raise broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no leader responds for {', '.join(left)}")

@@ -243,7 +243,7 @@ def _refuse_zero(futures: Futures[Any, Any]) -> None:
     """Fail the zero id: it belongs to no topic; in requests it means "no id"."""
     if Uuid.ZERO in futures:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        settle(futures[Uuid.ZERO], code, f"the id {Uuid.ZERO} is no topic's: it means that there is none", None, "")
+        settle(futures[Uuid.ZERO], code, f"{Uuid.ZERO} is not a topic id; pass the id of an existing topic", None, "")
 
 
 async def _list_topics(connection: BrokerConnection, list_internal: bool) -> ListTopicsResult:
@@ -270,7 +270,7 @@ def _listed(listings: Iterable[TopicListing]) -> ListTopicsResult:
 
 def _creatable(topic: NewTopic) -> Any:
     if topic.replica_assignments and (topic.num_partitions, topic.replication_factor) != (-1, -1):
-        raise ValueError(f"topic {topic.name}: give replica_assignments or the numbers, not both")
+        raise ValueError(f"topic {topic.name}: pass either replica_assignments or the numbers, not both")
     return m.CreateTopicsRequest_CreatableTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,

@@ -64,7 +64,7 @@ class TopicNameCollection(TopicCollection):
     def __init__(self, key: object = None, topics: Collection[str] = ()) -> None:
         super().__init__(key)
         if isinstance(topics, str):
-            raise TypeError(f"expected names, got the single text {topics!r}")
+            raise TypeError(f"expected a collection of names, got the string {topics!r}")
         self._names = tuple(topics)
         _only(str, self._names)
 
@@ -79,7 +79,7 @@ class TopicNameCollection(TopicCollection):
 def _only(kind: type, items: Sequence[object]) -> None:
     for item in items:
         if not isinstance(item, kind):
-            remedy = "; Uuid.parse(text) makes an id of text" if kind is Uuid and isinstance(item, str) else ""
+            remedy = "; use Uuid.parse(text)" if kind is Uuid and isinstance(item, str) else ""
             raise TypeError(f"expected {kind.__name__}, got {item!r}{remedy}")
 
 
@@ -93,12 +93,12 @@ def topic_collection(topics: TopicCollection | Iterable[str]) -> TopicIdCollecti
         _wrong(topics)
     names = list(cast("Iterable[Any]", topics))
     if any(isinstance(name, Uuid) for name in names):
-        raise TypeError("topic ids are given as TopicCollection.of_topic_ids(...)")
+        raise TypeError("pass topic ids as TopicCollection.of_topic_ids(...)")
     return TopicCollection.of_topic_names(names)
 
 
 def _wrong(topics: object) -> NoReturn:
-    raise TypeError(f"expected a TopicCollection or names, got the single text {topics!r}")
+    raise TypeError(f"expected a TopicCollection or names, got the string {topics!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class TransactionsAdmin(AdminBase):
         for node in cluster.nodes:
 
             async def ask(connection: BrokerConnection) -> Any:
-                self._at_least(connection, m.ListTransactionsRequest, needed, "filter transactions so")
+                self._at_least(connection, m.ListTransactionsRequest, needed, "filter transactions by these criteria")
                 answer = await connection.request(request)
                 if answer.error_code:
                     raise broker_error(answer.error_code, about="list of transactions")

@@ -35,7 +35,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     target = loop()
     if threading.current_thread() is _thread:
         work.close()
-        raise RuntimeError("a blocking client was called inside the loop that serves it: use pybroker.client there")
+        raise RuntimeError("a blocking client was called inside its own event loop; use pybroker.client there")
     future = asyncio.run_coroutine_threadsafe(work, target)
     try:
         return future.result()

@@ -140,7 +140,7 @@ class Feed:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
         except Exception as error:  # whatever the error, each waiting record fails with it
-            log.exception("Records cannot be put into batches")
+            log.exception("Cannot add records to batches")
             for record in records:
                 if record.batch is None and record not in self._slow:
                     self._fail(record, error)

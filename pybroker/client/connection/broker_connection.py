@@ -47,8 +47,8 @@ _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
 """Error codes of a broker that requires SASL or TLS, when the client uses neither."""
 _PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
-_PERHAPS_TLS = " before it said anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
-_NO_AUTHORITY = "; name the authority of its certificate by ssl.truststore.location or ssl.ca.location"
+_PERHAPS_TLS = " before it sent anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
+_NO_AUTHORITY = "; set ssl.truststore.location or ssl.ca.location to the CA of its certificate"
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL verification errors of a certificate without a trusted issuer: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and
 the three codes after it."""
@@ -65,7 +65,7 @@ def address(host: str, port: int) -> str:
 def needs_login(protocol: str) -> str:
     """Return advice for a listener that requires SASL, or TLS that the client does not use."""
     better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
-    words = f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
+    words = f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism, and user and password"
     return f"{words}, or SSL or SASL_SSL if that listener has TLS" if protocol == "PLAINTEXT" else words
 
 
@@ -275,7 +275,9 @@ class BrokerConnection(asyncio.Protocol):
                 await self._may_write.wait()
         except TimeoutError:
             self._fail(
-                KafkaTimeoutError(f"{self.address} took nothing for request.timeout.ms={self._timeout_s * 1000:.0f}")
+                KafkaTimeoutError(
+                    f"{self.address} accepted no data for request.timeout.ms={self._timeout_s * 1000:.0f}"
+                )
             )
             self._check_open()
 
@@ -295,7 +297,7 @@ class BrokerConnection(asyncio.Protocol):
                 before, left = left, transport.get_write_buffer_size()
                 if left >= before:
                     break
-        self._fail(BrokerConnectionError(f"the connection to {self.address} was closed here"))
+        self._fail(BrokerConnectionError(f"this client closed the connection to {self.address}"))
         if transport is not None:
             await asyncio.shield(self._closed)
 
@@ -305,7 +307,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def abort(self, reason: Exception | None = None) -> None:
         """Close the connection at once."""
-        self._fail(reason or BrokerConnectionError(f"the connection to {self.address} was closed here"))
+        self._fail(reason or BrokerConnectionError(f"this client closed the connection to {self.address}"))
 
     # asyncio.Protocol ---------------------------------------------------------------------------------------
 
@@ -370,13 +372,15 @@ class BrokerConnection(asyncio.Protocol):
             return version
         served = self.versions.get(facts.key)
         if served is None:
-            raise UnsupportedVersionError(f"the broker at {self.address} does not know {facts.name} (key {facts.key})")
+            raise UnsupportedVersionError(
+                f"the broker at {self.address} does not support {facts.name} (key {facts.key})"
+            )
         lowest, highest = served
         chosen = min(facts.highest, highest)
         if chosen < max(facts.lowest, lowest):
             raise UnsupportedVersionError(
-                f"the broker at {self.address} serves {facts.name} in versions {lowest}-{highest}, "
-                f"this client speaks {facts.lowest}-{facts.highest}"
+                f"the broker at {self.address} supports {facts.name} in versions {lowest}-{highest}, this client "
+                f"in versions {facts.lowest}-{facts.highest}"
             )
         return chosen
 
@@ -387,7 +391,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _frame(self, frame: bytes) -> None:
         if not self._pending:
-            self._fail(BrokerConnectionError(f"{self.address} answered something that was not asked"))
+            self._fail(BrokerConnectionError(f"{self.address} sent a response without a request"))
             return
         pending = self._pending.popleft()
         self.last_used = self.heard_at = self._loop.time()
@@ -404,12 +408,14 @@ class BrokerConnection(asyncio.Protocol):
         try:
             correlation_id, message = decode_response(pending.key, version, frame, interbroker=self.between_brokers)
         except CodecError as error:
-            failure = BrokerConnectionError(f"{self.address} sent an answer that cannot be read: {error}")
+            failure = BrokerConnectionError(f"{self.address} sent an invalid response: {error}")
             pending.answer.set_exception(failure)
             self._fail(failure)
             return
         if correlation_id != pending.correlation_id:
-            failure = BrokerConnectionError(f"{self.address} answered request {correlation_id} out of order")
+            failure = BrokerConnectionError(
+                f"{self.address} sent the response to request {correlation_id} out of order"
+            )
             pending.answer.set_exception(failure)
             self._fail(failure)
             return
@@ -426,14 +432,14 @@ class BrokerConnection(asyncio.Protocol):
         if first in (b"HTTP", b"<!DO", b"<htm"):
             return BrokerConnectionError(f"{self.address} is a web server, not a broker")
         if first[:2] in (b"\x15\x03", b"\x16\x03"):
-            return BrokerConnectionError(f"{self.address} wants TLS: set security.protocol to SSL or SASL_SSL")
+            return BrokerConnectionError(f"{self.address} requires TLS: set security.protocol to SSL or SASL_SSL")
         return BrokerConnectionError(
-            f"{self.address} announced an answer of {size} bytes; receive.message.max.bytes={self._frame_max}"
+            f"{self.address} announced a response of {size} bytes; receive.message.max.bytes={self._frame_max}"
         )
 
     def _overdue(self, name: str, limit: float) -> None:
         self._fail(
-            KafkaTimeoutError(f"{self.address} did not answer {name} within request.timeout.ms={limit * 1000:.0f}")
+            KafkaTimeoutError(f"{self.address} did not respond to {name} within request.timeout.ms={limit * 1000:.0f}")
         )
 
     def _fail(self, reason: Exception) -> None:
@@ -461,13 +467,9 @@ class BrokerConnection(asyncio.Protocol):
             served = {row.api_key: row.max_version for row in answer.api_keys}
             answer = await self.request(ask, min(served.get(_API_VERSIONS, 0), highest))
         if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            raise KafkaError(
-                answer.error_code, f"{self.address} is not node {node_id} of cluster {cluster_id} any more"
-            )
+            raise KafkaError(answer.error_code, f"{self.address} is no longer node {node_id} of cluster {cluster_id}")
         if answer.error_code:
-            raise KafkaError(
-                answer.error_code, f"{self.address} refuses to name its versions: {error_name(answer.error_code)}"
-            )
+            raise KafkaError(answer.error_code, f"{self.address} rejected ApiVersions: {error_name(answer.error_code)}")
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         self.features = {row.name: row.max_version_level for row in answer.finalized_features}
 
@@ -475,8 +477,10 @@ class BrokerConnection(asyncio.Protocol):
         handshake = await self.request(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)
         if handshake.error_code:
             raise AuthenticationError(
-                f"{self.address} does not offer sasl.mechanism={credentials.mechanism}, "
-                f"it offers {', '.join(handshake.mechanisms) or 'none'}",
+                (
+                    f"{self.address} does not support sasl.mechanism={credentials.mechanism}; it supports "
+                    f"{', '.join(handshake.mechanisms) or 'none'}"
+                ),
                 handshake.error_code,
             )
         exchange = await credentials.exchange()

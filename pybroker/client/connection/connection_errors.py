@@ -35,19 +35,19 @@ class Trouble:
         away = self._away.get(address)
         if away is None:
             self._away[address] = _Away(now, now, now, error)
-            log.warning("[%s] %s; trying again", self._client_id, error)
+            log.warning("[%s] %s; retrying", self._client_id, error)
             return
         away.error, away.last = error, now
         if now - away.told >= _AGAIN_S:
             away.told = now
-            log.warning("[%s] %s; for %.0f s so far", self._client_id, error, now - away.since)
+            log.warning("[%s] %s; failing for %.0f s so far", self._client_id, error, now - away.since)
 
     def is_over(self, address: str) -> None:
         """Record that a broker responds again."""
         away = self._away.pop(address, None)
         if away is not None:
             lasted = asyncio.get_running_loop().time() - away.since
-            log.info("[%s] %s answers again after %.1f s", self._client_id, address, lasted)
+            log.info("[%s] %s responds again after %.1f s", self._client_id, address, lasted)
 
     @property
     def cause(self) -> Exception | None:

@@ -130,14 +130,16 @@ class Network:
                 await self.refresh(())
             controller = self.cluster.controller
             if controller is None:
-                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no controller at the moment")
+                raise KafkaError(
+                    ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no controller at the moment; retry later"
+                )
             return await self._node(controller, lane)
         node = self.cluster.node(where)
         if node is None:
             await self.refresh(())
             node = self.cluster.node(where)
         if node is None:
-            raise BrokerConnectionError(f"there is no broker {where} at the moment")
+            raise BrokerConnectionError(f"broker {where} is not running")
         return await self._node(node, lane)
 
     def ready(self, node_id: int) -> BrokerConnection | None:
@@ -164,7 +166,7 @@ class Network:
         if failure is not None and self.config["metadata.recovery.strategy"] == "none":
             raise failure
         if self.cluster.nodes:
-            log.info("No known broker answers; asking bootstrap.servers again")
+            log.info("No known broker responds; connecting to bootstrap.servers again")
             self.metadata.forget_brokers()
         for host, port in random.sample(self._bootstrap, len(self._bootstrap)):
             try:
@@ -207,7 +209,7 @@ class Network:
             connection = await self._connect(place, host, port, node_id)
             if self._closed or self._places.get((host, port, lane)) is not place:
                 connection.abort()
-                raise BrokerConnectionError("the client was closed, or starts over, while it connected")
+                raise BrokerConnectionError("the client was closed or restarted while it connected")
             place.connection = connection
             place.backoff.reset()
             place.unresolved = None
@@ -246,8 +248,10 @@ class Network:
             place.hung_up = 0
             place.connection = None
             raise AuthenticationError(
-                f"{lost.address} tells its versions and closes the connection on the first request, as a listener with "
-                f"another security.protocol does: {needs_login(self.config['security.protocol'])}",
+                (
+                    f"{lost.address} answers ApiVersions but closes the connection on the first request, like a "
+                    f"listener with another security.protocol: {needs_login(self.config['security.protocol'])}"
+                ),
                 ErrorCode.ILLEGAL_SASL_STATE,
             )
 
@@ -261,7 +265,7 @@ class Network:
         """Drop all known brokers and connections: the next request starts at `bootstrap.servers` (KIP-899)."""
         if self.config["metadata.recovery.strategy"] == "none":
             raise reason
-        log.warning("Starting over from bootstrap.servers: %s", reason.message)
+        log.warning("Restarting from bootstrap.servers: %s", reason.message)
         self.metadata.forget_brokers()
         places, self._places = self._places, {}
         for place in places.values():
@@ -320,7 +324,7 @@ class Network:
         async def ask(connection: BrokerConnection) -> Cluster:
             request = self.metadata.request(topics, create=create)
             if topics is not None and not topics and connection.versions[3][1] < 1:
-                raise UnsupportedVersionError("the broker's Metadata request cannot ask for no topics")
+                raise UnsupportedVersionError("the broker's Metadata version cannot omit topics")
             response = await connection.request(request)
             if response.error_code:
                 error = broker_error(response.error_code, about="metadata")
@@ -413,7 +417,7 @@ class Network:
             if not scope.expired():
                 raise
             allowed = f"{limit:.3g} s" if timeout_s is not None else f"default.api.timeout.ms={limit * 1000:.0f}"
-            raise self.overdue(f"{f'{about}: ' if about else ''}no answer within {allowed}", failure) from late
+            raise self.overdue(f"{f'{about}: ' if about else ''}no response within {allowed}", failure) from late
 
     def _helps(self, error: Exception) -> bool:
         """Return whether another attempt may succeed."""

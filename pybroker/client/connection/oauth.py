@@ -63,15 +63,17 @@ class TokenSource:
         self._scope = config["sasl.oauthbearer.scope"] or jaas.get("scope")
         if self._callback is not None:
             if not callable(self._callback):
-                raise ClientConfigError("oauth_cb must be a function that gives a token")
+                raise ClientConfigError("oauth_cb must be a function that returns a token")
         elif self._url is None:
-            raise ClientConfigError(f"sasl.mechanism=OAUTHBEARER needs {ENDPOINT} or oauth_cb: where tokens are from")
+            raise ClientConfigError(
+                f"sasl.mechanism=OAUTHBEARER requires {ENDPOINT} or oauth_cb as the source of tokens"
+            )
         elif self.file is None:
             if urlsplit(self._url).scheme not in ("https", "http"):
                 raise ClientConfigError(f"{ENDPOINT}={self._url}: expected https://host/path or file:///path")
             for name, value in ((CLIENT, self._client), (SECRET, self._secret)):
                 if not value:
-                    raise ClientConfigError(f"{ENDPOINT}={self._url} needs {name}")
+                    raise ClientConfigError(f"{ENDPOINT}={self._url} requires {name}")
         self._truststore = _truststore(jaas)
         self._lock = asyncio.Lock()
         self._token: Token | None = None
@@ -160,7 +162,7 @@ async def _called(callback: Callable[[str], Any], config: str) -> Token:
     if isinstance(given, str):
         return Token(_checked(given, "oauth_cb"))
     if not isinstance(given, tuple) or len(given) < 2 or not isinstance(given[1], int | float):
-        raise ClientConfigError("oauth_cb must give a token, or (token, seconds since 1970 at which it expires)")
+        raise ClientConfigError("oauth_cb must return a token, or (token, expiry in seconds since 1970)")
     extensions = given[3] if len(given) > 3 and given[3] else {}
     return Token(_checked(given[0], "oauth_cb"), _renewal(float(given[1])), dict(extensions))
 
@@ -181,7 +183,7 @@ def _answered(body: bytes, url: str) -> Token:
         text = answer["access_token"]
         lifetime_s = float(answer.get("expires_in") or 0)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise AuthenticationError(f"{ENDPOINT}={url}: its answer has no access_token") from None
+        raise AuthenticationError(f"{ENDPOINT}={url}: the response has no access_token") from None
     return Token(_checked(text, url), _renewal(time.time() + lifetime_s) if lifetime_s > 0 else 0.0)
 
 
@@ -193,7 +195,7 @@ def _renewal(expires_s: float) -> float:
 def _checked(text: object, place: str) -> str:
     """Return a well-formed token. Raises AuthenticationError, whose message does not contain the token."""
     if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise AuthenticationError(f"{place} gives no token")
+        raise AuthenticationError(f"{place} contains no token")
     return text
 
 

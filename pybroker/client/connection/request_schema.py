@@ -25,7 +25,7 @@ def message_facts(kind: type) -> MessageFacts:
     if facts is None:
         found = message_schema(kind.__name__)
         if found is None or found.kind != "request" or found.api_key is None:
-            raise TypeError(f"{kind.__name__} is no request")
+            raise TypeError(f"{kind.__name__} is not a request")
         name = kind.__name__.removesuffix("Request")
         facts = MessageFacts(name, found.api_key, found.min_version, found.max_version)
         _facts[kind] = facts

@@ -64,7 +64,7 @@ class SaslCredentials:
             user, password = jaas.get("username"), jaas.get("password")
         for name, value in (("mechanism", mechanism), ("username", user), ("password", password)):
             if value is None:
-                raise ClientConfigError(f"security.protocol={config['security.protocol']} needs sasl.{name}")
+                raise ClientConfigError(f"security.protocol={config['security.protocol']} requires sasl.{name}")
         return cls(mechanism, user, password, delegation_token=jaas.get("tokenauth", "").lower() == "true")
 
     async def exchange(self) -> Exchange:

@@ -34,7 +34,7 @@ def tls_context(config: ClientConfig) -> ssl.SSLContext:
     except InvalidValue as problem:
         raise ClientConfigError(str(problem)) from None
     except (OSError, ssl.SSLError) as error:
-        raise ClientConfigError(f"the files of ssl.*.location cannot be used: {error}") from error
+        raise ClientConfigError(f"cannot use the files of ssl.*.location: {error}") from error
     if not config["ssl.endpoint.identification.algorithm"]:
         context.check_hostname = False
     return context

@@ -58,7 +58,7 @@ class CachedToken:
             try:
                 wait = _left(self._fetch())
             except (AuthenticationError, BrokerConnectionError) as problem:
-                log.warning("%s; the token from before is shown until it ends", problem)
+                log.warning("%s; using the previous token until it expires", problem)
                 wait = AGAIN_S
 
     def _fetch(self) -> Token:

@@ -46,7 +46,7 @@ class WakeLoop:
             try:
                 pause = self._look()
             except Exception:
-                log.exception("%s failed; it goes on", self._whose)
+                log.exception("%s failed; continuing", self._whose)
                 pause = PAUSE_AFTER_FAILURE_S
             try:
                 async with asyncio.timeout(pause):
@@ -57,4 +57,4 @@ class WakeLoop:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("%s failed; it goes on", self._whose, exc_info=task.exception())
+            log.error("%s failed; continuing", self._whose, exc_info=task.exception())

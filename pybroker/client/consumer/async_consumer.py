@@ -92,9 +92,9 @@ class Consumer(LivingClient):
         assigned or revoked. Raises ValueError without `group.id`.
         """
         if self._config["group.id"] is None:
-            raise ValueError("subscribe needs group.id; assign does not")
+            raise ValueError("subscribe() requires group.id; set it, or use assign()")
         if self._subscription.topics is None and self._positions.assigned():
-            raise ValueError("partitions are assigned by hand: unsubscribe first")
+            raise ValueError("partitions are assigned manually; call unsubscribe() first")
         self._rebalances.listener = listener or RebalanceListener()
         self._subscription.choose(topics)
         self._arrived.set()
@@ -106,9 +106,9 @@ class Consumer(LivingClient):
         partitions = list(partitions)
         for one in partitions:
             if not isinstance(one, TopicPartition):
-                raise TypeError(f"assign() takes TopicPartition(topic, partition), not {one!r}")
+                raise TypeError(f"assign() requires TopicPartition(topic, partition), got {one!r}")
         if self._subscription.topics is not None:
-            raise ValueError("topics are subscribed: unsubscribe first")
+            raise ValueError("topics are subscribed; call unsubscribe() first")
         self._positions.assign(partitions)
         self._wake()
 
@@ -278,7 +278,7 @@ class Consumer(LivingClient):
                     assert self._network is not None, "started"
                     await self._network.existing([partition])
                     if loop.time() > give_up:
-                        raise self._network.overdue(f"no position of {partition} is known")
+                        raise self._network.overdue(f"the position of {partition} is unknown")
                     await self._wait(_ITERATION_POLL_S)
         return state.position
 
@@ -456,7 +456,10 @@ class Consumer(LivingClient):
         subscribed = self._subscription.topics is not None
         if not await self._rebalances.finish(patience, offsets, subscribed=subscribed):
             assert self._network is not None, "else there is nothing to finish"
-            self._gave_up(self._network, f"Nobody at group {self._config['group.id']} took leave or last offsets")
+            self._gave_up(
+                self._network,
+                f"No broker of group {self._config['group.id']} accepted the last commit or the leave request",
+            )
 
     async def _stop(self) -> None:
         self._arrived.set()

@@ -177,7 +177,7 @@ class Fetcher:
             for state, _ in asked.values():
                 if state.near == node:
                     state.near = -1
-            log.info("Broker %s does not give records: %s", node, error)
+            log.info("Broker %s does not return records: %s", node, error)
             self._note(error)
             await asyncio.sleep(self._backoff.next())
             self._refresh()
@@ -261,7 +261,7 @@ class Fetcher:
         if decoded.error is not None:
             error = KafkaError(
                 getattr(decoded.error, "code", ErrorCode.INVALID_RECORD),
-                f"{state.where}, offset {next_offset} cannot be read: {decoded.error!r}; seek past it to go on",
+                f"cannot read {state.where}, offset {next_offset}: {decoded.error!r}; use seek() to skip it",
             )
             error.__cause__ = decoded.error
         state.fetch_offset = max(next_offset, state.fetch_offset)
@@ -274,9 +274,7 @@ class Fetcher:
         now = self._loop.time()
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._policy == "none":
-                state.chunks.append(
-                    Chunk([], offset, NoOffsetError(f"{state.where} has no offset {offset} (any more)"))
-                )
+                state.chunks.append(Chunk([], offset, NoOffsetError(f"{state.where} has no offset {offset}")))
             else:
                 log.info("%s has no offset %s: auto.offset.reset=%s", state.where, offset, self._policy)
                 state.look_for(self._reset_spec())
@@ -356,7 +354,7 @@ class Fetcher:
                 except (*LOST, KafkaError) as error:
                     trouble.append(error)
         if trouble:
-            log.info("Offsets cannot be looked up: %s", trouble[0])
+            log.info("Offset lookup failed: %s", trouble[0])
             await asyncio.sleep(self._backoff.next())
             self._refresh()
         self._arrived()
@@ -401,11 +399,12 @@ class Fetcher:
             state.look_for(self._reset_spec() if self._policy != "none" else OffsetSpec.earliest())
         elif row.end_offset < buffered_end or row.leader_epoch < epoch:
             end = min(row.end_offset, position)
-            log.warning("%s was truncated at offset %s, we had read to %s", state.where, row.end_offset, position)
+            log.warning("%s was truncated at offset %s, position was %s", state.where, row.end_offset, position)
             state.seek(end, row.leader_epoch)
             if self._policy == "none" and end < position:
                 text = (
-                    f"{state.where} was truncated: offset {position} of leader epoch {epoch} is gone, it ends at {end}"
+                    f"{state.where} was truncated: offset {position} of leader epoch {epoch} no longer exists, "
+                    f"the epoch ends at {end}"
                 )
                 state.chunks.append(Chunk([], end, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)))
 
@@ -419,7 +418,7 @@ class Fetcher:
         try:
             await self._network.refresh({state.where.topic for state in self._positions})
         except (*LOST, KafkaError) as error:
-            log.info("The cluster cannot be looked at: %s", error)
+            log.info("Metadata update failed: %s", error)
             self._note(error)
             await asyncio.sleep(self._backoff.next())
         self._background.wake()

@@ -92,7 +92,7 @@ def plain_bytes(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"expected bytes or text, got {type(value).__name__}: set key.serializer or value.serializer")
+    raise TypeError(f"expected bytes or text, got {type(value).__name__}; set key.serializer or value.serializer")
 
 
 def serialize_with(plugin: Any) -> Serialize | None:

@@ -403,7 +403,7 @@ class Producer(LivingClient):
         limit = f"max.block.ms={self._block_s * 1000:.0f}"
         if isinstance(failure, KafkaError) and failure.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopicError(failure.code, f"topic {topic} does not exist after {limit}")
-        raise network.overdue(f"topic {topic} is not known after {limit}", failure)
+        raise network.overdue(f"topic {topic} is still unknown after {limit}", failure)
 
     def _batch_done(self, batch: Batch, error: Exception | None) -> None:
         """Call the interceptors for each record of a batch."""
@@ -426,7 +426,7 @@ def _check(config: ClientConfig) -> None:
         return
     if config["acks"] != -1:
         if "enable.idempotence" in config:
-            raise ClientConfigError("enable.idempotence=true needs acks=all")
+            raise ClientConfigError("enable.idempotence=true requires acks=all")
         return
     if config["max.in.flight.requests.per.connection"] > 5:
-        raise ClientConfigError("enable.idempotence=true needs max.in.flight.requests.per.connection of at most 5")
+        raise ClientConfigError("enable.idempotence=true requires max.in.flight.requests.per.connection of at most 5")

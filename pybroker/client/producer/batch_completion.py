@@ -117,7 +117,7 @@ class BatchCompletion:
         if now >= batch.deadline:
             self._fail_late(where, batch)
             return
-        log.debug("%s: %s, sent again", where.where, error_name(code))
+        log.debug("%s: %s, retrying", where.where, error_name(code))
         self._metrics.add("record-retry-total", len(batch))
         where.retry(batch)
         where.not_before = now + self._backoff.next()

@@ -361,7 +361,7 @@ class BatchSender:
             if batch not in where.in_flight:
                 continue
             if row is None:
-                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer does not name {where.where}")
+                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not contain {where.where}")
                 self.outcomes.failed(where, batch, error.code, error)
             elif row.error_code == ErrorCode.NONE:
                 self.outcomes.written(where, batch, row.base_offset, row.log_append_time_ms)
@@ -455,7 +455,7 @@ class BatchSender:
                 for where in list(self._busy):
                     self.outcomes.fail_unsent(where, error)
             else:
-                log.warning("No producer id so far: %s", error)
+                log.warning("Producer id request failed: %s", error)
                 await asyncio.sleep(self._backoff.next())
         self._background.wake()
 
@@ -481,7 +481,7 @@ class BatchSender:
                 for where in list(self._busy):
                     self.outcomes.fail_unsent(where, error)
         except LOST as error:
-            log.info("Broker %s does not answer: %s", node, error)
+            log.info("Broker %s does not respond: %s", node, error)
             self._watch.refresh()
             await asyncio.sleep(self._backoff.next())
         self._background.wake()

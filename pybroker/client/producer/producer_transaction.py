@@ -47,9 +47,7 @@ SETTLES_S = 0.01
 _FENCED = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
-_TIMED_OUT = TransactionFailedError(
-    "its coordinator has aborted it: it was open for longer than transaction.timeout.ms"
-)
+_TIMED_OUT = TransactionFailedError("the coordinator aborted it: it was open for longer than transaction.timeout.ms")
 _OUT_OF_THE_GROUP = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -143,7 +141,7 @@ class Transaction:
     def next_epoch(self) -> None:
         """Fail the transaction: a gap in the sequences means that its remaining records cannot be written."""
         self.needs_epoch = True
-        self.failed(TransactionFailedError("records of the transaction were lost on their way"))
+        self.failed(TransactionFailedError("records of the transaction were lost"))
 
     async def obtain(self) -> None:
         """Raise an error: transactional producers get their id in `initialize`."""
@@ -196,13 +194,13 @@ class Transaction:
         if self.failure is not None:
             if self.phase is TransactionPhase.FENCED:
                 raise self.failure
-            raise TransactionFailedError(f"the transaction has failed and can only be aborted: {self.failure}")
+            raise TransactionFailedError(f"the transaction has failed; call abort(): {self.failure}")
         raise RuntimeError(
             {
-                TransactionPhase.NEW: "the producer is not initialized: call init() first",
-                TransactionPhase.READY: "no transaction is open: call begin() first",
-                TransactionPhase.OPEN: "a transaction is open already",
-                TransactionPhase.COMMITTING: "the transaction is committing or committed: call commit() again",
+                TransactionPhase.NEW: "the producer is not initialized; call init() first",
+                TransactionPhase.READY: "no transaction is open; call begin() first",
+                TransactionPhase.OPEN: "a transaction is already open",
+                TransactionPhase.COMMITTING: "the transaction is committing or committed; call commit() again",
             }[self.phase]
         )
 
@@ -298,7 +296,7 @@ class Transaction:
             await self._ask(commit, newest, _offset_codes, group.group_id)
         except (*LOST, KafkaError) as error:
             if isinstance(error, KafkaError) and error.code in _OUT_OF_THE_GROUP:
-                error = CommitFailedError(error.code, f"the group {group.group_id} has moved on: {error.message}")
+                error = CommitFailedError(error.code, f"group {group.group_id} has rebalanced: {error.message}")
             self.failed(error)
             if self.phase is TransactionPhase.FENCED and self.failure is not None:
                 raise self.failure from None
@@ -345,8 +343,10 @@ def _fenced(transactional_id: str, error: KafkaError) -> ProducerFencedError:
         return error
     return ProducerFencedError(
         error.code,
-        f"another producer has the transactional id {transactional_id}, or its transaction took longer than "
-        f"transaction.timeout.ms: this producer is to be closed",
+        (
+            f"another producer uses transactional id {transactional_id}, or its transaction exceeded "
+            "transaction.timeout.ms; close this producer"
+        ),
     )
 
 

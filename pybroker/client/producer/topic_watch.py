@@ -64,7 +64,7 @@ class TopicWatch:
         try:
             cluster = await self._network.refresh(names)
         except (*LOST, KafkaError) as error:
-            log.info("The cluster cannot be looked at: %s", error)
+            log.info("Metadata update failed: %s", error)
             await asyncio.sleep(self._backoff.next())
             self._background.wake()
             return

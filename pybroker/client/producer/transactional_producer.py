@@ -43,9 +43,9 @@ class TransactionalProducer(Producer):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)
         if "transactional.id" not in self._config:
-            raise ClientConfigError("transactional.id is not set: a TransactionalProducer needs one")
+            raise ClientConfigError("transactional.id is not set; a TransactionalProducer requires it")
         if not self._config["enable.idempotence"] or self._config["acks"] != -1:
-            raise ClientConfigError("transactional.id needs enable.idempotence=true and acks=all")
+            raise ClientConfigError("transactional.id requires enable.idempotence=true and acks=all")
         self._own: Transaction | None = None
         self._turn = asyncio.Lock()
         """Serializes init, commit, abort and send_offsets."""
@@ -173,7 +173,7 @@ class TransactionalProducer(Producer):
     @property
     def _transaction(self) -> Transaction:
         if self._own is None:
-            raise RuntimeError("the producer is not initialized: call init() first")
+            raise RuntimeError("the producer is not initialized; call init() first")
         return self._own
 
     def _transaction_on(self, network: Network) -> Transaction | None:

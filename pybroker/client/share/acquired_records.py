@@ -47,8 +47,10 @@ def given(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> Ac
                 where = TopicPartition(topic, row.partition_index)
                 found.problem = KafkaError(
                     getattr(decoded.error, "code", ErrorCode.INVALID_RECORD),
-                    f"{where}, offset {unread} cannot be read and was {'rejected' if damaged else 'released'}: "
-                    f"{decoded.error!r}",
+                    (
+                        f"cannot read {where}, offset {unread}, which was {'rejected' if damaged else 'released'}: "
+                        f"{decoded.error!r}"
+                    ),
                 )
                 found.problem.__cause__ = decoded.error
     found.answered.update(dict.fromkeys(counts, GAP))

@@ -57,7 +57,7 @@ class ShareConsumer(LivingClient):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(ClientConfig(SHARE_CONSUMER, config), SHARE_CONSUMER_METRICS)
         if self._config["group.id"] is None:
-            raise ClientConfigError("group.id is not set: a share consumer is a member of a group")
+            raise ClientConfigError("group.id is not set; a share consumer requires it")
         self._reporters = self._config.plugins("metric.reporters")
         key, value = self._config.plugin("key.deserializer"), self._config.plugin("value.deserializer")
         self._plugins = configured(self._config.originals(), self._reporters, key, value)
@@ -169,7 +169,10 @@ class ShareConsumer(LivingClient):
         share.acknowledgement.mode=implicit, ValueError for a record that was not delivered or is already acknowledged.
         """
         if not self._explicit:
-            raise RuntimeError("share.acknowledgement.mode=implicit acknowledges by itself")
+            raise RuntimeError(
+                "share.acknowledgement.mode=implicit acknowledges records automatically; set explicit to use "
+                "acknowledge()"
+            )
         place = record.topic_id, record.partition, record.offset
         self._held(record)
         self._say(place, self._given.pop(place), AcknowledgeType(type))
@@ -213,7 +216,9 @@ class ShareConsumer(LivingClient):
         held = self._given.get((record.topic_id, record.partition, record.offset))
         if held is None:
             where = TopicPartition(record.topic, record.partition)
-            raise ValueError(f"{where}, offset {record.offset}, was not given by this consumer, or is acknowledged")
+            raise ValueError(
+                f"{where}, offset {record.offset}, is not acquired by this consumer or already acknowledged"
+            )
         return held
 
     def _settle(self) -> None:
@@ -223,7 +228,7 @@ class ShareConsumer(LivingClient):
                 topic_id, index, offset = next(iter(self._given))
                 where = TopicPartition(self.cluster.topic_name(topic_id) or str(topic_id), index)
                 raise RuntimeError(
-                    f"{where}, offset {offset}, is not acknowledged (share.acknowledgement.mode=explicit)"
+                    f"{where}, offset {offset}, must be acknowledged first (share.acknowledgement.mode=explicit)"
                 )
             return
         for place, held in self._given.items():
@@ -239,7 +244,7 @@ class ShareConsumer(LivingClient):
         where = TopicPartition(self.cluster.topic_name(partition[0]) or str(partition[0]), partition[1])
         if problem is not None:
             self._metrics.add("acknowledgements-error-total", len(offsets))
-            log.info("%s: %s acknowledgements do not count: %s", where, len(offsets), problem)
+            log.info("%s: %s acknowledgements failed: %s", where, len(offsets), problem)
             self._look_around()
         self._results[where] = problem or self._results.get(where)
 
@@ -273,7 +278,7 @@ class ShareConsumer(LivingClient):
         try:
             await session.acknowledge()
         except (*LOST, KafkaError) as error:
-            log.info("Broker %s takes no acknowledgements: %s", node, error)
+            log.info("Broker %s rejected acknowledgements: %s", node, error)
         finally:
             del self._asking[node]
 
@@ -293,7 +298,7 @@ class ShareConsumer(LivingClient):
                     self._took(session, topic.topic_id, row)
             self._backoff.reset()
         except (*LOST, KafkaError) as error:
-            log.info("Broker %s gives no records: %s", node, error)
+            log.info("Broker %s does not return records: %s", node, error)
             if isinstance(error, KafkaError) and not is_retriable(error.code):
                 self._failure = error
             else:
@@ -331,7 +336,7 @@ class ShareConsumer(LivingClient):
         try:
             await self._network.refresh(self._topics)
         except (*LOST, KafkaError) as error:
-            log.info("The cluster cannot be looked at: %s", error)
+            log.info("Metadata update failed: %s", error)
             await asyncio.sleep(self._backoff.next())
         self._arrived.set()
 
@@ -361,7 +366,10 @@ class ShareConsumer(LivingClient):
             self._settle()
         if not await patience.wait_for(self._take_leave(self._member)):
             assert self._network is not None, "started"
-            self._gave_up(self._network, f"Nobody at group {self._config['group.id']} took leave or acknowledgements")
+            self._gave_up(
+                self._network,
+                f"No broker of group {self._config['group.id']} accepted the acknowledgements or the leave request",
+            )
 
     async def _take_leave(self, member: ShareMember) -> None:
         await asyncio.gather(*list(self._asking.values()), return_exceptions=True)

@@ -149,18 +149,22 @@ class ShareMember:
             self._coordinator = await self._network.coordinator(self._group_id)
         connection = await self._network.connection(self._coordinator, LANE)
         if not connection.supports(m.ShareGroupHeartbeatRequest, 1):
-            raise UnsupportedVersionError("the broker does not serve share groups (KIP-932: its feature share.version)")
+            raise UnsupportedVersionError(
+                "the broker does not support share groups (KIP-932, its feature share.version)"
+            )
         return await connection.request(request)
 
     def _judge(self, code: int, message: str | None) -> None:
         if code in _OUT:
-            log.info("Group %s: %s, joining anew", self._group_id, ErrorCode(code).name)
+            log.info("Group %s: %s, rejoining", self._group_id, ErrorCode(code).name)
             self._forget()
             self._hurry.set()
         elif code in _MOVED or is_retriable(code):
             self._again()
         else:
-            self._failure = broker_error(code, f"group.id={self._group_id}: {message or 'the coordinator refuses'}")
+            self._failure = broker_error(
+                code, f"group.id={self._group_id}: {message or 'the coordinator rejected the heartbeat'}"
+            )
             self._forget()
 
     def _again(self) -> None:
@@ -182,9 +186,9 @@ class ShareMember:
             try:
                 answer = await self._ask(request)
                 if answer.error_code:
-                    log.info("Group %s: could not leave: %s", self._group_id, broker_error(answer.error_code))
+                    log.info("Group %s: leave failed: %s", self._group_id, broker_error(answer.error_code))
             except (*LOST, KafkaError) as error:
-                log.info("Group %s: could not say goodbye: %s", self._group_id, error)
+                log.info("Group %s: leave request failed: %s", self._group_id, error)
         self._forget()
 
     async def unsubscribe(self) -> None:

@@ -114,10 +114,10 @@ class ShareSession:
         async with self._lock:
             said: Said = {partition: dict.fromkeys(each, RENEW) for partition, each in offsets.items()}
             if self._epoch == OPENS:
-                raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker is over")
+                raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the share session with the broker has ended")
             connection = await self._network.connection(self._node, LANE)
             if connection.highest(m.ShareAcknowledgeRequest) < SINCE_RENEWAL:
-                raise UnsupportedVersionError("the broker cannot renew locks (KIP-1222)")
+                raise UnsupportedVersionError("the broker does not support renewing locks (KIP-1222)")
             request = _acknowledging(said)
             request.group_id, request.member_id = self._config["group.id"], self._member_id
             request.share_session_epoch, request.is_renew_ack = self._epoch, True
@@ -131,7 +131,9 @@ class ShareSession:
         """Take the queued acknowledgements; fail those of a session that ended."""
         said, self.said = self.said, {}
         if self._epoch == OPENS and said:
-            self._fail(said, KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker is over"))
+            self._fail(
+                said, KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the share session with the broker has ended")
+            )
             return {}
         return said
 
@@ -140,11 +142,13 @@ class ShareSession:
             connection = await self._network.connection(self._node, LANE)
             if not connection.supports(type(request), 1):
                 raise UnsupportedVersionError(
-                    "the broker does not serve share groups (KIP-932: its feature share.version)"
+                    "the broker does not support share groups (KIP-932, its feature share.version)"
                 )
             version = connection.highest(type(request))
             if version < SINCE_RENEWAL and getattr(request, "share_acquire_mode", None):
-                raise UnsupportedVersionError("share.acquire.mode=record_limit: the broker does not know it (KIP-1206)")
+                raise UnsupportedVersionError(
+                    "share.acquire.mode=record_limit: the broker does not support it (KIP-1206)"
+                )
             answer = await connection.request(request, version, timeout_s=timeout_s)
         except (*LOST, KafkaError) as error:
             self._reset()
@@ -153,7 +157,7 @@ class ShareSession:
             raise
         except asyncio.CancelledError:
             self._reset()
-            self._fail(said, KafkaError(ErrorCode.NETWORK_EXCEPTION, "it was not waited for"))
+            self._fail(said, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the acknowledgement was not awaited"))
             raise
         if answer.error_code:
             problem = broker_error(answer.error_code, answer.error_message)

@@ -89,7 +89,7 @@ class GroupMember(GroupMembership):
     def request_rejoin(self, why: str) -> None:
         """Make the next poll join again."""
         if not self._rejoin:
-            log.info("Group %s: joining again, %s", self.group_id, why)
+            log.info("Group %s: rejoining, %s", self.group_id, why)
         self._rejoin = True
         self._callbacks.wake()
 
@@ -98,7 +98,7 @@ class GroupMember(GroupMembership):
         if self._rejoin or not self._seen:
             return
         if self._snapshot() != self._seen:
-            self.request_rejoin("a topic that we read has changed")
+            self.request_rejoin("the partitions of a subscribed topic have changed")
 
     def _snapshot(self) -> dict[str, tuple[object, int]]:
         cluster = self._network.cluster
@@ -235,7 +235,8 @@ class GroupMember(GroupMembership):
             self._protocol = next((each for each in self._assignors if each.name == joined.protocol_name), None)
             if self._protocol is None:
                 raise broker_error(
-                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group speaks {joined.protocol_name}, we do not"
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                    f"the group uses {joined.protocol_name}, which this member does not support",
                 )
             leads = joined.leader == joined.member_id and not joined.skip_assignment
             assignments = await self._assign(joined) if leads else {}
@@ -263,7 +264,7 @@ class GroupMember(GroupMembership):
 
     async def _assign(self, joined: Any) -> dict[str, bytes]:
         """Compute the assignment as the group leader."""
-        assert self._protocol is not None, "chosen by the coordinator among ours"
+        assert self._protocol is not None, "chosen by the coordinator from this member's assignors"
         members = {row.member_id: read_subscription(row.metadata) for row in joined.members}
         topics = {topic for member in members.values() for topic in member.topics}
         cluster = await self._network.refresh(topics)
@@ -284,7 +285,7 @@ class GroupMember(GroupMembership):
         )
         if revoked:
             # Cooperative: another member gets the revoked partitions in the next rebalance.
-            self.request_rejoin("partitions were given up")
+            self.request_rejoin("partitions were revoked")
             await self._revoke(revoked)
         try:
             await self._callbacks.assign(partitions, added)
@@ -308,7 +309,7 @@ class GroupMember(GroupMembership):
             self._forget()
             self._callbacks.wake()
         elif code == ErrorCode.REBALANCE_IN_PROGRESS and not self._talking:
-            self.request_rejoin("the group rebalances")
+            self.request_rejoin("the group is rebalancing")
 
     async def _beat(self) -> None:
         """Send heartbeats while the caller polls."""
@@ -381,7 +382,7 @@ class GroupMember(GroupMembership):
             # A pending JoinGroup would block the request on its connection: use another one.
             await self.ask(request, lane=LANE if joining is None or joining.done() else _LEAVING)
         except (*LOST, KafkaError) as error:
-            log.info("Group %s: could not say goodbye: %s", self.group_id, error)
+            log.info("Group %s: leave request failed: %s", self.group_id, error)
 
     async def stop(self) -> None:
         """Stop heartbeats and joins, before LeaveGroup or without it."""

@@ -101,7 +101,7 @@ class NewerMember(GroupMembership):
 
     def request_rejoin(self, why: str) -> None:
         """Send a heartbeat now. The coordinator sees topic changes itself; this brings the new assignment sooner."""
-        log.info("Group %s: asking for the assignment, %s", self.group_id, why)
+        log.info("Group %s: requesting the assignment, %s", self.group_id, why)
         self._beat_now()
 
     def notice_topics(self) -> None:
@@ -302,8 +302,8 @@ class NewerMember(GroupMembership):
         connection = await self._connection()
         if not connection.supports(m.ConsumerGroupHeartbeatRequest):
             raise UnsupportedVersionError(
-                "group.protocol=consumer: the broker does not serve groups of KIP-848 (its feature group.version); "
-                "group.protocol=classic works with every broker"
+                "group.protocol=consumer: the broker does not support consumer groups (KIP-848, its feature "
+                "group.version); use group.protocol=classic, which every broker supports"
             )
         version = connection.highest(m.ConsumerGroupHeartbeatRequest)
         by_regex = self._regex is not None and version >= _REGEX_FROM
@@ -340,14 +340,16 @@ class NewerMember(GroupMembership):
     def _judge(self, code: int, message: str | None) -> None:
         """Handle an error in a heartbeat response."""
         if code in _OUT:
-            log.info("Group %s: %s, joining anew", self.group_id, ErrorCode(code).name)
+            log.info("Group %s: %s, rejoining", self.group_id, ErrorCode(code).name)
             self._metrics.add("failed-rebalance-total")
             self._forget()
         elif code in MOVED or is_retriable(code):
             self._again()
         else:
             self._metrics.add("failed-rebalance-total")
-            words = " ".join((message or "the coordinator refuses").split())  # a message may span several lines
+            words = " ".join(
+                (message or "the coordinator rejected the heartbeat").split()
+            )  # a message may span several lines
             self._fail(broker_error(code, f"{self._setting(code)}: {words}"))
 
     def _setting(self, code: int) -> str:
@@ -393,9 +395,9 @@ class NewerMember(GroupMembership):
                 )
             )
             if answer.error_code:
-                log.info("Group %s: could not leave: %s", self.group_id, broker_error(answer.error_code))
+                log.info("Group %s: leave failed: %s", self.group_id, broker_error(answer.error_code))
         except (*LOST, KafkaError) as error:
-            log.info("Group %s: could not say goodbye: %s", self.group_id, error)
+            log.info("Group %s: leave request failed: %s", self.group_id, error)
 
     async def stop(self) -> None:
         """Stop heartbeats, before `leave` or without it."""

@@ -77,7 +77,7 @@ class GroupCommits:
         who = self._member.metadata
         if who.generation < 0 and self._member.is_subscribed:
             raise CommitFailedError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"this consumer is no member of group {who.group_id} at the moment"
+                ErrorCode.UNKNOWN_MEMBER_ID, f"this consumer is not a member of group {who.group_id}"
             )
         ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in by_topic(offsets).items()}
         held = self._member.owned.intersection(offsets)
@@ -93,7 +93,7 @@ class GroupCommits:
             if code not in _NOT_OURS or self._member.identity(who, held) is not None:
                 self._member.answered(code)  # else the error is about an earlier membership
             if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
-                raise CommitFailedError(code, f"{about}: the partitions may have moved on")
+                raise CommitFailedError(code, f"{about}: the partitions may belong to another member")
             # By id this is final: the incarnation that the offsets belong to is gone.
             raise _Gone(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
 
@@ -110,7 +110,8 @@ class GroupCommits:
         now = self._member.identity(who, held)
         if now is None:
             raise CommitFailedError(
-                ErrorCode.ILLEGAL_GENERATION, f"group {who.group_id} was joined anew, the partitions may have moved on"
+                ErrorCode.ILLEGAL_GENERATION,
+                f"this consumer rejoined group {who.group_id}; the partitions may belong to another member",
             )
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():

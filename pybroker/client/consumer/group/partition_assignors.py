@@ -149,5 +149,5 @@ def assignors(chosen: Sequence[object]) -> list[Assignor]:
             found.append(_ALL[each]())
         else:
             known = ", ".join(name for name in _ALL if "." not in name)
-            raise ClientConfigError(f"partition.assignment.strategy={each}: known are {known}")
+            raise ClientConfigError(f"partition.assignment.strategy={each}: unknown; valid: {known}")
     return found

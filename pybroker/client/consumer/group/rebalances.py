@@ -132,7 +132,7 @@ class Rebalances:
         network = self._network
         assert network is not None, "started"
         if self._config["group.id"] is None:
-            raise ValueError("committed offsets need group.id")
+            raise ValueError("committed offsets require group.id")
         if self.member is None:
             callbacks = Callbacks(self.give_up, self.lose, self.get, self._arrived)
             kind = NewerMember if self._config["group.protocol"] == "consumer" else GroupMember
@@ -167,9 +167,9 @@ class Rebalances:
         try:
             await self.commit(offsets)
         except (*LOST, KafkaError) as error:
-            log.warning("Offsets were not committed: %s", error)
+            log.warning("Offset commit failed: %s", error)
         except Exception:
-            log.exception("Offsets were not committed")
+            log.exception("Offset commit failed")
 
     # Partitions come and go ---------------------------------------------------------------------------------
 
