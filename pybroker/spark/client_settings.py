@@ -42,7 +42,9 @@ def checked(settings: dict[str, str]) -> dict[str, str]:
         if name in SPARK_SETTINGS or name in OF_PROVIDER:
             found[name] = value
         elif name == "group.id":
-            raise OptionError("kafka.group.id has no meaning here: groupId=… commits the offsets of a stream for tools")
+            raise OptionError(
+                "kafka.group.id is not supported; use groupId=… to commit the offsets of a stream for other tools"
+            )
         elif name not in WITHOUT_EFFECT:
             known = (*SPARK_SETTINGS, *OF_PROVIDER, *WITHOUT_EFFECT)
             raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in known]))

@@ -115,7 +115,7 @@ class SparkCluster:
                     if error.code not in passing or left <= 0:
                         raise
                     if pause == PAUSE_S:
-                        log.warning("%s; tried again for %.0f s", error, left)
+                        log.warning("%s; retrying for %.0f s", error, left)
                     time.sleep(min(pause, left))
                     pause = min(2 * pause, PAUSE_MAX_S)
         finally:
@@ -133,7 +133,7 @@ class SparkCluster:
             else:
                 return
         raise OptionError(
-            f"kafka.bootstrap.servers={self._bootstrap_servers}: no host name resolves: {problem}"
+            f"kafka.bootstrap.servers={self._bootstrap_servers}: cannot resolve any host name: {problem}"
         ) from None
 
     def _asked(self, request: Callable[[], T]) -> T:
@@ -183,7 +183,7 @@ class SparkCluster:
 
     def _topic(self, found: Any) -> SparkTopic:
         if not found.topic_id:
-            raise SparkSourceError("the brokers know no topic ids: Apache Kafka 2.8 or newer, or pybroker, is needed")
+            raise SparkSourceError("the brokers have no topic ids; use Apache Kafka 2.8 or newer, or pybroker")
         partitions = sorted(found.partitions, key=lambda each: each.partition_index)
         return SparkTopic(str(found.topic_id), found.name, tuple(each.leader_id for each in partitions))
 
@@ -236,7 +236,9 @@ class SparkCluster:
         for each in found:
             beyond = [number for number in subscription.assigned.get(each.name, ()) if number >= each.partitions]
             if beyond:
-                raise OptionError(f"assign: {each.name} has {each.partitions} partitions, there is no {beyond[0]}")
+                raise OptionError(
+                    f"assign: {each.name} has {each.partitions} partitions; partition {beyond[0]} does not exist"
+                )
         return found
 
     # ---- offsets
@@ -388,14 +390,14 @@ class SparkCluster:
 
 def _check_here(topic: SparkTopic, here: Container[str]) -> None:
     if topic.id not in here:
-        raise TopicGoneError(f"topic {topic.name} ({topic.id}) was deleted just now")
+        raise TopicGoneError(f"topic {topic.name} ({topic.id}) was just deleted")
 
 
 def _uuid(text: str) -> Uuid:
     try:
         return Uuid.parse(text)
     except ValueError as error:
-        raise OptionError(f"{text} is no topic id: {error}") from None
+        raise OptionError(f"{text} is not a topic id: {error}") from None
 
 
 __all__ = ["EARLIEST", "LATEST", "BrokerRefusalError", "NativeError", "SparkCluster", "SparkTopic"]

@@ -21,7 +21,7 @@ class UnknownTopicError(SparkSourceError):
     """No topic has the name, and no checkpoint refers to an earlier one."""
 
     def __init__(self, names: Sequence[str], cluster_id: str, way_out: str = "") -> None:
-        create = f"create it first, as by `pybroker topics create {names[0]} --partitions 4`"
+        create = f"create it first, for example with `pybroker topics create {names[0]} --partitions 4`"
         super().__init__(f"there is no topic {', '.join(names)} in cluster {cluster_id}: {create}{way_out}")
 
 
@@ -34,8 +34,8 @@ class NoSuchTopicIdError(TopicChangedError):
 
     def __init__(self, ids: Sequence[str], cluster_id: str) -> None:
         super().__init__(
-            f"there is no topic with id {', '.join(ids)} in cluster {cluster_id}: it was deleted (`pybroker topics "
-            "deletions` shows what can be brought back), or this is another cluster"
+            f"there is no topic with id {', '.join(ids)} in cluster {cluster_id}: it was deleted (`pybroker "
+            "topics deletions` lists topics that can be undeleted), or this is another cluster"
         )
 
 

@@ -69,8 +69,9 @@ class Rules:
                 carried[topic_id] = topic
             else:
                 raise TopicChangedError(
-                    f"topic {topic.name} with id {topic_id} was deleted; `pybroker topics undelete {topic_id}` brings "
-                    "it back and the query goes on where it was (failOnDataLoss=false reads the others until then)"
+                    f"topic {topic.name} with id {topic_id} was deleted; run `pybroker topics undelete "
+                    f"{topic_id}` to restore it, and the query continues (failOnDataLoss=false reads only the "
+                    "other topics until then)"
                 )
         return StreamPosition(checkpoint.cluster, carried)
 
@@ -81,33 +82,33 @@ class Rules:
             return TopicPosition(topic.name, starts)
         if self.on_topic_recreated == "fail":
             raise TopicChangedError(
-                f"{what}; its records are other ones. onTopicRecreated=earliest reads the new topic from its start, "
-                "continue goes on at the same offsets, or start with a new checkpoint"
+                f"{what}, which has different records. Use onTopicRecreated=earliest to read the new topic from "
+                "its start, continue to read on at the same offsets, or start with a new checkpoint"
             )
         for number, at in topic.offsets.items():
             place = successor.id, number
             if place not in self.first or not self.first[place] <= at <= self.last[place]:
                 holds = f"{self.first[place]} to {self.last[place]}" if place in self.first else "nothing"
                 raise TopicChangedError(
-                    f"{what}; it cannot be continued: partition {number} holds {holds}, the checkpoint is at {at}"
+                    f"{what}; the query cannot continue: partition {number} contains {holds}, the checkpoint is at {at}"
                 )
         return topic
 
     def _inside(self, topic_id: str, name: str, partition: int, offset: int) -> int:
         place = topic_id, partition
         if place not in self.last:
-            raise TopicChangedError(f"topic {name} ({topic_id}) has no partition {partition} any more")
+            raise TopicChangedError(f"topic {name} ({topic_id}) no longer has partition {partition}")
         first, last = self.first[place], self.last[place]
         if offset > last:
             if self.on_topic_recreated == "earliest":
                 return first
             raise TopicChangedError(
-                f"topic {name} ({topic_id}) was truncated: partition {partition} ends at {last}, the checkpoint is at "
-                f"{offset}; onTopicRecreated=earliest reads it from its start"
+                f"topic {name} ({topic_id}) was truncated: partition {partition} ends at {last}, the checkpoint "
+                f"is at {offset}; use onTopicRecreated=earliest to read it from its start"
             )
         if offset < first and self.fail_on_data_loss:
             raise DataLossError(
-                f"topic {name} ({topic_id}) partition {partition}: offsets {offset} to {first} are gone by "
-                "retention or deletion of records; failOnDataLoss=false goes on at the log's start"
+                f"topic {name} ({topic_id}) partition {partition}: records at offsets {offset} to {first} were "
+                "removed by retention or deletion; use failOnDataLoss=false to continue at the log start"
             )
         return max(offset, first)

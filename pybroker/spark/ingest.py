@@ -95,8 +95,8 @@ def begin(
     def step() -> Any:
         if not cluster.serves(BEGIN):
             raise IngestError(
-                "the brokers do not serve staged ingest, which mode=exactly-once needs; mode=append writes to any "
-                "broker, at least once"
+                "the brokers do not support staged ingest, which mode=exactly-once requires; mode=append works "
+                "with any broker, at least once"
             )
         request = m.IngestBeginRequest(
             cluster_id=cluster.id,
@@ -185,7 +185,7 @@ def listed(
 def _checked(answer: Any, what: str) -> Any:
     if answer.error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_CLUSTER_ID):
         name = ErrorCode(answer.error_code).name
-        raise TopicChangedError(f"{what}: {name}: the topic or the cluster is not the one the job began with")
+        raise TopicChangedError(f"{what}: {name}: the topic or the cluster has changed since the job began")
     if answer.error_code:
         raise BrokerRefusalError(answer.error_code, what, answer.error_message)
     return answer

@@ -54,8 +54,8 @@ PATHS = ("path", "paths")
 # CREATE TABLE … USING pybroker: Spark 4.2 stores the options but passes them to no Python source.
 CATALOG = "provider"
 NO_TABLES = (
-    "the options of a table in Spark's catalog do not reach a Python data source: use CREATE TEMPORARY VIEW … USING "
-    "pybroker OPTIONS (…), or give them in each query, FROM t WITH (…)"
+    "Spark does not pass options of a catalog table to a Python data source: use CREATE TEMPORARY VIEW … USING "
+    "pybroker OPTIONS (…), or pass the options in each query, FROM t WITH (…)"
 )
 POLICIES = ("fail", "earliest", "continue")
 MODES = ("exactly-once", "append", "transactions")
@@ -130,7 +130,7 @@ class _Given:
             elif low in names:
                 self.values[names[low]] = str(value).strip()
             elif low in PATHS:
-                raise OptionError(f"{low}={value}: there is no path here; the topics are chosen by options")
+                raise OptionError(f"{low}={value}: paths are not supported; choose topics with options")
             elif low in elsewhere:
                 raise OptionError(f"{name} is an option of {direction}")
             else:
@@ -153,13 +153,13 @@ class _Given:
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         value = self.values.get(name, choices[0]).lower()
         if value not in choices:
-            raise OptionError(f"{name}={value}: one of {', '.join(choices)} is needed")
+            raise OptionError(f"{name}={value}: expected one of {', '.join(choices)}")
         return value
 
     def refuse(self, names: Iterable[str], why: str) -> None:
         for name in names:
             if self.text(name) is not None:
-                raise OptionError(f"{name} has no meaning {why}")
+                raise OptionError(f"{name} is not supported {why}")
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -168,7 +168,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400
 def _seconds(name: str, text: str) -> float:
     found = re.fullmatch("([0-9]{1,9}) *([a-z]*)", text)
     if found is None or (found[2] or "ms") not in _UNITS:
-        raise OptionError(f"{name}={text}: a time like 30s, 15m or 1h is needed")
+        raise OptionError(f"{name}={text}: expected a time such as 30s, 15m or 1h")
     return int(found[1]) * _UNITS[found[2] or "ms"]
 
 
@@ -177,14 +177,14 @@ def _columns(given: _Given) -> tuple[str, ...]:
     for name in columns:
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.5)
-            raise OptionError(f"columns: there is no column {name}" + (f"; did you mean {near[0]}?" if near else ""))
+            raise OptionError(f"columns: unknown column {name}" + (f"; did you mean {near[0]}?" if near else ""))
     if len(set(columns)) != len(columns):
-        raise OptionError("columns: a column is named twice")
+        raise OptionError("columns: a column is listed twice")
     headers = given.flag("includeHeaders", "headers" in columns)
     if not columns:
         return tuple(name for name in COLUMNS if headers or name != "headers")
     if headers != ("headers" in columns):
-        named = "names" if "headers" in columns else "does not name"
+        named = "lists" if "headers" in columns else "does not list"
         raise OptionError(f"includeHeaders={str(headers).lower()}, but columns={','.join(columns)} {named} headers")
     return columns
 
@@ -197,7 +197,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
     """
     given = _Given(options, READ, WRITE, "writing")
     if streaming:
-        given.refuse(ENDING, "for a stream: it has no end")
+        given.refuse(ENDING, "for a stream, which has no end")
     start_words = ("earliest",) if streaming is False else ("earliest", "latest")
     return ReadOptions(
         client=given.client,
@@ -224,7 +224,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     exactly_once = mode == "exactly-once"
     topic, pinned = given.text("topic"), given.text("topicId")
     if mode != "append" and topic is None and pinned is None:
-        raise OptionError(f"mode={mode} needs the option topic or topicId; a column topic works with mode=append")
+        raise OptionError(f"mode={mode} requires the option topic or topicId; a column topic works with mode=append")
     if not exactly_once:
         given.refuse(("ingestTtlMs",), f"with mode={mode}")
     if mode == "append":
@@ -234,8 +234,10 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     if streaming:
         given.refuse(
             ("ingestId",),
-            "for a stream: its micro-batches are named by the query's id, which its checkpoint keeps, and their "
-            "number; under another name a query with a new checkpoint, which counts from 0 again, would write nothing",
+            (
+                "for a stream: the id of the query (from its checkpoint) and the number of the micro-batch name each "
+                "ingest; with a fixed name, a query with a new checkpoint would write nothing"
+            ),
         )
     return WriteOptions(
         client=given.client,
@@ -255,8 +257,8 @@ def _new_topic(given: _Given, topic: str | None, pinned: str | None) -> NewTopic
         given.refuse(NEW_TOPIC, "without createTopic=true")
         return None
     if pinned is not None:
-        raise OptionError("createTopic has no meaning with topicId: a new topic gets a new id")
+        raise OptionError("createTopic is not supported with topicId: a new topic gets a new id")
     if topic is None:
-        raise OptionError("createTopic needs the option topic")
+        raise OptionError("createTopic requires the option topic")
     partitions, factor = (given.number(name, most) for name, most in zip(NEW_TOPIC, (INT, SHORT), strict=True))
     return NewTopicOptions(partitions or -1, factor or -1)

@@ -72,25 +72,25 @@ class PlannedBatch:
         """
         place = f"topic {topic.name} ({topic.id}) partition {partition}"
         if partition >= topic.partitions:
-            raise TopicChangedError(f"{place} does not exist any more")
+            raise TopicChangedError(f"{place} no longer exists")
         begin = first.get((topic.id, partition), 0)
         if known is not None and known > until:
             # The log was truncated, and `earliest` starts over.
             if self._policy != "earliest":
                 raise TopicChangedError(
                     f"{place} was truncated: a micro-batch from {known} back to {until} was planned with "
-                    "onTopicRecreated=earliest; start the query with that option once more"
+                    "onTopicRecreated=earliest; start the query with that option again"
                 )
             known = None
         if known is not None and (self._fail_on_data_loss or known >= begin):
             return known
         if begin > until and self._fail_on_data_loss:
             raise DataLossError(
-                f"{place}: what a planned micro-batch has up to {until} is gone, the log begins at {begin}; "
-                "failOnDataLoss=false goes on there"
+                f"{place}: the records of a planned micro-batch up to {until} were removed, the log starts at "
+                f"{begin}; use failOnDataLoss=false to continue there"
             )
         if known is not None:
-            log.warning("%s: offsets %d to %d are gone", place, known, min(begin, until))
+            log.warning("%s: records at offsets %d to %d were removed", place, known, min(begin, until))
         return min(begin, until)
 
     def _give_up(self, topic_id: str, unread: dict[int, tuple[int | None, int]]) -> None:
@@ -104,16 +104,16 @@ class PlannedBatch:
         if new is None:
             told = f"topic {topic.name} with id {topic_id} was deleted"
             forgiven = not self._fail_on_data_loss
-            way_out = "failOnDataLoss=false goes on without what is left"
+            way_out = "Use failOnDataLoss=false to skip the rest"
         else:
             told = (
                 f"topic {topic.name} was re-created: the micro-batch belongs to id {topic_id}, the topic has {new.id}"
             )
             forgiven = self._policy == "earliest"
-            way_out = "onTopicRecreated=earliest drops what is left and reads the new topic from its start"
+            way_out = "Use onTopicRecreated=earliest to skip the rest and read the new topic from its start"
         if not forgiven:
             raise TopicChangedError(
-                f"{told}; a planned micro-batch has not been read (offsets by partition {left}). {way_out}; "
-                f"`pybroker topics undelete {topic_id}` brings the old records back; or start with a new checkpoint"
+                f"{told}; a planned micro-batch was not read (offsets by partition {left}). {way_out}, run "
+                f"`pybroker topics undelete {topic_id}` to restore the old records, or start with a new checkpoint"
             )
-        log.warning("%s; dropped of a planned micro-batch, offsets by partition: %s", told, left)
+        log.warning("%s; skipped the rest of a planned micro-batch, offsets by partition: %s", told, left)

@@ -46,7 +46,7 @@ class StreamPosition:
             topics = {str(Uuid.parse(topic_id)): _topic(topic) for topic_id, topic in value["topics"].items()}
             return StreamPosition(_text(value["cluster"]), topics)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise TopicChangedError(f"the checkpoint holds no offsets of format('pybroker'): {value}") from None
+            raise TopicChangedError(f"the checkpoint contains no offsets of format('pybroker'): {value}") from None
 
     def only(self, places: Mapping[str, Collection[int]]) -> StreamPosition:
         """Return only the partitions in `places` (topic id → partitions)."""

@@ -81,20 +81,20 @@ class TaskReader:
         """Return the offset to continue at after an error that `failOnDataLoss=false` permits."""
         place = f"{wanted.topic} ({wanted.topic_id}) partition {wanted.partition}"
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            raise TopicChangedError(f"{place} was deleted or re-created while it was read: {error}") from None
+            raise TopicChangedError(f"{place} was deleted or re-created during the read: {error}") from None
         if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise error
         if self._fail_on_data_loss:
             raise DataLossError(
-                f"{place}: offset {position} is not there any more (wanted up to {wanted.end}): {error}; "
-                "failOnDataLoss=false reads what is there"
+                f"{place}: offset {position} no longer exists (the read ends at {wanted.end}): {error}; use "
+                "failOnDataLoss=false to read existing records only"
             ) from None
         cluster = SparkCluster(self._client, waits=True)
         topic = cluster.topics_with_ids([wanted.topic_id]).get(wanted.topic_id)
         if topic is None:
-            raise TopicChangedError(f"{place} was deleted while it was read: {error}") from None
+            raise TopicChangedError(f"{place} was deleted during the read: {error}") from None
         first = cluster.offsets([(topic, wanted.partition, EARLIEST)])[topic.id, wanted.partition]
-        warnings.warn(f"{place}: offsets {position} to {first} are gone", stacklevel=2)
+        warnings.warn(f"{place}: records at offsets {position} to {first} were removed", stacklevel=2)
         return first if first > position else wanted.end
 
 

@@ -48,8 +48,8 @@ def subscription_of(given: Mapping[str, str]) -> TopicSelection:
     """Parse the one option of SUBSCRIPTIONS that is set. Raises OptionError."""
     chosen = [name for name in SUBSCRIPTIONS if given.get(name)]
     if len(chosen) != 1:
-        said = f"not {' and '.join(chosen)}" if chosen else "none is given"
-        raise OptionError(f"exactly one of {', '.join(SUBSCRIPTIONS)} is needed, {said}")
+        said = f"got {' and '.join(chosen)}" if chosen else "got none"
+        raise OptionError(f"expected exactly one of {', '.join(SUBSCRIPTIONS)}, {said}")
     (name,) = chosen
     text = given[name]
     match name:
@@ -63,7 +63,7 @@ def subscription_of(given: Mapping[str, str]) -> TopicSelection:
             return TopicSelection(assigned=_assigned(text))
     listed = tuple(dict.fromkeys(each for part in text.split(",") if (each := part.strip())))
     if not listed:
-        raise OptionError(f"{name}={text}: no topic is named")
+        raise OptionError(f"{name}={text}: no topic name given")
     if name == "topicIds":
         return TopicSelection(ids=tuple(dict.fromkeys(topic_id(name, each) for each in listed)))
     return TopicSelection(names=listed)
@@ -74,9 +74,9 @@ def topic_id(name: str, text: str) -> str:
     try:
         found = Uuid.parse(text)
     except ValueError as error:
-        raise OptionError(f"{name}: {text} is no topic id: {error}") from None
+        raise OptionError(f"{name}: {text} is not a topic id: {error}") from None
     if not found:
-        raise OptionError(f"{name}: {text} is no topic id: it stands for none")
+        raise OptionError(f"{name}: {text} is the zero id, which no topic has")
     return str(found)
 
 
@@ -101,7 +101,7 @@ def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[s
     if value.lower() in words:
         return ReadBound(name, word=value.lower())
     if not value.startswith("{"):
-        raise OptionError(f"{name}={value}: {' or '.join(words)} or offsets as JSON are needed")
+        raise OptionError(f"{name}={value}: expected {' or '.join(words)} or offsets as JSON")
     return ReadBound(name, offsets=_by_partition(name, value, EARLIEST))
 
 
@@ -109,7 +109,7 @@ def _object(name: str, text: str) -> dict[str, Any]:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) < len(found):
-            raise ValueError("a name is given twice")
+            raise ValueError("a name is listed twice")
         return made
 
     try:
@@ -117,7 +117,7 @@ def _object(name: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise OptionError(f"{name}={text}: {error}") from None
     if not isinstance(value, dict) or not value:
-        raise OptionError(f"{name}={text}: a JSON object that names topics is needed")
+        raise OptionError(f"{name}={text}: expected a JSON object with topic names as keys")
     return value
 
 
@@ -135,7 +135,7 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]]:
             or len(set(numbers)) < len(numbers)
         ):
             raise OptionError(
-                f"assign={text}: the partitions of {topic} must be a list of numbers from 0 on, each once, like "
+                f"assign={text}: expected the partitions of {topic} as a list of distinct numbers from 0, such as "
                 f'{{"{topic}": [0, 1]}}'
             )
     return {topic: tuple(numbers) for topic, numbers in found.items()}
@@ -146,14 +146,14 @@ def _by_partition(name: str, text: str, least: int) -> dict[str, dict[int, int]]
     made: dict[str, dict[int, int]] = {}
     for topic, places in _object(name, text).items():
         if not isinstance(places, dict):
-            raise OptionError(f'{name}={text}: an object like {{"{topic}": {{"0": 5}}}} is needed')
+            raise OptionError(f'{name}={text}: expected an object such as {{"{topic}": {{"0": 5}}}}')
         for partition, at in places.items():
             if not re.fullmatch("0|[1-9][0-9]{0,9}", partition):
                 raise OptionError(f"{name}={text}: {topic} has no partition {partition}")
             if not _is_int(at, least, LONG):
                 raise OptionError(
-                    f"{name}={text}: {topic} partition {partition} needs a whole number from {least} to {LONG}, not "
-                    f"{json.dumps(at)}"
+                    f"{name}={text}: {topic} partition {partition}: expected a whole number from {least} to "
+                    f"{LONG}, got {json.dumps(at)}"
                 )
         made[topic] = {int(partition): at for partition, at in places.items()}
     return made

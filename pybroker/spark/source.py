@@ -63,7 +63,7 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
-            raise OptionError('a topic is only appended to: use .mode("append")')
+            raise OptionError('writes can only append to a topic; use .mode("append")')
         return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -76,7 +76,7 @@ def _checked(schema: StructType) -> StructType:
         kind = TYPES.get(column.name)
         given = column.dataType.simpleString()
         if kind is None:
-            raise OptionError(f"there is no column {column.name} to read")
+            raise OptionError(f"unknown column {column.name}")
         if kind.simpleString() != given:
-            raise OptionError(f"column {column.name} is {kind.simpleString()} when it is read, not {given}")
+            raise OptionError(f"column {column.name} is read as {kind.simpleString()}, not as {given}")
     return schema

@@ -56,8 +56,8 @@ def resolve(
         if offset < 0:
             if not latest_if_none:
                 raise OptionError(
-                    f"{bound.name}: {topic.name} partition {number} has no record from time {at} on; "
-                    "startingOffsetsByTimestampStrategy=latest begins at the end of such a partition"
+                    f"{bound.name}: {topic.name} partition {number} has no record at or after time {at}; use "
+                    "startingOffsetsByTimestampStrategy=latest to start at the end of such partitions"
                 )
             offset = cluster.offsets([(topic, number, LATEST)])[topic.id, number]
         result[topic.id, number] = offset
@@ -71,12 +71,12 @@ def _looked_up(
     for key, numbers in table.items():
         for number in numbers:
             if (key, number) not in wanted:
-                raise OptionError(f"{name}: {key} partition {number} is given but not subscribed")
+                raise OptionError(f"{name}: {key} partition {number} has an offset but is not subscribed")
     asked = []
     for (key, number), topic in wanted.items():
         given = table.get(key, {}).get(number)
         if given is None:
-            raise OptionError(f"{name}: {topic.name} partition {number} is subscribed but not given")
+            raise OptionError(f"{name}: {topic.name} partition {number} is subscribed but has no offset")
         asked.append((topic, number, given))
     return asked
 
@@ -109,8 +109,8 @@ def within_the_log(
         assert until is not None, "both ends were made of the same topics"
         if fail_on_data_loss and (offset < first[place] or max(offset, until) > last[place]):
             raise DataLossError(
-                f"{name} ({topic_id}) partition {partition} holds offsets {first[place]} to {last[place]}, "
-                f"not {offset} to {until}; failOnDataLoss=false reads what is there"
+                f"{name} ({topic_id}) partition {partition} has offsets {first[place]} to {last[place]}, "
+                f"requested are {offset} to {until}; use failOnDataLoss=false to read existing records only"
             )
         starts[place] = min(max(offset, first[place]), last[place])
         ends[place] = max(starts[place], min(until, last[place]))

@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._cluster.commit_offsets(group_id, offsets)
         except (NativeError, SparkSourceError) as error:
             # A failure is harmless: the query never reads these offsets, they only show the group's lag.
-            self._tell("groupId", f"groupId={group_id}: offsets are not committed: {error}")
+            self._tell("groupId", f"groupId={group_id}: offset commit failed: {error}")
 
     def stop(self) -> None:
         self._made = None
@@ -163,7 +163,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = starting.position_of(self._cluster.id, topics, self._wanted(topics, last))
         for topic_id, topic in carried.topics.items():
             if topic_id not in latest.topics:
-                self._tell(topic_id, f"topic {topic.name} with id {topic_id} was deleted; the query goes on without it")
+                self._tell(
+                    topic_id, f"topic {topic.name} with id {topic_id} was deleted; the query continues without it"
+                )
         return carried, _with_new(carried, latest, first), latest
 
     def _still_subscribed(self, checkpoint: StreamPosition, topics: list[SparkTopic]) -> StreamPosition:
@@ -178,8 +180,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if dropped:
                 self._tell(
                     f"dropped {topic_id}",
-                    f"topic {topic.name} with id {topic_id} is not subscribed any more; its place in the checkpoint is "
-                    f"dropped, offsets by partition: {dropped}",
+                    (
+                        f"topic {topic.name} with id {topic_id} is no longer subscribed; its position was removed "
+                        f"from the checkpoint, offsets by partition: {dropped}"
+                    ),
                 )
         return checkpoint.only(places)
 

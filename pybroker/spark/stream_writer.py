@@ -50,7 +50,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         context = TaskContext.get()
         if context is None:
-            raise IngestError("a streaming write runs in Spark's tasks only")
+            raise IngestError("a streaming write requires Spark's tasks")
         begun = None
         if self._options.transactions:
             query, batch = _query_and_batch(context)
@@ -80,8 +80,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert begun is not None, "filtered above"
         if not begun.is_open:
             log.warning(
-                "batch %d of query %s was committed into %s (%s) before and is not written again: right after a "
-                "failure, but rows are missing if the checkpoint was set back or copied",
+                (
+                    "batch %d of query %s was already committed into %s (%s) and is not written again. This is "
+                    "normal after a failure; if the checkpoint was reset or copied, rows are missing"
+                ),
                 batchId,
                 begun.ingest_id,
                 begun.topic,
@@ -100,7 +102,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _query_and_batch(context: TaskContext) -> tuple[str, int]:
     query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
     if query is None or batch is None:
-        raise IngestError(f"Spark did not say which query and batch this is ({QUERY}, {BATCH})")
+        raise IngestError(f"Spark did not provide the query id and batch number ({QUERY}, {BATCH})")
     return query, int(batch)
 
 
@@ -108,8 +110,10 @@ def _tell_of_repeats(prepared: list[transactions.PreparedTransaction], batch: in
     done = sum(one.done for one in prepared)
     if done:
         log.warning(
-            "of batch %d %d of %d partitions were committed into %s before and are not written again: right after a "
-            "failure, but rows are missing if the checkpoint was set back or copied",
+            (
+                "batch %d: %d of %d partitions were already committed into %s and are not written again. This is "
+                "normal after a failure; if the checkpoint was reset or copied, rows are missing"
+            ),
             batch,
             done,
             len(prepared),

@@ -36,10 +36,12 @@ def pinned_topic(cluster: SparkCluster, options: WriteOptions) -> SparkTopic:
         if options.topic_id is not None:
             raise NoSuchTopicIdError([options.topic_id], cluster.id)
         if options.new_topic is None:
-            raise UnknownTopicError([options.topic], cluster.id, ", or give the option createTopic=true")
+            raise UnknownTopicError([options.topic], cluster.id, ", or use the option createTopic=true")
         return _created(cluster, options.topic, options.new_topic)
     if options.topic_id not in (None, found.id):
-        raise TopicChangedError(f"topic {options.topic} has id {found.id}, not {options.topic_id}: it was re-created")
+        raise TopicChangedError(
+            f"topic {options.topic} has id {found.id} instead of {options.topic_id}: it was re-created"
+        )
     return found
 
 
@@ -61,7 +63,7 @@ def _create(cluster: SparkCluster, name: str, new: NewTopicOptions, *, validate_
         if answer.error_code:
             raise BrokerRefusalError(answer.error_code, f"createTopic: topic {name}", answer.error_message)
         if not validate_only:
-            log.warning("topic %s was not there and has been created (createTopic)", name)
+            log.warning("created topic %s (createTopic)", name)
 
     cluster.patiently(step, AWAY | {ErrorCode.NOT_CONTROLLER}, cluster.patience_s)
 

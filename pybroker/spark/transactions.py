@@ -103,7 +103,7 @@ def sink_transaction(prepared: PreparedTransaction) -> SinkTransaction:
 
 def mark(cluster: SparkCluster, prepared: PreparedTransaction) -> None:
     """Add the mark of the micro-batch to the transaction. Raises TransactionError."""
-    what = f"mark of batch {prepared.batch} in transaction {prepared.name}"
+    what = f"marker of batch {prepared.batch} in transaction {prepared.name}"
     add = m.AddOffsetsToTxnRequest(
         transactional_id=prepared.name,
         producer_id=prepared.producer_id,
@@ -167,7 +167,7 @@ def abort(cluster: Callable[[], SparkCluster], prepared: Iterable[PreparedTransa
             _end(cluster(), one, committed=False)
         except (NativeError, BrokerRefusalError, TransactionError) as error:
             if not isinstance(error, TransactionError) or error.code not in _NOT_OURS:
-                print(f"pybroker: transaction {one.name} could not be aborted: {error}", file=sys.stderr)
+                print(f"pybroker: cannot abort transaction {one.name}: {error}", file=sys.stderr)
 
 
 def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[PreparedTransaction]:
@@ -220,7 +220,7 @@ def _is_there(cluster: SparkCluster, prepared: PreparedTransaction, *, stable: b
     def step() -> bool:
         coordinator = _coordinator(cluster, prepared.name, OF_GROUPS)
         answer = cluster.send(request, OFFSET_FETCH, 7, 7, coordinator)
-        what = f"mark of transaction {prepared.name}"
+        what = f"marker of transaction {prepared.name}"
         _checked(answer, what)
         rows = [row for topic in answer.topics for row in topic.partitions]
         for row in rows:
@@ -244,8 +244,10 @@ def _checked(answer: Any, what: str) -> Any:
 def _lost(prepared: PreparedTransaction) -> TransactionError:
     return TransactionError(
         ErrorCode.INVALID_TXN_STATE,
-        f"transaction {prepared.name} of batch {prepared.batch} cannot be committed: another attempt has taken its "
-        "place, or it was open for longer than transactionTimeoutMs and was aborted; run it again",
+        (
+            f"transaction {prepared.name} of batch {prepared.batch} cannot be committed: another attempt replaced it, "
+            "or it exceeded transactionTimeoutMs and was aborted; run the job again"
+        ),
     )
 
 

@@ -14,13 +14,13 @@ def number(name: str, text: str, least: int, most: int) -> int:
     """Parse a decimal integer. Raises OptionError."""
     if re.fullmatch("-?[0-9]{1,19}", text) and least <= int(text) <= most:
         return int(text)
-    raise OptionError(f"{name}={text}: a whole number from {least} to {most} is needed")
+    raise OptionError(f"{name}={text}: expected a whole number from {least} to {most}")
 
 
 def flag(name: str, text: str) -> bool:
     """Parse `true` or `false`, in any case. Raises OptionError."""
     if text.lower() not in ("true", "false"):
-        raise OptionError(f"{name}={text}: true or false is needed")
+        raise OptionError(f"{name}={text}: expected true or false")
     return text.lower() == "true"
 
 
@@ -28,4 +28,4 @@ def unknown(name: str, known: list[str]) -> str:
     """Return the error sentence for an unknown name, with the nearest known one."""
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    return f"there is no option {name}" + (f"; did you mean {lower[near[0]]}?" if near else "")
+    return f"unknown option {name}" + (f"; did you mean {lower[near[0]]}?" if near else "")

@@ -65,13 +65,13 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
     """Check the columns as Spark's Kafka sink does; other columns are ignored. Raises OptionError."""
     names = set(schema.fieldNames())
     if "value" not in names:
-        raise OptionError(f"there is no column value among {', '.join(schema.fieldNames())}")
+        raise OptionError(f"no column value in {', '.join(schema.fieldNames())}")
     if not options.one_topic and "topic" not in names:
-        raise OptionError("the option topic or topicId or a column topic is needed")
+        raise OptionError("set the option topic or topicId, or add a column topic")
     for name, allowed in COLUMNS.items():
         if name in names and not isinstance(schema[name].dataType, allowed):
             kinds = " or ".join(each.typeName() for each in allowed)
-            raise OptionError(f"column {name} is {schema[name].dataType.simpleString()}, {kinds} is needed")
+            raise OptionError(f"column {name} is {schema[name].dataType.simpleString()}, expected {kinds}")
 
 
 class Task:
@@ -156,7 +156,7 @@ def give_up(options: WriteOptions, begun: ingest.Ingest, what: str) -> None:
     try:
         ingest.abort(SparkCluster(options.client), begun.topic_id, begun.ingest_id, begun.batch_id, begun.epoch)
     except (NativeError, SparkSourceError) as error:
-        print(f"pybroker: {what} could not be aborted: {error}", file=sys.stderr)
+        print(f"pybroker: cannot abort {what}: {error}", file=sys.stderr)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -193,7 +193,7 @@ class BatchWriter(DataSourceArrowWriter):
             transactions.commit(SparkCluster(self._options.client, waits=True), transactions.prepared_in(messages))
         if self._begun is not None:
             if not self._begun.is_open:
-                log.warning("ingest %s was committed before: nothing was written", self._begun.ingest_id)
+                log.warning("ingest %s was already committed; nothing was written", self._begun.ingest_id)
             staged = [each for each in messages if isinstance(each, StagedRows)]
             cluster = SparkCluster(self._options.client, waits=True)
             ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])

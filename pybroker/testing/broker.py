@@ -146,7 +146,7 @@ class Broker:
         does not.
         """
         if self.running:
-            raise BrokerProcessError("the broker runs already")
+            raise BrokerProcessError("the broker is already running")
         with _private_file(write_properties({name: _text(value) for name, value in self._settings.items()})) as path:
             self._launch(path)
         return self

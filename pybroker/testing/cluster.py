@@ -121,9 +121,9 @@ class Cluster:
         tls: bool = False,
     ) -> None:
         if brokers < 1:
-            raise ValueError("a cluster has at least one broker")
+            raise ValueError("a cluster needs at least one broker")
         if racks and len(racks) != brokers:
-            raise ValueError(f"{brokers} brokers, {len(racks)} racks")
+            raise ValueError(f"{brokers} brokers but {len(racks)} racks; pass one rack per broker")
         self._running = _Running()
         self._finalizer = weakref.finalize(self, self._running.clean)
         if data_dir is None:
@@ -239,7 +239,7 @@ class Cluster:
         replica on them has a leader and all those replicas are in sync. Raises BrokerProcessError if this takes too
         long.
         """
-        self._until(self._settled, "the cluster did not settle")
+        self._until(self._settled, "the cluster did not become stable")
 
     def _settled(self) -> bool:
         running = {number: broker for number, broker in self.brokers.items() if broker.running}

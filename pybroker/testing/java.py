@@ -20,7 +20,7 @@ def java_tool(name: str) -> str:
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", name)) if home else shutil.which(name)
     if not found:
-        raise NoJavaError(f"{name} is not installed: a JDK of version 17 or newer is needed")
+        raise NoJavaError(f"{name} is not installed; install a JDK of version 17 or newer")
     return found
 
 

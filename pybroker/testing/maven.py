@@ -13,7 +13,7 @@ from pybroker.testing.cache import DownloadError, built_once, run_download
 def copy_dependencies(pom: Path, folder: Path) -> None:
     """Copy the jars in `pom` and their dependencies into `folder`. Raises DownloadError."""
     if shutil.which("mvn") is None:
-        raise DownloadError("Apache Maven (mvn) is not installed: it fetches Java libraries")
+        raise DownloadError("Apache Maven (mvn) is not installed; it downloads Java libraries")
     arguments = ["-B", "-q", "-ntp", "-f", str(pom), "dependency:copy-dependencies"]
     run_download(["mvn", *arguments, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"])
 
@@ -38,4 +38,4 @@ def compare_checksums(folder: Path, lines: str) -> None:
     wrong: Sequence[str] = sorted(name for name in {*fetched, *wanted} if fetched.get(name) != wanted.get(name))
     if wrong:
         shutil.rmtree(folder)
-        raise DownloadError(f"not what is expected from Maven Central: {', '.join(wrong)}")
+        raise DownloadError(f"unexpected files from Maven Central: {', '.join(wrong)}")

@@ -93,7 +93,7 @@ def test_streams_run_both_ways(there: Jobs, topic: str, tmp_path: Path) -> None:
 def test_exactly_once_is_refused_with_what_to_do_instead(there: Jobs, topic: str, tmp_path: Path) -> None:
     """Apache Kafka has no staged ingest: a batch says so before a task runs, a stream in its first micro-batch."""
     there.create(topic)
-    told = "the brokers do not serve staged ingest, which mode=exactly-once needs; mode=append writes to any broker"
+    told = "the brokers do not support staged ingest, which mode=exactly-once requires; mode=append works"
     with pytest.raises(Exception, match=told):
         there.write(there.rows(10), topic, mode="exactly-once")
     there.create(f"{topic}-in")

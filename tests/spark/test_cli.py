@@ -113,8 +113,9 @@ def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
     first = "2026-12-01T00:00:00+00:00"
     assert archives["backwards"].line() == f"--from {first} is not before --to 2026-11-01T00:00:00+00:00"
     assert archives["no time"].line() == f"--from {first} is not before --to {first}"
-    assert archives["one"].line().endswith("--from: archive-half partition 1 is subscribed but not given")
-    assert archives["beyond"].line().endswith("holds offsets 0 to 5, not 0 to 9; --from and --to must lie within them")
+    assert archives["one"].line().endswith("--from: archive-half partition 1 is subscribed but has no offset")
+    beyond = "has offsets 0 to 5, requested are 0 to 9; --from and --to must lie within them"
+    assert archives["beyond"].line().endswith(beyond)
     assert not [name for name in ("no", "one", "beyond") if (folder / name).exists()], "nothing was read into them"
 
 

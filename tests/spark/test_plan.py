@@ -77,7 +77,7 @@ def test_a_position_survives_its_json() -> None:
 )
 def test_a_checkpoint_that_is_not_ours_or_damaged_is_refused(damaged: Any) -> None:
     """It is shown."""
-    with pytest.raises(TopicChangedError, match=re.escape(f"holds no offsets of format('pybroker'): {damaged}")):
+    with pytest.raises(TopicChangedError, match=re.escape(f"contains no offsets of format('pybroker'): {damaged}")):
         StreamPosition.from_json(damaged)
 
 
@@ -148,6 +148,6 @@ def test_a_truncated_topic_is_refused_unless_it_may_start_over() -> None:
 def test_records_that_aged_out_are_an_error_or_skipped() -> None:
     """`failOnDataLoss`, and nothing else, decides that."""
     here = [SparkTopic(OLD, "t", (1,))]
-    with pytest.raises(DataLossError, match=re.escape("offsets 500 to 600 are gone")):
+    with pytest.raises(DataLossError, match=re.escape("offsets 500 to 600 were removed")):
         rules(first=600).carried_over(position(p0=500), here)
     assert rules(first=600, fail=False).carried_over(position(p0=500), here) == position(p0=600)

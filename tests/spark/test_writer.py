@@ -45,7 +45,7 @@ def test_topic_id_alone_names_the_topic(broker: BrokerProcess, topic: str) -> No
 
 def test_rows_without_a_topic_are_refused(broker: BrokerProcess) -> None:
     """Before anything is asked or written."""
-    with pytest.raises(OptionError, match="the option topic or topicId or a column topic is needed"):
+    with pytest.raises(OptionError, match="set the option topic or topicId, or add a column topic"):
         BatchWriter(write_options(_options(broker, mode="append")), StructType().add("value", StringType()))
 
 

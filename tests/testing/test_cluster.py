@@ -121,7 +121,7 @@ def test_it_has_settled_when_all_brokers_show_the_same(tmp_path: Path, monkeypat
 def test_misuse_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one broker"):
         Cluster(0)
-    with pytest.raises(ValueError, match="3 brokers, 1 racks"):
+    with pytest.raises(ValueError, match="3 brokers but 1 racks; pass one rack per broker"):
         Cluster(3, racks=("a",))
     cluster = Cluster(1, data_dir=tmp_path)
     with pytest.raises(BrokerProcessError, match="no broker is running"):
@@ -146,7 +146,7 @@ def test_what_is_not_the_expected_zookeeper_is_refused(tmp_path: Path, monkeypat
     pom.write_text("<project/>")
     checksums.write_text(f"{'0' * 64}  zookeeper.jar\n{'1' * 64}  jute.jar\n")
     for _ in range(2):
-        with pytest.raises(DownloadError, match=r"not what is expected from Maven Central: jute\.jar, zookeeper\.jar"):
+        with pytest.raises(DownloadError, match=r"unexpected files from Maven Central: jute\.jar, zookeeper\.jar"):
             pinned_jars("tested", pom, checksums)
 
 

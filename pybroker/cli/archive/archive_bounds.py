@@ -15,7 +15,7 @@ WORDS = {"--from": "earliest", "--to": "latest"}
 PREFIXES = {"--from": "starting", "--to": "ending"}
 OURS = {
     **{f"{prefix}{what}": name for name, prefix in PREFIXES.items() for what in ("Offsets", "Timestamp")},
-    "failOnDataLoss=false reads what is there": "--from and --to must lie within them",
+    "use failOnDataLoss=false to read existing records only": "--from and --to must lie within them",
 }
 MS_DIGITS = 13
 """Digits of milliseconds since 1970, from 2001 to 2286: a number with other digits may be seconds or a date."""

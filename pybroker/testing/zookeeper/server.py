@@ -80,7 +80,7 @@ class ZooKeeper:
     def launch(self) -> None:
         """Start the process without waiting for it."""
         if self.running:
-            raise ZooKeeperError("ZooKeeper runs already")
+            raise ZooKeeperError("ZooKeeper is already running")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings = {
             "dataDir": str(self.data_dir),
@@ -117,7 +117,7 @@ class ZooKeeper:
         give_up = time.monotonic() + START_SECONDS_MAX
         while not self._serves():
             if not self.running or time.monotonic() > give_up:
-                raise ZooKeeperError(f"ZooKeeper at {self.address} does not serve:\n{self.log_tail()}")
+                raise ZooKeeperError(f"ZooKeeper at {self.address} did not become ready:\n{self.log_tail()}")
             time.sleep(0.02)
 
     def _serves(self) -> bool:
