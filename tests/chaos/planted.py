@@ -131,10 +131,10 @@ def inverted_stray_rule() -> None:
 @fault
 def full_before_the_controller_is_loaded() -> None:
     """A new controller speaks of what it has read so far: no topic."""
-    from pybroker.broker.controller import controller
+    from pybroker.broker.controller import terms
     from pybroker.broker.metadata.image import ClusterImage
 
-    load = vars(controller)["load_cluster"]
+    load = vars(terms)["load_cluster"]
 
     async def half(store: Any, office: Any, *more: Any) -> Any:
         loaded = await load(store, office, *more)
@@ -142,7 +142,7 @@ def full_before_the_controller_is_loaded() -> None:
             return loaded
         return loaded._replace(image=ClusterImage.initial(office.epoch), repairs=(), unfinished=frozenset())
 
-    put(controller, "load_cluster", half)
+    put(terms, "load_cluster", half)
 
 
 @fault

@@ -35,7 +35,7 @@ from pybroker.broker.cluster.events import (
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.internal_events import FinishUndelete
 from pybroker.broker.controller.local_controller_client import Submission
-from pybroker.broker.controller.outbox import Sent, applied, led, shown_to
+from pybroker.broker.controller.outbox import ChangeDelivery
 from pybroker.broker.metadata.control_messages import ControlResponse, LeaderAndIsrResponse
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -79,7 +79,7 @@ class InForce:
         self._deletions = deletions
         self._wall_ms = wall_ms
 
-    def decided(self, submission: Submission, reply: Any, sent: Sent) -> DurableDecision:
+    def decided(self, submission: Submission, reply: Any, sent: ChangeDelivery) -> DurableDecision:
         """Return the decision with the futures that it waits for."""
         event = submission.event
         waits: list[asyncio.Future[Any]] = []
@@ -89,11 +89,11 @@ class InForce:
         elif isinstance(event, AlterIsr):
             pass  # the leader continues as soon as its ISR is written
         elif type(event) in OBEYED_EVERYWHERE:
-            waits += applied(sent)
+            waits += sent.applied()
         else:
-            waits += shown_to(sent, submission.asked_by)
+            waits += sent.shown_to(submission.asked_by)
             if type(event) in LED:
-                waits += led(sent)
+                waits += sent.led()
         if isinstance(event, DeleteTopics):
             ids = [one.topic_id for one in reply if isinstance(one, DeletedTopic)]
             waits += [freed for one in ids if (freed := self._deletions.name_freed(one)) is not None]

@@ -20,15 +20,14 @@ import msgspec
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.events import Event
-from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
+from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.authorization import AuthorizedEvent, Rights, grant
 from pybroker.broker.controller.broadcast import Messages
-from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.completion import DurableDecision, InForce
 from pybroker.broker.controller.confirmations import ConfirmationListeners, Confirmations
 from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
 from pybroker.broker.controller.decision_modules import FAMILIES
-from pybroker.broker.controller.decision_writer import ResignedError, Writer
+from pybroker.broker.controller.decision_writer import DecisionWriter, ResignedError
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.internal_events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.broker.controller.leader_balance import LeaderBalance
@@ -36,15 +35,15 @@ from pybroker.broker.controller.leader_election import allows_more, unclean_elec
 from pybroker.broker.controller.local_controller_client import LocalPort, Submission
 from pybroker.broker.controller.migration_decisions import Migrations
 from pybroker.broker.controller.mutation_quota import COSTS, ITEMS, Mutations, count_mutations
-from pybroker.broker.controller.outbox import Outbox, Sent
+from pybroker.broker.controller.outbox import ChangeDelivery, Outbox, OwedOrders, SentChange
 from pybroker.broker.controller.pending_removals import Departures
 from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.running_reassignments import Reassignments
+from pybroker.broker.controller.terms import ControllerTerms
 from pybroker.broker.controller.unregistrations import Unregistrations
 from pybroker.broker.controller.write_fence import Closing
 from pybroker.broker.metadata.deletion_records import REMOVED
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.broker.metadata.store import MetadataStore
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -66,7 +65,7 @@ class Controller:
         self,
         *,
         port: LocalPort,
-        store: MetadataStore,
+        terms: ControllerTerms,
         clock: Clock,
         broker_id: int,
         channels: Channels,
@@ -81,18 +80,17 @@ class Controller:
         settings; `unclean_elections` is the value from its configuration file. `mutations` holds the quotas of clients
         for creating and deleting partitions; `rights` authorizes clients and is None without an authorizer."""
         self._port = port
-        self._store = store
-        self._clock = clock
+        self._terms = terms
         self._broker_id = broker_id
         self._on_fatal = on_fatal
         self._image = ClusterImage.initial(0)
-        self._writer: Writer
+        self._writer: DecisionWriter
         self._migrations = Migrations()
         self._deletions = Deletions(
-            store, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
+            terms.staged, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
         )
         self._departures = Departures(port, self._send_departures_again)
-        self._unregistrations = Unregistrations(store, port, lambda: self._image)
+        self._unregistrations = Unregistrations(terms.notes, port, lambda: self._image)
         self._confirmations = Confirmations(
             ConfirmationListeners(self._migrations, self._deletions, self._departures),
             lambda: self._image,
@@ -103,7 +101,7 @@ class Controller:
         self._closing = Closing(broker_id, self._outbox)
         self._in_force = InForce(port, self._deletions, clock.wall_ms)
         self._outcomes = RequestOutcomes(clock.wall_ms) if between is not None else None
-        self._brokers = BrokerWatch(store, self._report)
+        self._brokers = terms.watch(self._report)
         self._balance = None if between is None else LeaderBalance(port, settings)
         self._reassignments = Reassignments(port)
         self._unclean = unclean_elections
@@ -124,15 +122,14 @@ class Controller:
 
         Raises LoweredError if topics already have ids and the protocol version does not support them.
         """
-        office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
-        self._writer = Writer(self._store, office)
+        start = await self._terms.begin(find_local_ids, shows_topic_ids)
+        self._writer = start.writer
         if self._outcomes is not None:
-            await self._outcomes.load(self._store)
-        loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
-        self._image = self._with_unclean_elections(loaded.image)
+            await self._terms.load_outcomes(self._outcomes)
+        self._image = self._with_unclean_elections(start.image)
         if self._rights is not None:
             self._rights.follow(self._image, self._image)
-        gone = self._migrations.start(self._image, loaded.unfinished)
+        gone = self._migrations.start(self._image, start.unfinished)
         # The registrations announce the brokers and elect leaders for the partitions they host. This event comes first
         # because the other decisions need brokers.
         first = self._port.open(await self._brokers.start())
@@ -153,7 +150,7 @@ class Controller:
         log.info(
             "became controller broker=%d epoch=%d topics=%d deletions=%d",
             self._broker_id,
-            office.epoch,
+            start.image.controller_epoch,
             len(self._image.topics),
             sum(record.state != REMOVED for record in self._image.deletions.values()),
         )
@@ -226,7 +223,7 @@ class Controller:
         outcome = outcomes.find(submission.event, asked)
         if outcome is None:
             return None
-        return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), ())
+        return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), SentChange())
 
     async def _within_quota(self, submission: Submission, granted: AuthorizedEvent) -> AuthorizedEvent:
         """Drop the items that exceed the client's quota. Counts once, before any topic is fenced for the event."""
@@ -259,8 +256,8 @@ class Controller:
         except KafkaError:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
             raise
-        if decision.operations:
-            await self._write(decision, submission)
+        if self._writer.changes_anything(decision):
+            await self._write(before, decision, submission)
         else:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
         for sentence in decision.warnings:
@@ -318,27 +315,19 @@ class Controller:
         log.error("controller event failed event=%s: this is a bug in pybroker", name, exc_info=problem)
         submission.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
 
-    async def _write(self, decision: Decision, submission: Submission) -> None:
+    async def _write(self, before: ClusterImage, decision: Decision, submission: Submission) -> None:
         outcomes, asked = self._outcomes, submission.asked
         kept = None
         if outcomes is not None and asked is not None:
             kept = outcomes.to_keep(submission.event, asked, decision.reply)
-        await self._while_in_office(
-            self._writer.write(
-                decision.operations,
-                separable=decision.separable,
-                seams=decision.seams,
-                outcome=() if kept is None else kept.operations,
-                begin_by=submission.decide_by,
-            )
-        )
+        await self._while_in_office(self._writer.write_decision(before, decision, kept, submission.decide_by))
         if outcomes is not None and kept is not None:
             outcomes.kept(kept)
 
-    async def _while_in_office(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _while_in_office(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a write or a confirmation; end the term if another controller is active."""
         try:
-            await work
+            return await work
         except ResignedError as error:
             if self._port.is_open:
                 self._port.close()
@@ -362,14 +351,9 @@ class Controller:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _send(self, delta: ImageDelta, messages: Messages) -> Sent:
-        sent = self._outbox.send_change(self._image, delta, messages)
-        for broker in delta.brokers:
-            owed = self._deletions.owed_by(broker.broker_id)
-            sent += self._outbox.send_deletions(self._image, broker.broker_id, owed)
-            left = self._departures.owed_by(broker.broker_id)
-            sent += self._outbox.send_departures(self._image, broker.broker_id, left)
-        return sent
+    def _send(self, delta: ImageDelta, messages: Messages) -> ChangeDelivery:
+        owed = OwedOrders(self._deletions.owed_by, self._departures.owed_by)
+        return self._outbox.send_change(self._image, delta, messages, owed)
 
     def _send_deletions_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
         self._outbox.send_deletions(self._image, broker_id, ids)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 from pybroker.broker.controller.activation import ControllerTerm
+from pybroker.broker.controller.decision import Decision
+from pybroker.broker.controller.request_deduplication import OutcomeChange
 from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.store import (
     MULTI_BYTES_MAX,
     MetadataStore,
@@ -37,8 +41,32 @@ class ResignedError(KafkaError):
         super().__init__(code, message)
 
 
+class DecisionWriter(Protocol):
+    """Makes the decisions of one term durable."""
+
+    def give_up(self) -> None:
+        """Stop waiting: the leadership is lost, or the broker stops."""
+        ...
+
+    def changes_anything(self, decision: Decision) -> bool:
+        """Return whether a decision has to be written. Otherwise `confirm` takes the place of the write."""
+        ...
+
+    async def write_decision(
+        self, before: ClusterImage, decision: Decision, outcome: OutcomeChange | None, begin_by: float | None
+    ) -> int:
+        """Return the end of the metadata log when the decision is durable, -1 if the store has no log. `before` is the
+        image on which it was decided. `outcome` records the reply for retries. Raises what `Writer.write` raises."""
+        ...
+
+    async def confirm(self, by: float | None = None) -> None:
+        """Return when it is certain that this broker was still the controller after the call began. Raises
+        ResignedError; KafkaError REQUEST_TIMED_OUT after `by` (loop time)."""
+        ...
+
+
 class Writer:
-    """The writer of one term."""
+    """The writer of one term to a metadata store: a `DecisionWriter`."""
 
     def __init__(self, store: MetadataStore, office: ControllerTerm) -> None:
         self._store = store
@@ -49,6 +77,24 @@ class Writer:
     def give_up(self) -> None:
         """Stop waiting for an unreachable store: the leadership is lost, or the broker stops."""
         self._given_up = True
+
+    def changes_anything(self, decision: Decision) -> bool:
+        """Return whether the decision has operations."""
+        return bool(decision.operations)
+
+    async def write_decision(
+        self, before: ClusterImage, decision: Decision, outcome: OutcomeChange | None, begin_by: float | None
+    ) -> int:
+        """Write the operations of a decision."""
+        del before
+        await self.write(
+            decision.operations,
+            separable=decision.separable,
+            seams=decision.seams,
+            outcome=() if outcome is None else outcome.operations,
+            begin_by=begin_by,
+        )
+        return -1
 
     async def write(
         self,

@@ -15,7 +15,7 @@ from typing import Any
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.controller.internal_events import AdvanceDeletions
 from pybroker.broker.controller.pending_undeletes import Restores
-from pybroker.broker.metadata import znodes
+from pybroker.broker.controller.staged_data import StagedData
 from pybroker.broker.metadata.control_messages import (
     RestoreReplicasRequest,
     RestoreReplicasResponse,
@@ -26,12 +26,9 @@ from pybroker.broker.metadata.control_messages import (
 from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.store import (
-    MetadataStore,
-    NoNodeError,
     StoreClosedError,
     StoreError,
     UnavailableError,
-    WatchEvent,
 )
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -54,12 +51,12 @@ class Deletions:
 
     def __init__(
         self,
-        store: MetadataStore,
+        staged: StagedData,
         port: ControllerPort,
         send_again: Callable[[int, Sequence[Uuid]], None],
         tombstones_max: Callable[[], int],
     ) -> None:
-        self._store = store
+        self._staged_data = staged
         self._port = port
         self._send_again = send_again
         self._tombstones_max = tombstones_max
@@ -297,38 +294,22 @@ class Deletions:
         return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Return the staged deletions of which no broker holds data. Each broker lists its staged replicas in the store
-        before it confirms, and removes the entry after the data, so no clock is needed."""
+        """Return the staged deletions of which no broker holds data."""
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()
-        gone = []
         try:
-            brokers = await self._store.children(znodes.STAGED)
-            for topic_id in topics:
-                held = [await self._holds(broker, topic_id) for broker in brokers]
-                # A topic undeleted during the reads is no longer staged.
-                if not any(held) and topic_id in self._staged:
-                    gone.append(topic_id)
+            unheld = await self._staged_data.unheld(topics, self._staged_data_changed)
         except StoreError:
             self._unchecked |= topics
             raise
-        return tuple(gone)
+        # A topic undeleted during the reads is no longer staged.
+        return tuple(topic_id for topic_id in unheld if topic_id in self._staged)
 
-    async def _holds(self, broker: str, topic_id: Uuid) -> bool:
-        """Return whether a broker holds data of a deleted topic. If it does, a watch triggers the next check."""
-
-        def changed(event: WatchEvent) -> None:
-            del event
-            if topic_id in self._staged:
-                self._unchecked.add(topic_id)
-                self._wake.set()
-
-        try:
-            await self._store.get(f"{znodes.STAGED}/{broker}/{topic_id}", changed)
-        except NoNodeError:
-            return False
-        return True
+    def _staged_data_changed(self, topic_id: Uuid) -> None:
+        if topic_id in self._staged:
+            self._unchecked.add(topic_id)
+            self._wake.set()
 
 
 def _failures(topics: Iterable[TopicPartitionErrors]) -> dict[Uuid, set[int]]:

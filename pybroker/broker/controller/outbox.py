@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,43 +36,62 @@ class SentMessage(msgspec.Struct, frozen=True):
     response: asyncio.Future[ControlResponse]
 
 
-Sent = tuple[SentMessage, ...]
-"""All messages that were sent for one decision."""
+class ChangeDelivery(Protocol):
+    """A decision on its way to the brokers."""
+
+    def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
+        """Return futures that are done when the broker knows the change and shows it to its clients."""
+        ...
+
+    def led(self) -> list[asyncio.Future[Any]]:
+        """Return futures that are done when the new leaders have taken over and show it: a leader serves only
+        partitions that its metadata shows."""
+        ...
+
+    def applied(self) -> list[asyncio.Future[Any]]:
+        """Return futures that are done when every live broker has applied the decision: leaders take records, and data
+        of deleted topics is staged."""
+        ...
 
 
-def shown_to(sent: Sent, broker_id: int) -> list[asyncio.Future[ControlResponse]]:
-    """Return futures that are done when the broker knows the change and shows it to its clients."""
-    return [
-        one.response
-        for one in sent
-        if one.broker_id == broker_id and isinstance(one.request, UpdateCluster | UpdateMetadataRequest)
-    ]
+class SentChange(msgspec.Struct, frozen=True):
+    """All messages that were sent for one decision: a `ChangeDelivery`."""
+
+    messages: tuple[SentMessage, ...] = ()
+
+    def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
+        return [
+            one.response
+            for one in self.messages
+            if one.broker_id == broker_id and isinstance(one.request, UpdateCluster | UpdateMetadataRequest)
+        ]
+
+    def led(self) -> list[asyncio.Future[Any]]:
+        leaders = {
+            one.broker_id
+            for one in self.messages
+            if isinstance(one.request, LeaderAndIsrRequest)
+            and any(
+                state.leader == one.broker_id
+                for topic in one.request.topic_states
+                for state in topic.partition_states
+            )
+        }
+        return [
+            one.response
+            for one in self.messages
+            if one.broker_id in leaders and isinstance(one.request, LeaderAndIsrRequest | UpdateMetadataRequest)
+        ]
+
+    def applied(self) -> list[asyncio.Future[Any]]:
+        return [one.response for one in self.messages]
 
 
-def led(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
-    """Return futures that are done when the new leaders have taken over and show it: a leader serves only partitions
-    that its metadata shows."""
-    leaders = {
-        one.broker_id
-        for one in sent
-        if isinstance(one.request, LeaderAndIsrRequest)
-        and any(
-            state.leader == one.broker_id
-            for topic in one.request.topic_states
-            for state in topic.partition_states
-        )
-    }
-    return [
-        one.response
-        for one in sent
-        if one.broker_id in leaders and isinstance(one.request, LeaderAndIsrRequest | UpdateMetadataRequest)
-    ]
+class OwedOrders(NamedTuple):
+    """Which orders brokers have not confirmed, by broker."""
 
-
-def applied(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
-    """Return futures that are done when every live broker has applied the decision: leaders take records, and data of
-    deleted topics is staged."""
-    return [one.response for one in sent]
+    deletions: Callable[[int], Sequence[Uuid]]
+    removals: Callable[[int], Sequence[Uuid]]
 
 
 class Outbox:
@@ -89,23 +109,30 @@ class Outbox:
         """Return the messages of a decision for each live broker. Pure; takes long for a large change."""
         return self._broadcast.changes(before, after, delta, self._number + 1)
 
-    def send_change(self, after: ClusterImage, delta: ImageDelta, messages: Messages) -> Sent:
-        """Send a durable decision to every live broker; `messages` are the result of `said` since the change before."""
+    def send_change(
+        self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
+    ) -> ChangeDelivery:
+        """Send a durable decision to every live broker; `messages` are the result of `said` since the change before.
+        Brokers that the change adds also get their pending orders."""
         if not delta.empty:
             self._number += 1
         if delta.brokers or delta.lost_brokers:
             self._channels.follow(after.brokers)
-        return tuple(one for broker_id, out in messages.items() for one in self._send(after, broker_id, out))
+        sent = [one for broker_id, out in messages.items() for one in self._send(after, broker_id, out)]
+        for broker in delta.brokers:
+            sent += self.send_deletions(after, broker.broker_id, owed.deletions(broker.broker_id))
+            sent += self.send_departures(after, broker.broker_id, owed.removals(broker.broker_id))
+        return SentChange(tuple(sent))
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:
         """Send the whole image to a broker that may have missed a change."""
         if broker_id in image.brokers:
             self._send(image, broker_id, [self._broadcast.whole(image, broker_id, self._number)])
 
-    def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> Sent:
+    def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
         """Send a broker its pending orders for topics that are being deleted or undeleted again."""
         if broker_id not in image.brokers:
-            return ()
+            return []
         records: list[DeletionRecord] = [image.deletions[one] for one in ids if one in image.deletions]
         stopping = [record for record in records if record.state == DELETING]
         messages: list[ControlRequest] = []
@@ -114,15 +141,15 @@ class Outbox:
         restore = self._broadcast.restore(image, broker_id, records)
         if restore is not None:
             messages.append(restore)
-        return tuple(self._send(image, broker_id, messages))
+        return self._send(image, broker_id, messages)
 
-    def send_departures(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> Sent:
+    def send_departures(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
         """Send a broker its pending replica removals again."""
         known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
         left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
         if broker_id not in image.brokers or not left:
-            return ()
-        return tuple(self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)]))
+            return []
+        return self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)])
 
     def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
         """Ask every live broker at once to fence topics. `number` identifies the fence."""

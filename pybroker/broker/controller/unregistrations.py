@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.controller.internal_events import BrokerForgotten
@@ -33,11 +35,19 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 
 
+class BrokerNotes(Protocol):
+    """What an unregistered broker has written itself."""
+
+    async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
+        """Remove it. Return False if the broker is back. Raises StoreError."""
+        ...
+
+
 class Unregistrations:
     """Pending removals of one controller; runs on the loop's thread."""
 
-    def __init__(self, store: MetadataStore, port: ControllerPort, image: Callable[[], ClusterImage]) -> None:
-        self._store = store
+    def __init__(self, notes: BrokerNotes, port: ControllerPort, image: Callable[[], ClusterImage]) -> None:
+        self._notes = notes
         self._port = port
         self._image = image
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -74,7 +84,7 @@ class Unregistrations:
     async def _forget(self, broker_id: int) -> None:
         while self._unregistered(broker_id):
             try:
-                if await self._remove_notes(broker_id):
+                if await self._notes.forget(broker_id, partial(self._unregistered, broker_id)):
                     await self._port.submit(BrokerForgotten(broker_id))
                     return
             except StoreClosedError:
@@ -87,11 +97,18 @@ class Unregistrations:
                 )
             await asyncio.sleep(RETRY_S)
 
-    async def _remove_notes(self, broker_id: int) -> bool:
-        """Remove the broker's nodes. Returns False if the broker is back."""
+
+class StoredBrokerNotes:
+    """`BrokerNotes` in the store."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
+        """Remove the nodes."""
         running, staged = f"{znodes.RUNNING}/{broker_id}", f"{znodes.STAGED}/{broker_id}"
         mark = await get_or_none(self._store, running)
-        if not self._unregistered(broker_id) or await get_or_none(self._store, f"{znodes.BROKER_IDS}/{broker_id}"):
+        if not is_unregistered() or await get_or_none(self._store, f"{znodes.BROKER_IDS}/{broker_id}"):
             return False
         if mark is None:
             # The mark is the last node removed.

@@ -35,6 +35,7 @@ from pybroker.broker.controller.controller_election import ControllerElection, S
 from pybroker.broker.controller.internal_events import FenceBroker
 from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.broker.controller.local_controller_client import LocalPort
+from pybroker.broker.controller.terms import StoreTerms
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
@@ -251,7 +252,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     def make_controller() -> Controller:
         return Controller(
             port=own_port,
-            store=ground.store,
+            terms=StoreTerms(ground.store, ground.clock, ground.broker_id),
             clock=ground.clock,
             broker_id=ground.broker_id,
             channels=_channels(ground, LocalChannel(receiver.handle), dial),

@@ -1,0 +1,48 @@
+"""Which brokers hold staged data of deleted topics: a deletion ends when none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.store import MetadataStore, NoNodeError, WatchEvent
+from pybroker.native import Uuid
+
+
+class StagedData(Protocol):
+    """The brokers' marks of staged data of deleted topics."""
+
+    async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
+        """Return the topics of which no broker has staged data. `changed` is called when that may have become true for
+        another one. Raises StoreError."""
+        ...
+
+
+class StoredStagedData:
+    """`StagedData` in the store: each broker lists its staged replicas before it confirms, and removes the entry after
+    the data, so no clock is needed."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
+        """Read each broker's entries, and set watches on those that exist."""
+        brokers = await self._store.children(znodes.STAGED)
+        found = []
+        for topic_id in topics:
+            # All of them: each sets its watch.
+            if not any([await self._holds(broker, topic_id, changed) for broker in brokers]):
+                found.append(topic_id)
+        return found
+
+    async def _holds(self, broker: str, topic_id: Uuid, changed: Callable[[Uuid], None]) -> bool:
+        def fired(event: WatchEvent) -> None:
+            del event
+            changed(topic_id)
+
+        try:
+            await self._store.get(f"{znodes.STAGED}/{broker}/{topic_id}", fired)
+        except NoNodeError:
+            return False
+        return True

@@ -1,0 +1,94 @@
+"""Where a controller's term begins: its image and writer, and what it observes besides events.
+
+With a metadata store the controller reads and watches nodes (`StoreTerms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
+from pybroker.broker.controller.broker_watch import BrokerWatch
+from pybroker.broker.controller.decision_writer import DecisionWriter, Writer
+from pybroker.broker.controller.internal_events import BrokersChanged
+from pybroker.broker.controller.request_deduplication import RequestOutcomes
+from pybroker.broker.controller.staged_data import StagedData, StoredStagedData
+from pybroker.broker.controller.unregistrations import BrokerNotes, StoredBrokerNotes
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.store import MetadataStore
+
+
+class TermStart(msgspec.Struct, frozen=True):
+    """The state with which a term begins."""
+
+    image: ClusterImage
+    writer: DecisionWriter
+    unfinished: Collection[str] = ()
+    """Topics whose migration to topic ids has not ended."""
+
+
+class RegistrationWatch(Protocol):
+    """The watch of the broker registrations."""
+
+    async def start(self) -> BrokersChanged | None:
+        """Return the registrations that the image lacks, and report later changes."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        ...
+
+
+class ControllerTerms(Protocol):
+    """The source of a controller's terms."""
+
+    @property
+    def staged(self) -> StagedData:
+        """The marks of staged data."""
+        ...
+
+    @property
+    def notes(self) -> BrokerNotes:
+        """What unregistered brokers have left."""
+        ...
+
+    async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
+        """Take the leadership and load everything. Raises OfficeTakenError, LoweredError, DamagedNodeError."""
+        ...
+
+    async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
+        """Load the request deduplication log."""
+        ...
+
+    def watch(self, report: Callable[[BrokersChanged], None]) -> RegistrationWatch:
+        """Return the watch of a new term; `report` queues an event."""
+        ...
+
+
+class StoreTerms:
+    """`ControllerTerms` with a metadata store."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, broker_id: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._broker_id = broker_id
+        self.staged: StagedData = StoredStagedData(store)
+        self.notes: BrokerNotes = StoredBrokerNotes(store)
+
+    async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
+        """Write a new controller epoch, then load everything."""
+        office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
+        loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
+        return TermStart(loaded.image, Writer(self._store, office), loaded.unfinished)
+
+    async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
+        """Load the nodes."""
+        await outcomes.load(self._store)
+
+    def watch(self, report: Callable[[BrokersChanged], None]) -> RegistrationWatch:
+        """Return a watch of the registrations' nodes."""
+        return BrokerWatch(self._store, report)
