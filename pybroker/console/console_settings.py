@@ -64,11 +64,12 @@ class ConsoleSettings:
         """Raises ClientConfigError for what would leave the cluster open to everybody."""
         if not is_loopback(self.host) and not self.needs_login and not self.without_login:
             raise ClientConfigError(
-                f"--listen {self.host}:{self.port}: everybody who reaches it could change the cluster. Have people log "
-                "in (security.protocol=SASL_SSL or SASL_PLAINTEXT in --command-config), or say --without-login."
+                f"--listen {self.host}:{self.port}: every client on the network could change the cluster. Require "
+                "a login (security.protocol=SASL_SSL or SASL_PLAINTEXT in --command-config), or allow this with "
+                "--without-login."
             )
         if (self.certificate is None) != (self.key is None):
-            raise ClientConfigError("--certificate and --key go together")
+            raise ClientConfigError("--certificate and --key must be used together")
 
 
 def is_loopback(host: str) -> bool:

@@ -114,7 +114,7 @@ def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: 
         await console.close()
 
     async def nothing(visit: Visit) -> Response:
-        raise NotFoundError(f"There is no page {visit.request.url.path}.")
+        raise NotFoundError(f"The page {visit.request.url.path} does not exist.")
 
     async def not_found(request: Request, _: Exception) -> Response:
         return await page(nothing, login=False)(request)

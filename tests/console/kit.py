@@ -28,7 +28,7 @@ def remove_after_its_id_was_typed(
     browser.until(is_on_disk, "the data of the topic on disk")
     page = f"{address}/deletions?q={topic_id}"
     browser.until(_opened(browser, page, "table details"), "the topic on the page")
-    submit(str(Uuid.random()), "What you typed is not the id: nothing was done.")
+    submit(str(Uuid.random()), "The text differs from the id. Nothing was changed.")
     assert is_on_disk()
     submit(str(topic_id), done)
     browser.until(lambda: not is_on_disk(), "the end of the data")

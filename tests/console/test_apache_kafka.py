@@ -9,7 +9,7 @@ from pybroker.client import AdminClient, NewTopic, Producer, TopicPartition
 from tests.console.console_process import Browserless, console, text_of
 from tests.support.kinds import KINDS
 
-ABSENT = "Apache Kafka has nothing like it"
+ABSENT = "Apache Kafka has no equivalent"
 SEEN = {
     "/": ABSENT,
     "/brokers": "controller",
@@ -21,16 +21,16 @@ SEEN = {
     "/topics/words/groups": "readers",
     "/topics/words/history": ABSENT,
     "/topics/words/messages": "value 9",
-    "/topics/words/delete": "There is no way back",
+    "/topics/words/delete": "The topic cannot be undeleted",
     "/groups": "readers",
-    "/group?id=readers": "Nobody is in the group now",
+    "/group?id=readers": "The group has no members",
     "/group/reset?id=readers&goal=earliest": "Nothing has changed yet",
     "/deletions": ABSENT,
     "/acls": "SECURITY_DISABLED",
-    "/users": "No user has a password here",
+    "/users": "No user has SCRAM credentials",
     "/quotas": "No quota is set",
     "/ingests": ABSENT,
-    "/transactions": "Nobody has used a transaction yet",
+    "/transactions": "There are no transactions yet",
     "/live": "Records in",
 }
 

@@ -19,7 +19,7 @@ from tests.console.console_process import Browserless, console, text_of
 from tests.support.brokers import BrokerProcess
 
 TOLD_S = 1.0
-SAID = "The cluster does not answer"
+SAID = "The cluster does not respond"
 PATHS = sorted(
     path.replace("{name}", "words").replace("{kind}", "ndjson").replace("{id}", "1")
     for path in routes.SHOWN
@@ -78,7 +78,7 @@ def test_a_broker_that_was_stopped_or_hangs(broker: BrokerProcess) -> None:
 
             def is_told() -> bool:
                 answer = person.post("/topics/new", fields)
-                return "Whether the change was made is not known" in answer.text
+                return "It is unknown whether the change was made" in answer.text
 
             within(TOLD_S, is_told)
         finally:
@@ -115,4 +115,4 @@ def test_pages_that_stay_open_say_it(browser: Chromium, broker: BrokerProcess) -
         broker.kill()
         browser.until(lambda: SAID in browser.one("[role=alert]").text, "the word on the curves")
         assert browser.all("figure"), "what was measured stays"
-    browser.until(lambda: "The console does not answer" in browser.one("[role=alert]").text, "the end of the console")
+    browser.until(lambda: "The console does not respond" in browser.one("[role=alert]").text, "the end of the console")

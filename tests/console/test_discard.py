@@ -32,7 +32,7 @@ def test_data_of_an_unknown_topic_is_discarded_after_its_id_was_typed(browser: C
         broker.start()
 
         with console(broker.bootstrap) as address:
-            said = "What was found is being removed."
+            said = "The found data is being removed."
             remove_after_its_id_was_typed(browser, address, broker.data_dir, unknown, done=said)
             assert not spectre.exists()
             browser.open(f"{address}/deletions?q={unknown}")

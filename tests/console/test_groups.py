@@ -87,7 +87,7 @@ def test_members(browser: Chromium, address: str, filled: Broker) -> None:
         browser.until(lambda: browser.driver.refresh() or HOSTILE[:30] in browser.text, "the member")
         assert browser.driver.title != "owned"
         assert "words-0, words-1" in browser.text
-        assert "stop them first" in browser.text
+        assert "Stop them first" in browser.text
         browser.open(address + "/group/reset?id=busy&goal=earliest")
         assert "Nothing has changed yet" in browser.text
 
@@ -123,7 +123,7 @@ def test_a_hostile_group_is_deleted(browser: Chromium, address: str, filled: Bro
     browser.click("details.more summary")
     browser.type("input[name=typed]", "group-0")
     browser.click('form[action="/group/delete"] button')
-    browser.until(lambda: "nothing was done" in browser.text)
+    browser.until(lambda: "Nothing was changed" in browser.text)
     browser.click("details.more summary")
     browser.type("input[name=typed]", "group-02")
     browser.click('form[action="/group/delete"] button')

@@ -164,7 +164,7 @@ def test_the_last_deletion_is_undone_on_the_overview(browser: Chromium, address:
 
     browser.until(has_way_back, "the way back")
     browser.click("#latest button[aria-label^='Undelete gone-6']")
-    browser.until(lambda: browser.path.startswith("/topics/gone-6") and "The topic is back." in browser.text)
+    browser.until(lambda: browser.path.startswith("/topics/gone-6") and "The topic was undeleted." in browser.text)
 
 
 async def test_a_figure_that_is_not_known_any_more_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:

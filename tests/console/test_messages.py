@@ -93,7 +93,7 @@ def test_by_partition_offset_time_and_text(browser: Chromium, address: str) -> N
     assert keys(browser) == [f"k{number}" for number in range(90, 100)]
     browser.open(base + "seek=oldest&contains=%22n%22:+77")
     assert keys(browser) == ["k77"]
-    assert "1 record of 100 that were looked at" in browser.text
+    assert "1 record of 100 searched" in browser.text
     browser.open(base + "contains=nowhere")
     assert "No record with “nowhere”" in browser.text
     browser.open(base + "seek=oldest&partition=0")
@@ -147,7 +147,7 @@ def test_older_and_newer_in_the_browser(browser: Chromium, address: str) -> None
     browser.click("a[rel=prev]")
     browser.until(lambda: keys(browser) == [f"k{number}" for number in range(99, 79, -1)])
     browser.open(address + "/topics/words/messages?before=nonsense")
-    assert "begin anew" in browser.one("[role=alert]").text
+    assert "Start again" in browser.one("[role=alert]").text
 
 
 def test_a_search_goes_on_where_it_stopped(browser: Chromium, address: str) -> None:
@@ -259,7 +259,7 @@ def test_parquet(address: str) -> None:
 
 def test_avro_with_a_schema_of_ones_own(browser: Chromium, address: str) -> None:
     browser.open(address + "/topics/avro/messages?format=avro")
-    assert "Avro needs a schema" in browser.text
+    assert "Avro requires a schema" in browser.text
     browser.click("details.more summary")
     browser.type("#schema", "{not a schema")
     browser.click("details.more button")
@@ -268,7 +268,7 @@ def test_avro_with_a_schema_of_ones_own(browser: Chromium, address: str) -> None
         browser.click("details.more summary")
     browser.type("#schema", json.dumps(SCHEMA))
     browser.click("details.more button")
-    browser.until(lambda: "Values are read with this schema now" in browser.text)
+    browser.until(lambda: "Values are decoded with this schema" in browser.text)
     assert sorted(each.text for each in browser.all("td.value pre")) == ['{"amount": 42}', '{"amount": 43}']
 
 

@@ -16,7 +16,7 @@ def test_a_deleted_topic_is_purged_after_its_id_was_typed(browser: Chromium, sta
     lives.produce("heavy", "x" * 1_000)
     lives.delete("heavy")
     with console(broker.bootstrap) as address:
-        said = "The data is being removed on every broker."
+        said = "All brokers are removing the data."
         remove_after_its_id_was_typed(browser, address, broker.data_dir, topic_id, done=said)
         browser.open(f"{address}/topics/heavy/history")
         whats = [cell.text for cell in browser.all("tbody tr td:nth-child(2)")]

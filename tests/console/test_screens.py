@@ -73,21 +73,21 @@ SCREENS = {
     "/topics/words/history": "live",
     "/topics/gone/history": "Ended",
     "/topics/words/messages": "value 9",
-    "/topics/words/messages?partition=9": "No such partition",
+    "/topics/words/messages?partition=9": "The partition does not exist",
     "/topics/words/record?partition=0&offset=0": "Leader epoch",
     "/topics/words/tail": "Live",
     "/topics/words/produce": "Write a record",
-    "/topics/words/delete": "What would be gone",
+    "/topics/words/delete": "What would be removed",
     "/groups": "readers",
     "/group?id=readers": "Positions",
     "/group/reset?id=readers&goal=earliest": "preview",
     "/deletions": "gone",
-    "/ingests": "No ingest is under way",
+    "/ingests": "No ingest is open",
     "/transactions": "copier",
     "/acls": "User:alice",
     "/users": "alice",
     "/quotas": "No quota is set",
-    "/nowhere": "There is no page",
+    "/nowhere": "The page /nowhere does not exist",
 }
 
 
@@ -241,14 +241,14 @@ def test_undelete_under_another_name(browser: Chromium, address: str) -> None:
     browser.type("table input[name=name]", "back")
     browser.click("table button[aria-label^=Undelete]")
     browser.until(lambda: browser.path.startswith("/topics/back"))
-    assert "The topic is back." in browser.text
+    assert "The topic was undeleted." in browser.text
 
 
 def test_what_cannot_be_purged_is_said(person: Browserless) -> None:
     """A deleted topic, or data that brokers found, after its id was typed."""
     nobodys = str(Uuid.random())
     for address in ("/deletions/purge", "/deletions/discard"):
-        for typed, words in (("", "What you typed is not the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
+        for typed, words in (("", "The text differs from the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
             answer = person.post(address, {"topic_id": nobodys, "typed": typed})
             assert answer.status == 422
             assert words in text_of(answer.text)
@@ -293,7 +293,7 @@ def test_quotas_come_and_go(browser: Chromium, address: str) -> None:
     browser.click("details.more summary")
     browser.type("details.more input[name=value]", "2048")
     browser.click("details button.main")
-    browser.until(lambda: "Say whom the quota is for" in browser.text)
+    browser.until(lambda: "Select a user, a client id" in browser.text)
     assert browser.violations() == []
     browser.type("details.more input[name=user]", who)
     browser.click("details.more input[name=client-id-default]")
@@ -328,4 +328,4 @@ def test_pages_are_served_without_scripts(address: str) -> None:
         plain.open(address + "/topics/words/messages")
         assert "value 9" in plain.text
         plain.open(address + "/deletions")
-        assert plain.all("table") or "Nothing that was deleted waits" in plain.text
+        assert plain.all("table") or "No deleted topic has data" in plain.text

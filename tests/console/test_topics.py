@@ -174,20 +174,20 @@ def test_a_topic_is_created_and_deleted(browser: Chromium, address: str) -> None
     browser.until(lambda: "TOPIC_ALREADY_EXISTS" in browser.text)
 
     browser.open(address + "/topics/fresh/delete")
-    assert "can be brought back" in browser.text
+    assert "can be undeleted" in browser.text
     browser.type("input[name=typed]", "fres")
     browser.click("button.danger")
-    browser.until(lambda: "nothing was done" in browser.text)
+    browser.until(lambda: "Nothing was changed" in browser.text)
     browser.type("input[name=typed]", "fresh")
     browser.click("button.danger")
     browser.until(lambda: browser.path.startswith("/deletions"))
     browser.open(address + "/topics/fresh/history")
     assert "staged" in browser.text or "deleting" in browser.text
-    assert "Nothing is remembered" not in browser.text
+    assert "There is no history of this topic" not in browser.text
 
 
 def test_what_is_not_there(browser: Chromium, address: str) -> None:
     browser.open(address + "/topics/nobody")
     assert "There is no topic nobody" in browser.text
     browser.open(address + "/nowhere")
-    assert "There is no page /nowhere" in browser.text
+    assert "The page /nowhere does not exist" in browser.text

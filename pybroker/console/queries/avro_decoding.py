@@ -37,11 +37,11 @@ def parsed_schema(text: str) -> Any:
     """An Avro schema of its JSON text, as the other functions take it. Raises AvroError."""
     fastavro = _fastavro()
     if len(text) > SCHEMA_CHARACTERS_MAX:
-        raise AvroError(f"A schema may have {SCHEMA_CHARACTERS_MAX:,} characters.")
+        raise AvroError(f"The schema is too long: the limit is {SCHEMA_CHARACTERS_MAX:,} characters.")
     try:
         schema = json.loads(text)
         if _is_deeper(schema, 2 * DEPTH_MAX):  # braces and brackets take turns
-            raise AvroError(f"A schema may be nested {DEPTH_MAX} levels deep.")
+            raise AvroError(f"The schema is nested too deeply: the limit is {DEPTH_MAX} levels.")
         return fastavro.parse_schema(schema)
     except AvroError:
         raise
@@ -55,7 +55,7 @@ def datum(data: bytes, schema: Any, values_max: int) -> Any:
     measure = _Measure(data, _named(schema), values_max)
     measure.value(schema, 0)
     if measure.at != len(data):
-        raise AvroError("bytes are left over")
+        raise AvroError("unread bytes after the value")
     return _read(io.BytesIO(data), schema)
 
 
@@ -72,7 +72,7 @@ def file(data: bytes, values_max: int) -> list[Any]:
     while head.at < len(data):
         count, block = head.long(), _unpacked(codec, head.take(head.long()))
         if head.take(SYNC_BYTES) != sync:
-            raise AvroError("a block does not end with the file's marker")
+            raise AvroError("a block does not end with the file's sync marker")
         measure = _Measure(block, named, values_max)
         for _ in range(count):
             measure.value(schema, 0)
@@ -86,14 +86,14 @@ def _unpacked(codec: str, block: bytes) -> bytes:
     if codec == "null":
         return block
     if codec != "deflate":
-        raise AvroError(f"files of codec {codec[:20]!r} are not shown: download the record")
+        raise AvroError(f"files with codec {codec[:20]!r} cannot be shown; download the record")
     unpacking = zlib.decompressobj(-15)
     try:
         found = unpacking.decompress(block, BYTES_MAX)
     except zlib.error as error:
-        raise AvroError(f"a block that is not deflate: {error}") from None
+        raise AvroError(f"invalid deflate block: {error}") from None
     if not unpacking.eof:
-        raise AvroError(f"a block that is cut off, or larger than {BYTES_MAX >> 20} MiB")
+        raise AvroError(f"a block is truncated, or larger than {BYTES_MAX >> 20} MiB")
     return found
 
 
@@ -148,7 +148,7 @@ class _Measure:
 
     def skip(self, size: int) -> None:
         if not 0 <= size <= len(self._data) - self.at:
-            raise AvroError("it ends within a value")
+            raise AvroError("the data ends within a value")
         self.at += size
 
     def take(self, size: int) -> bytes:
@@ -179,13 +179,13 @@ class _Measure:
         """Whatever the schema says."""
         self.values += 1
         if self.values > self._values_max:
-            raise AvroError("more values than are shown here")
+            raise AvroError("too many values to show")
         if depth > DEPTH_MAX:
             raise AvroError(f"nested more than {DEPTH_MAX} levels deep")
         if isinstance(schema, list):
             branch = self.long()
             if not 0 <= branch < len(schema):
-                raise AvroError(f"branch {branch} of a union of {len(schema)}")
+                raise AvroError(f"invalid branch {branch} of a union of {len(schema)}")
             return self.value(schema[branch], depth + 1)
         kind = schema["type"] if isinstance(schema, dict) else schema
         if not isinstance(kind, str):
@@ -199,7 +199,7 @@ class _Measure:
         elif kind == "fixed":
             size = schema.get("size")
             if not isinstance(size, int):  # fastavro takes any
-                raise AvroError(f"a fixed type of size {str(size)[:40]!r}")
+                raise AvroError(f"invalid size of a fixed type: {str(size)[:40]!r}")
             self.skip(size)
         elif kind in ("record", "error"):
             for field in schema["fields"]:
@@ -213,7 +213,7 @@ class _Measure:
         elif kind in self._named:
             return self.value(self._named[kind], depth + 1)
         else:
-            raise AvroError(f"type {kind[:40]!r} is not known")
+            raise AvroError(f"unknown type {kind[:40]!r}")
         return None
 
     def _count(self) -> int:
@@ -228,5 +228,5 @@ def _fastavro() -> Any:
     try:
         import fastavro
     except ModuleNotFoundError:
-        raise AvroError("Avro needs a package that is not here: pip install fastavro") from None
+        raise AvroError("Avro requires an additional package: pip install fastavro") from None
     return fastavro

@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 TROUBLE = (KafkaError, BrokerConnectionError, KafkaTimeoutError, ClientConfigError)
 """What a cluster refuses or cannot do; anything else is a bug."""
 
-ABSENT = "This cluster does not offer that: it is pybroker's own, and Apache Kafka has nothing like it."
+ABSENT = "This cluster does not support this function of pybroker; Apache Kafka has no equivalent."
 
 
 PART_S = 3.0
@@ -53,7 +53,7 @@ async def part(work: Awaitable[Value], seconds: float | None = None) -> FactPart
         is_off = isinstance(error, KafkaError) and error.code == ErrorCode.SECURITY_DISABLED
         return FactPart(None, in_words(error), absent=is_off)
     except TimeoutError:
-        return FactPart(None, f"No answer within {seconds:g} s.")
+        return FactPart(None, f"No response within {seconds:g} s.")
 
 
 async def parts(*works: Awaitable[Any]) -> list[FactPart[Any]]:
@@ -62,13 +62,13 @@ async def parts(*works: Awaitable[Any]) -> list[FactPart[Any]]:
 
 
 _WORDS: dict[int, str] = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "You may not do this with the topic: an access control list is missing",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "You may not do this with the group: an access control list is missing",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "You may not do this with the cluster: an access control list is missing",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Permission denied: an ACL entry for the topic is missing",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Permission denied: an ACL entry for the group is missing",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Permission denied: an ACL entry for the cluster is missing",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic",
     ErrorCode.UNKNOWN_TOPIC_ID: "There is no topic with that id",
-    ErrorCode.NON_EMPTY_GROUP: "The group has members: stop them first",
-    ErrorCode.SECURITY_DISABLED: "The cluster has no access control (authorizer.class.name is not set)",
+    ErrorCode.NON_EMPTY_GROUP: "The group has members; stop them first",
+    ErrorCode.SECURITY_DISABLED: "Access control is not enabled (authorizer.class.name is not set)",
 }
 
 
@@ -77,14 +77,14 @@ def in_words(error: Exception) -> str:
     if isinstance(error, AuthenticationError):
         if error.code == ErrorCode.ILLEGAL_SASL_STATE:
             return (
-                "The broker's listener wants a login. Start the console with a --command-config that says "
+                "The broker's listener requires a login. Start the console with a --command-config that sets "
                 "security.protocol=SASL_SSL (or SASL_PLAINTEXT)."
             )
-        return f"The broker does not accept user or password. {error.message or ''}".strip()
+        return f"Wrong user or password. {error.message or ''}".strip()
     if isinstance(error, KafkaError):
         said = _WORDS.get(error.code)
         text = error.message or ""
         if said is None:
             return f"{text or 'The broker refused'} ({error.name})"
         return f"{said} ({error.name}{': ' + text if text else ''})"
-    return str(error) or "The broker did not answer in time."
+    return str(error) or "The broker did not respond in time."

@@ -48,7 +48,7 @@ def parquet(records: Iterable[ConsumerRecord]) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise MissingPackageError("Parquet needs a package that is not here: pip install pyarrow") from None
+        raise MissingPackageError("Parquet requires an additional package: pip install pyarrow") from None
     rows = list(records)
     header = pa.struct([("name", pa.string()), ("value", pa.binary())])
     table = pa.table(

@@ -135,7 +135,7 @@ class _Search:
                 self.kept.setdefault(where, []).extend(records)
             covered += sum(end - begin for begin, end in todo.values())
             if self.stopped is None and covered >= SCANNED_MAX and any(at[where] > ranges[where][0] for where in at):
-                self.stopped = f"Looked at {self.scanned:,} records; older ones were not looked at."
+                self.stopped = f"Searched {self.scanned:,} records; older ones were not searched."
             if not self.kept:
                 chunk = min(chunk * 4, SCANNED_MAX)
         return at
@@ -179,15 +179,15 @@ class _Search:
             dropped = records.pop(0)
             self.used -= size(dropped)
             self.left_out[where] = dropped.offset
-            self.stopped = f"More than {BYTES_MAX >> 20} MiB: the oldest of these are on the next page."
+            self.stopped = f"More than {BYTES_MAX >> 20} MiB: the oldest records are on the next page."
 
     def _stop(self, *, is_whole: bool) -> None:
         if time.monotonic() > self.give_up:
-            self.stopped = f"Stopped after {SECONDS_MAX:.0f} seconds; looked at {self.scanned:,} records."
+            self.stopped = f"Stopped after {SECONDS_MAX:.0f} seconds; searched {self.scanned:,} records."
         elif not is_whole and self.used > BYTES_MAX:
-            self.stopped = f"Stopped after {BYTES_MAX >> 20} MiB; further records were not looked at."
+            self.stopped = f"Stopped after {BYTES_MAX >> 20} MiB; other records were not searched."
         elif not is_whole and self.scanned >= SCANNED_MAX:
-            self.stopped = f"Looked at {self.scanned:,} records; further ones were not looked at."
+            self.stopped = f"Searched {self.scanned:,} records; others were not searched."
 
     def chosen(self, *, newest_first: bool) -> list[ConsumerRecord]:
         """By time, and within a partition by offset, whatever its times are: so that no page leaves one out."""

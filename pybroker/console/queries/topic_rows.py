@@ -64,19 +64,15 @@ async def topic_list(admin: AdminClient, names: TopicNames, text: str, page: int
     return TopicList(rows, len(matching), len(listed), page, notes)
 
 
-async def rows_of(
-    admin: AdminClient, listings: Sequence[TopicListing]
-) -> tuple[tuple[TopicRow, ...], tuple[str, ...]]:
+async def rows_of(admin: AdminClient, listings: Sequence[TopicListing]) -> tuple[tuple[TopicRow, ...], tuple[str, ...]]:
     """What is known of listed topics."""
     described = await descriptions(admin, [each.name for each in listings])
     partitions = with_leader(described.values())
     ends, sizes = await asyncio.gather(
         part(both_ends(admin, partitions), PART_S), part(replicas_on_disk(admin, partitions), PART_S)
     )
-    rows = [
-        _row(listing, described.get(listing.name), ends.value or {}, sizes.value or {}) for listing in listings
-    ]
-    notes = [f"Numbers of records: {ends.problem}"] if ends.problem else []
+    rows = [_row(listing, described.get(listing.name), ends.value or {}, sizes.value or {}) for listing in listings]
+    notes = [f"Record counts: {ends.problem}"] if ends.problem else []
     notes += [f"Sizes: {sizes.problem}"] if sizes.problem else []
     return tuple(rows), tuple(notes)
 
@@ -182,9 +178,7 @@ def partition_rows(
         first, last = ends.get(where, (None, None))
         leader = None if each.leader is None else each.leader.id
         size = disks.get((where, leader)) if leader is not None else None
-        dirs = tuple(
-            (node.id, disks[where, node.id][1]) for node in each.replicas if (where, node.id) in disks
-        )
+        dirs = tuple((node.id, disks[where, node.id][1]) for node in each.replicas if (where, node.id) in disks)
         rows.append(
             PartitionRow(
                 each.partition,

@@ -147,13 +147,13 @@ def _avro(data: bytes, schema: Any, indent: int | None) -> str:
         if data.startswith(avro_decoding.MAGIC):
             return _as_json(avro_decoding.file(data, values_max), indent)
         if schema is None:
-            raise DecodeError("Avro needs a schema: paste one on the page of the topic's messages")
+            raise DecodeError("Avro requires a schema; set one on the topic's messages page")
         if data[0] == 0 and len(data) > HEADER_BYTES:
             with contextlib.suppress(avro_decoding.AvroError):  # then it is no such header, but the datum's own bytes
                 return _as_json(avro_decoding.datum(data[HEADER_BYTES:], schema, values_max), indent)
         return _as_json(avro_decoding.datum(data, schema, values_max), indent)
     except avro_decoding.AvroError as error:
-        raise DecodeError(f"not Avro of this schema: {error}") from None
+        raise DecodeError(f"not Avro data of this schema: {error}") from None
 
 
 def _as_json(value: Any, indent: int | None) -> str:

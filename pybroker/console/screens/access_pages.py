@@ -61,7 +61,7 @@ def _binding(form: Form) -> AclBinding:
             form.text("host") or "*",
         )
     except KeyError as error:
-        raise InputError(f"The form does not know {error}.") from None
+        raise InputError(f"Invalid value in the form: {error}.") from None
 
 
 async def create_acl(visit: Visit) -> Response:
@@ -117,14 +117,14 @@ def _mechanism(form: Form) -> ScramMechanism:
     try:
         return ScramMechanism[form.text("mechanism").replace("-", "_")]
     except KeyError:
-        raise InputError("There is no such mechanism.") from None
+        raise InputError("Unknown mechanism.") from None
 
 
 async def set_password(visit: Visit) -> Response:
     """Of a new or a known user; only a salted hash travels."""
     user, password = visit.form.text("user"), visit.form.raw("password")
     if not user or not password:
-        return await _users(visit, 422, "Say user and password.")
+        return await _users(visit, 422, "Enter user and password.")
     try:
         iterations = visit.form.number("iterations", 8192, least=4096, most=16384) or 8192
         change = ScramUpsertion(user, password, _mechanism(visit.form), iterations)

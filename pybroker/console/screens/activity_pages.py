@@ -39,14 +39,14 @@ async def abort_ingest(visit: Visit) -> Response:
     """Drops what it has staged."""
     topic_id = parsed_id(visit.form.text("topic_id"))
     if topic_id is None:
-        raise InputError("The form names no topic.")
+        raise InputError("The form contains no topic.")
     batch = visit.form.number("batch_id")
     try:
         state = await visit.admin.abort_ingest(topic_id, visit.form.raw("ingest_id"), batch_id=batch)
     except TROUBLE as error:
         return await _ingests(visit, 422, in_words(error))
     if state is not IngestState.ABSENT:
-        return await _ingests(visit, 422, "It was committed already, and stays.")
+        return await _ingests(visit, 422, "The ingest is already committed and cannot be aborted.")
     return visit.redirect("/ingests", "ingest-aborted")
 
 

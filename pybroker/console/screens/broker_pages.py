@@ -29,12 +29,12 @@ async def one(visit: Visit) -> Response:
     """Its disks, what is largest on them, its settings; `q`: only settings with that in their name."""
     text = visit.path("id")
     if not text.isdecimal() or len(text) > 10:
-        raise InputError(f"{text[:40]} is not a broker's id.")
+        raise InputError(f"{text[:40]} is not a broker id.")
     broker = int(text)
     cluster = await visit.admin.describe_cluster()
     node = next((each for each in cluster.nodes if each.id == broker), None)
     if node is None:
-        raise NotFoundError(f"Broker {broker} is not there.")
+        raise NotFoundError(f"Broker {broker} is not running.")
     resource = ConfigResource.broker(broker)
     dirs, configs = await parts(visit.admin.describe_log_dirs([broker]), visit.admin.describe_configs([resource]).all())
     query, changed = visit.query.text("q").lower(), bool(visit.query.text("changed"))

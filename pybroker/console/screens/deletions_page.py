@@ -45,7 +45,7 @@ async def _page(visit: Visit, status: int = 200, problem: str | None = None) -> 
 def _id(visit: Visit) -> Uuid:
     topic_id = parsed_id(visit.form.text("topic_id"))
     if topic_id is None:
-        raise InputError("The form names no topic.")
+        raise InputError("The form contains no topic.")
     return topic_id
 
 
@@ -66,15 +66,13 @@ async def purge(visit: Visit) -> Response:
 
 async def discard(visit: Visit) -> Response:
     """Deletes what brokers found of a topic that the cluster does not know, after its id was typed."""
-    return await _removed(
-        visit, lambda ids: visit.admin.delete_topics(TopicCollection.of_topic_ids(ids)), "discarded"
-    )
+    return await _removed(visit, lambda ids: visit.admin.delete_topics(TopicCollection.of_topic_ids(ids)), "discarded")
 
 
 async def _removed(visit: Visit, remove: Callable[[list[Uuid]], Awaitable[object]], done: str) -> Response:
     topic_id = _id(visit)
     if visit.form.raw("typed") != str(topic_id):
-        return await _page(visit, 422, "What you typed is not the id: nothing was done.")
+        return await _page(visit, 422, "The text differs from the id. Nothing was changed.")
     try:
         await remove([topic_id])
     except KafkaError as error:

@@ -42,7 +42,7 @@ async def show(visit: Visit) -> Response:
 def _group(visit: Visit) -> str:
     group = visit.form.raw("id")
     if not group:
-        raise InputError("The address names no group: /group?id=…")
+        raise InputError("The address contains no group; use /group?id=…")
     return group
 
 
@@ -90,7 +90,7 @@ async def preview(visit: Visit) -> Response:
     group, query = _group(visit), visit.query
     goal = query.text("goal", "earliest")
     if goal not in GOALS:
-        raise InputError(f"goal: none of {', '.join(GOALS)}.")
+        raise InputError(f"Invalid goal; valid: {', '.join(GOALS)}.")
     if goal == "time":
         number = moment_of(query.text("number"))
     else:
@@ -99,7 +99,7 @@ async def preview(visit: Visit) -> Response:
     committed = {where: each.offset for where, each in (await visit.admin.list_consumer_group_offsets(group)).items()}
     chosen = [each for each in sorted(committed) if not topic or each.topic == topic]
     if len(chosen) > PLAN_MAX:
-        raise InputError(f"{len(chosen):,} partitions are more than a form can hold: choose a topic.")
+        raise InputError(f"{len(chosen):,} partitions are too many for a form; choose a topic.")
     plan = await moved(visit.admin, chosen, committed, goal, number)
     return visit.render(
         "group_reset.html",
@@ -119,10 +119,10 @@ async def move(visit: Visit) -> Response:
         topic, _, rest = text.partition(" ")
         partition, _, offset = rest.partition(" ")
         if not (topic and partition.isdecimal() and offset.isdecimal() and len(rest) < 40):
-            raise InputError("The form is not understood: begin with the preview.")
+            raise InputError("The form is invalid. Start again with the preview.")
         plan[TopicPartition(topic, int(partition))] = int(offset)
     if not plan:
-        raise InputError("The form moves nothing.")
+        raise InputError("The form contains no positions.")
     try:
         await visit.admin.alter_consumer_group_offsets(group, plan)
     except TROUBLE as error:
@@ -148,7 +148,7 @@ async def delete(visit: Visit) -> Response:
     """The group and all of its positions, after its name was typed."""
     group = _group(visit)
     if visit.form.raw("typed") != group:
-        return await _page(visit, group, 422, "What you typed is not the group's name: nothing was done.")
+        return await _page(visit, group, 422, "The text differs from the group's name. Nothing was changed.")
     try:
         await visit.admin.delete_groups([group])
     except TROUBLE as error:

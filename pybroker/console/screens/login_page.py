@@ -44,7 +44,7 @@ async def log_in(visit: Visit) -> Response:
     user, password = visit.form.raw("user"), visit.form.raw("password")
     mechanism = settings.mechanism or visit.form.text("mechanism")
     if not user or not password or (mechanism not in MECHANISMS):
-        return _form(visit, 422, "Say user and password.", user)
+        return _form(visit, 422, "Enter user and password.", user)
     credentials = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
     clients = Clients({**settings.common_config(), **credentials}, visit.console.scraped)
     try:
@@ -52,7 +52,7 @@ async def log_in(visit: Visit) -> Response:
             await while_reachable(clients, clients.admin.describe_cluster())
     except AuthenticationError:
         await clients.close()
-        return _form(visit, 401, "The broker does not accept user or password.", user)
+        return _form(visit, 401, "Wrong user or password.", user)
     except ClusterAwayError as error:
         await clients.close()
         return away(visit, str(error))

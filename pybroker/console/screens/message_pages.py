@@ -43,9 +43,9 @@ def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQu
     query = visit.query
     seek = query.text("seek", "newest")
     if seek not in dict(SEEKS):
-        raise InputError(f"seek: {seek[:40]!r} is none of {', '.join(dict(SEEKS))}.")
+        raise InputError(f"Invalid seek {seek[:40]!r}; valid: {', '.join(dict(SEEKS))}.")
     if query.text("format", "auto") not in value_decoding.FORMATS:
-        raise InputError(f"format: none of {', '.join(value_decoding.FORMATS)}.")
+        raise InputError(f"Invalid format; valid: {', '.join(value_decoding.FORMATS)}.")
     number = 0
     if seek == "offset":
         number = query.number("offset", 0) or 0
@@ -55,7 +55,7 @@ def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQu
     with_leader = [each.partition for each in topic.partitions if each.leader is not None]
     partitions = all_partitions(topic.name, with_leader, only)
     if not partitions:
-        raise InputError("No such partition, or it has no leader.")
+        raise InputError("The partition does not exist or has no leader.")
     limit = query.number("limit", 50, least=1, most=limit_max) or 50
     before, after = (offsets_of(topic.name, query.text(name)) for name in ("before", "after"))
     return RecordQuery(partitions, seek, number, limit, query.text("contains"), before, after)
@@ -69,7 +69,7 @@ def offsets_of(topic: str, text: str) -> Offsets | None:
     for each in text.split("-"):
         partition, _, offset = each.partition(".")
         if not (partition.isdecimal() and offset.isdecimal() and len(each) <= 40):
-            raise InputError("The address of this page of records is not complete: begin anew.")
+            raise InputError("The address of this page is incomplete. Start again.")
         found[TopicPartition(topic, int(partition))] = int(offset)
     return found
 
@@ -88,7 +88,7 @@ def moment_of(text: str) -> int:
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise InputError("time: say it as 2026-11-05T10:00 or as milliseconds since 1970.") from None
+        raise InputError("Invalid time; use 2026-11-05T10:00 or milliseconds since 1970.") from None
     return int((found if found.tzinfo else found.replace(tzinfo=datetime.UTC)).timestamp() * 1000)
 
 
@@ -154,11 +154,11 @@ async def record(visit: Visit) -> Response:
     topic = await described(visit)
     partition, offset = visit.query.number("partition"), visit.query.number("offset")
     if partition is None or offset is None:
-        raise InputError("The address has to say partition and offset.")
+        raise InputError("The address must contain partition and offset.")
     async with visit.clients.consumer(auto_offset_reset="none") as consumer:
         found = await one(consumer, TopicPartition(topic.name, partition), offset)
     if found is None:
-        raise NotFoundError(f"{topic.name}-{partition} has no record at offset {offset:,} any more.")
+        raise NotFoundError(f"{topic.name}-{partition} has no record at offset {offset:,}.")
     return visit.render(
         "record.html",
         tab="messages",
@@ -185,7 +185,7 @@ async def exported(visit: Visit) -> Response:
         except record_export.MissingPackageError as error:
             raise InputError(str(error)) from None
     else:
-        raise NotFoundError("Files are ndjson or parquet.")
+        raise NotFoundError("Invalid file type; use ndjson or parquet.")
     name = "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in topic.name)
     disposition = f'attachment; filename="{name}.{kind}"'
     return Response(data, media_type=media, headers={"Content-Disposition": disposition})

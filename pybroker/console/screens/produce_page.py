@@ -48,7 +48,7 @@ def _bytes(text: str, encoding: str, what: str) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InputError(f"{what}: this is not base64: {error}.") from None
+        raise InputError(f"{what}: invalid base64: {error}.") from None
 
 
 def _headers(text: str) -> list[tuple[str, bytes | str | None]]:
@@ -57,7 +57,7 @@ def _headers(text: str) -> list[tuple[str, bytes | str | None]]:
     for line in filter(str.strip, text.splitlines()):
         name, colon, value = line.partition(":")
         if not colon:
-            raise InputError(f"Headers: {line[:60]!r} is not name: value.")
+            raise InputError(f"Headers: {line[:60]!r} is not in the form name: value.")
         found.append((name.strip(), value.strip()))
     return found
 

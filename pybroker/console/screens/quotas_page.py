@@ -10,11 +10,11 @@ from pybroker.console.web.request_context import Form, InputError, Visit
 
 KINDS = {"user": "User", "client-id": "Client id", "ip": "Address"}
 QUOTAS = {
-    "producer_byte_rate": "bytes a second written",
-    "consumer_byte_rate": "bytes a second read",
+    "producer_byte_rate": "bytes per second written",
+    "consumer_byte_rate": "bytes per second read",
     "request_percentage": "percent of a thread",
-    "controller_mutation_rate": "partitions a second made or removed",
-    "connection_creation_rate": "connections a second, of an address",
+    "controller_mutation_rate": "partitions per second created or deleted",
+    "connection_creation_rate": "connections per second, of an address",
 }
 SHOWN = 1_000
 
@@ -46,18 +46,18 @@ def _entity(form: Form) -> QuotaEntity:
     for kind, title in KINDS.items():
         name, of_the_rest = form.raw(kind), form.text(f"{kind}-default") == "1"
         if name and of_the_rest:
-            raise InputError(f"{title}: either a name or the default.")
+            raise InputError(f"{title}: use either a name or the default.")
         if name or of_the_rest:
             named[kind.replace("-", "_")] = name
     if not named:
-        raise InputError("Say whom the quota is for: a user, a client id, both, or an address.")
+        raise InputError("Select a user, a client id, both, or an address.")
     return QuotaEntity(**named)
 
 
 def _quota(form: Form) -> str:
     name = form.text("quota")
     if name not in QUOTAS:
-        raise InputError(f"There is no quota {name[:40]!r}.")
+        raise InputError(f"Unknown quota {name[:40]!r}.")
     return name
 
 

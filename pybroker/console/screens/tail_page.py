@@ -46,7 +46,7 @@ async def events(visit: Visit) -> Response:
     there = [each.partition for each in topic.partitions]
     partitions = all_partitions(topic.name, there, visit.query.number("partition"))
     if not partitions or visit.query.text("format", "auto") not in FORMATS:
-        raise InputError("There is no such partition or format.")
+        raise InputError("Unknown partition or format.")
     return StreamingResponse(_stream(visit, partitions), media_type="text/event-stream")
 
 
@@ -56,7 +56,7 @@ def _event(kind: str, data: object) -> str:
 
 async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> AsyncIterator[str]:
     if not visit.clients.tails_left:
-        yield _event("problem", "Too many live tails are open: close one.")
+        yield _event("problem", "Too many live tails are open; close one.")
         return
     needle = visit.query.text("contains").encode()
     give_up = time.monotonic() + LIFE_S
@@ -95,5 +95,5 @@ async def _problem(visit: Visit) -> str | None:
     try:
         await visit.clients.ping()
     except TROUBLE as error:
-        return f"The cluster does not answer; records appear when it is back. {in_words(error)}"
+        return f"The cluster does not respond; records appear when it responds again. {in_words(error)}"
     return None

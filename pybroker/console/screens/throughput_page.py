@@ -15,7 +15,7 @@ from pybroker.console.queries.measurements import History
 from pybroker.console.web.charts import Curve, a_second, bytes_of, cores, curve, per_second, records
 from pybroker.console.web.request_context import Visit
 
-NEEDS_METRICS = "needs --metrics-url"
+NEEDS_METRICS = "requires --metrics-url"
 DETAILS_SHOWN = 3
 
 
@@ -41,7 +41,7 @@ async def _facts(visit: Visit) -> dict[str, Any]:
     try:
         await visit.clients.ping()
     except TROUBLE as error:
-        problems = [f"The cluster does not answer; the curves go on when it is back. {in_words(error)}"]
+        problems = [f"The cluster does not respond; the charts continue when it responds again. {in_words(error)}"]
     return {"curves": tiles(history, by_metrics=bool(visit.console.settings.metrics_urls)), "problems": problems}
 
 
@@ -51,16 +51,16 @@ def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
 
     def rate(title: str, name: str, words: Callable[[float], str], note: str = "") -> Curve:
         points = history.rates(name)
-        why = note if points else ("not known" if by_metrics else NEEDS_METRICS)
+        why = note if points else ("unknown" if by_metrics else NEEDS_METRICS)
         return curve(title, points, words, now_s=now, is_current=history.is_current(points), note=why)
 
-    def gauge(title: str, name: str, words: Callable[[float], str], note: str = "", why: str = "not known") -> Curve:
+    def gauge(title: str, name: str, words: Callable[[float], str], note: str = "", why: str = "unknown") -> Curve:
         points = history.gauge(name)
         is_current = history.is_current(points)
         return curve(title, points, words, now_s=now, is_current=is_current, note=note if points else why)
 
     lags = details.get(cluster_activity.LAG) or ()
-    largest = f"most: {lags[0].group}" if lags and lags[0].records else "all groups together"
+    largest = f"largest: {lags[0].group}" if lags and lags[0].records else "all groups together"
     errors = rate("Errors", cluster_activity.ERRORS, per_second("errors"), _kinds(history, cluster_activity.ERRORS))
     is_bad = bool(history.rates(cluster_activity.ERRORS)) and history.rates(cluster_activity.ERRORS)[-1][1] > 0
     return [
@@ -71,8 +71,8 @@ def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
         replace(errors, is_bad=is_bad),
         gauge("Consumer lag", cluster_activity.LAG, records, largest),
         gauge("Disk room", cluster_activity.DISK, bytes_of, str(details.get(cluster_activity.DISK, ""))),
-        gauge("Memory", cluster_activity.MEMORY, bytes_of, "all brokers", "not known" if by_metrics else NEEDS_METRICS),
-        rate("CPU", cluster_activity.CPU, cores, "all brokers; 100 % is one core"),
+        gauge("Memory", cluster_activity.MEMORY, bytes_of, "all brokers", "unknown" if by_metrics else NEEDS_METRICS),
+        rate("CPU", cluster_activity.CPU, cores, "all brokers; 100 % means one core"),
     ]
 
 

@@ -36,7 +36,7 @@ async def add_partitions(visit: Visit) -> Response:
     topic = await described(visit)
     wanted = visit.form.number("partitions", least=1, most=100_000)
     if wanted is None:
-        raise InputError("Say how many partitions there shall be.")
+        raise InputError("Enter the new number of partitions.")
     try:
         await visit.admin.create_partitions({topic.name: wanted})
     except KafkaError as error:
@@ -59,7 +59,7 @@ async def delete(visit: Visit) -> Response:
     """Deletes exactly the incarnation that was shown, after its name was typed, at wish for good; or empties it."""
     name = visit.path("name")
     if visit.form.raw("typed") != name:
-        return await _delete_page(visit, 422, "What you typed is not the topic's name: nothing was done.")
+        return await _delete_page(visit, 422, "The text differs from the topic's name. Nothing was changed.")
     topic_id = parsed_id(visit.form.text("topic_id"))
     which = TopicCollection.of_topic_ids([topic_id]) if topic_id else TopicCollection.of_topic_names([name])
     try:

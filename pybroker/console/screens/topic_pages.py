@@ -32,7 +32,8 @@ async def described(visit: Visit) -> TopicDescription:
     found = (await descriptions(visit.admin, [name])).get(name)
     if found is None:
         raise NotFoundError(
-            f"There is no topic {name[:255]}, or you may not see it. If it was deleted, “Deletions” may still have it."
+            f"There is no topic {name[:255]}, or you have no permission to see it. If it was deleted, look under "
+            "“Deletions”."
         )
     return found
 
@@ -98,9 +99,9 @@ async def settings_page(
 SOURCES = {
     ConfigSource.UNKNOWN: "unknown",
     ConfigSource.TOPIC_CONFIG: "this topic",
-    ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, at run time",
-    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, at run time",
-    ConfigSource.STATIC_BROKER_CONFIG: "broker's file",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, dynamic",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, dynamic",
+    ConfigSource.STATIC_BROKER_CONFIG: "broker's settings file",
     ConfigSource.DEFAULT_CONFIG: "default",
     ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG: "logger",
     ConfigSource.CLIENT_METRICS_CONFIG: "subscription",
@@ -121,7 +122,7 @@ async def history(visit: Visit) -> Response:
     topic = (await descriptions(visit.admin, [name])).get(name)
     found = await part(_history(visit, name))
     if topic is None and not found.value:
-        raise NotFoundError(f"There is no topic {name[:255]}, and nobody remembers one.")
+        raise NotFoundError(f"There is no topic {name[:255]} and no history of one.")
     return visit.render(
         "history.html",
         tab="history",

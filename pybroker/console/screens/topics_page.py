@@ -49,13 +49,13 @@ async def by_id(visit: Visit) -> Response:
     """A topic by its id: the living one's page, or what became of it."""
     topic_id = parsed_id(visit.path("id"))
     if topic_id is None:
-        raise NotFoundError(f"{visit.path('id')[:60]} is not a topic id: it has 22 characters.")
+        raise NotFoundError(f"{visit.path('id')[:60]} is not a topic id; a topic id has 22 characters.")
     topic = await topic_by_id(visit.admin, topic_id)
     if topic is not None:
         return visit.redirect(at(f"/topics/{topic.name}"))
     found = await part(_history(visit, topic_id))
     if not found.value and not found.problem:
-        raise NotFoundError(f"Nobody remembers a topic with the id {topic_id}.")
+        raise NotFoundError(f"There is no topic with the id {topic_id} and no history of one.")
     events = topic_events(found.value or ())
     return visit.render(
         "history.html", name=None, topic=None, topic_id=topic_id, history=found, events=events, tab="history"
@@ -73,7 +73,7 @@ async def create(visit: Visit) -> Response:
     try:
         name = form.text("name")
         if not name:
-            raise InputError("Say a name.")
+            raise InputError("Enter a name.")
         topic = NewTopic(
             name,
             form.number("partitions", -1, least=1, most=100_000) or -1,
@@ -92,6 +92,6 @@ def _settings(text: str) -> dict[str, str | None]:
     for line in filter(None, map(str.strip, text.splitlines())):
         key, equals, value = line.partition("=")
         if not equals:
-            raise InputError(f"Settings: {line[:60]!r} is not key=value.")
+            raise InputError(f"Settings: {line[:60]!r} is not in the form key=value.")
         found[key.strip()] = value.strip()
     return found

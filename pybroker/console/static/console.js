@@ -117,8 +117,8 @@ if (tail) {
   });
   source.addEventListener("away", (event) => say(JSON.parse(event.data)));
   source.addEventListener("problem", (event) => { say(JSON.parse(event.data)); source.close(); });
-  source.addEventListener("end", () => { say("The tail has ended by itself; load the page to go on."); source.close(); });
-  source.onerror = () => say("The connection is lost; trying again…");
+  source.addEventListener("end", () => { say("The live tail has ended. Reload the page to continue."); source.close(); });
+  source.onerror = () => say("Connection lost; reconnecting…");
   document.getElementById("tail-stop").addEventListener("click", () => { source.close(); say("Stopped."); });
 }
 
@@ -138,7 +138,7 @@ for (const place of document.querySelectorAll("[data-again]")) {
     try {
       const answer = await fetch(place.dataset.again, { headers: { Accept: "text/html" } });
       if (answer.ok && !answer.redirected) place.innerHTML = await answer.text();
-      else say(place, answer.redirected ? "The session has ended: load the page again." : "The cluster does not answer.");
-    } catch { say(place, "The console does not answer: its process has ended, or the network fails. What is shown is old."); }
+      else say(place, answer.redirected ? "The session has ended. Reload the page." : "The cluster does not respond.");
+    } catch { say(place, "The console does not respond: it was stopped, or the network failed. The page shows old data."); }
   }, seconds * 1000);
 }

@@ -81,7 +81,7 @@ class Form:
         except ValueError:
             raise InputError(f"{name}: {text[:40]!r} is not a number.") from None
         if not least <= value <= most:
-            raise InputError(f"{name}: {value} is not between {least} and {most}.")
+            raise InputError(f"{name}: {value} must be between {least} and {most}.")
         return value
 
 
@@ -179,15 +179,15 @@ class Visit:
 
 DONE = {
     "topic-created": "The topic was created.",
-    "topic-deleted": "The topic was deleted. Until its time is over it can be brought back on this page.",
+    "topic-deleted": "The topic was deleted. It can be undeleted on this page while its data is kept.",
     "topic-deleted-for-good": "The topic was deleted.",
-    "topic-truncated": "The topic is empty now. Its old records wait under “Deletions”.",
-    "partitions-added": "The topic has its new partitions.",
+    "topic-truncated": "The topic is empty now. Its old records are under “Deletions”.",
+    "partitions-added": "The partitions were added.",
     "settings-changed": "The settings were changed.",
-    "undeleted": "The topic is back.",
-    "purged": "The data is being removed on every broker.",
-    "discarded": "What was found is being removed.",
-    "topic-purged": "The topic is deleted, and its data is being removed on every broker.",
+    "undeleted": "The topic was undeleted.",
+    "purged": "All brokers are removing the data.",
+    "discarded": "The found data is being removed.",
+    "topic-purged": "The topic was deleted, and all brokers are removing its data.",
     "offsets-changed": "The positions of the group were moved.",
     "offsets-deleted": "The positions were deleted.",
     "group-deleted": "The group was deleted.",
@@ -200,8 +200,8 @@ DONE = {
     "ingest-aborted": "The ingest was aborted.",
     "transaction-aborted": "The transaction was aborted.",
     "produced": "The record was written.",
-    "schema-kept": "Values are read with this schema now, as long as you are here.",
-    "schema-dropped": "The schema is forgotten.",
+    "schema-kept": "Values are decoded with this schema in this session.",
+    "schema-dropped": "The schema was removed.",
     "logged-out": "You are logged out.",
 }
 """What is said on the page after a change: by a key, so that nobody can put words on our pages by a link."""
@@ -229,11 +229,11 @@ def action(handler: Handler, *, login: bool = True) -> Endpoint:
             body = await request.body()
             visit.form = Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
         except BodyTooLargeError:
-            return visit.render("trouble.html", 413, title="Too much", problem="The form is too large.")
+            return visit.render("trouble.html", 413, title="Too large", problem="The form is too large.")
         except ValueError:
-            return visit.render("trouble.html", 400, title="Not understood", problem="This is not a form.")
+            return visit.render("trouble.html", 400, title="Invalid request", problem="The request contains no form.")
         if is_new or not visit.console.sessions.csrf_is_right(visit.token, visit.form.raw("csrf")):
-            problem = "The form is not from this session: it is old, or another site's. Load the page again."
+            problem = "The form does not belong to this session: it is outdated or from another site. Reload the page."
             return _cookie(visit, is_new, visit.render("trouble.html", 403, title="Refused", problem=problem))
         return await _answered(visit, handler, login)
 
@@ -270,7 +270,7 @@ async def _answered(visit: Visit, handler: Handler, login: bool) -> Response:
     except (BrokerConnectionError, KafkaTimeoutError) as error:
         return away(visit, in_words(error))
     except TROUBLE as error:
-        return visit.render("trouble.html", 502, title="The cluster refuses this", problem=in_words(error))
+        return visit.render("trouble.html", 502, title="The cluster rejected this", problem=in_words(error))
 
 
 def away(visit: Visit, problem: str) -> Response:

@@ -75,15 +75,15 @@ class RequestGuard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if _has_port(host) else host
         if not self._is_known(name.removeprefix("[").removesuffix("]")):
-            return 421, f"This console is not {name or 'without a name'}: name it with --host-name."
+            return 421, f"This console does not serve the host name {name or '(none)'}; add it with --host-name."
         if scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site", "same-origin") not in (
             "same-origin",
             "none",
         ):
-            return 403, "Another site's page asks for a change."
+            return 403, "The request to change something comes from another site and was rejected."
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-            return 413, f"More than {BODY_BYTES_MAX} bytes."
+            return 413, f"The request is larger than {BODY_BYTES_MAX} bytes."
         return None
 
     def _is_known(self, name: str) -> bool:

@@ -60,7 +60,7 @@ class Clients:
         try:
             await asyncio.wait_for(self._probe.describe_cluster(), PING_MS / 1000 + 0.05)
         except TimeoutError as error:
-            raise KafkaTimeoutError(str(error) or f"no broker answered within {PING_MS} ms") from None
+            raise KafkaTimeoutError(str(error) or f"no broker responded within {PING_MS} ms") from None
 
     @contextlib.asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
