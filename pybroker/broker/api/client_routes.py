@@ -65,11 +65,7 @@ def routes(services: Services) -> Routes:
         13: lambda: partial(api.k13_leave_group.handle, groups, authorizer),
         14: lambda: partial(api.k14_sync_group.handle, groups, authorizer),
         15: lambda: partial(api.k15_describe_groups.handle, groups, authorizer),
-        16: lambda: partial(
-            api.k16_list_groups.handle,
-            api.k16_list_groups.ListedGroupSources(groups, services.shares.coordination, services.streams),
-            authorizer,
-        ),
+        16: lambda: partial(api.k16_list_groups.handle, groups, authorizer),
         19: lambda: partial(api.k19_create_topics.handle, services.topics, services.config, authorizer),
         20: lambda: partial(api.k20_delete_topics.handle, services.topics, services.cluster, authorizer),
         21: lambda: partial(api.k21_delete_records.handle, admin.records, living, authorizer),

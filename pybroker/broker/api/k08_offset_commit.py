@@ -19,8 +19,8 @@ Differs from Kafka
 from __future__ import annotations
 
 from pybroker.broker.api.committed_offsets import CommittedTopics
-from pybroker.broker.coordinators.group.commits import CommitRequest
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.requests import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext, StandingCommits
 from pybroker.broker.requests.later import Later

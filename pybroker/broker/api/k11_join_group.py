@@ -16,8 +16,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from pybroker.broker.coordinators.group.classic_group import JoinResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import JoinResult
 from pybroker.broker.coordinators.group.requests import NO_REASON, JoinRequest
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation

@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from pybroker.broker.coordinators.group.classic_group import SyncResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import SyncResult
 from pybroker.broker.coordinators.group.requests import SyncRequest
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation

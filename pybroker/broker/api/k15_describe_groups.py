@@ -11,8 +11,8 @@ Versions
 from __future__ import annotations
 
 from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
+from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import ClassicGroupState, Group
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.broker.security.authorizer import Authorizer
@@ -55,12 +55,12 @@ def _describe(
     groups: GroupCoordinator, version: int, group_id: str, allowed: int
 ) -> DescribeGroupsResponse_DescribedGroup:
     try:
-        group = groups.describe(group_id)
+        return _described(groups.describe(group_id, ClassicGroup), allowed)
     except KafkaError as error:
-        return DescribeGroupsResponse_DescribedGroup(
-            group_id=group_id, error_code=error.code, error_message=error.message
-        )
-    if group is None:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            return DescribeGroupsResponse_DescribedGroup(
+                group_id=group_id, error_code=error.code, error_message=error.message
+            )
         missing = version >= 6
         return DescribeGroupsResponse_DescribedGroup(
             group_id=group_id,
@@ -69,10 +69,9 @@ def _describe(
             error_message=f"Group {group_id} not found." if missing else None,
             authorized_operations=allowed,
         )
-    return _described(group, allowed)
 
 
-def _described(group: Group, allowed: int) -> DescribeGroupsResponse_DescribedGroup:
+def _described(group: ClassicGroup, allowed: int) -> DescribeGroupsResponse_DescribedGroup:
     stable = group.state is ClassicGroupState.STABLE
     return DescribeGroupsResponse_DescribedGroup(
         group_id=group.group_id,

@@ -55,7 +55,7 @@ def handle(
     groups, topics, features = sources
 
     def describe(group_id: str) -> ConsumerGroupDescribeResponse_DescribedGroup:
-        return _described(groups.describe_consumer(group_id), topics, groups.assignors[0])
+        return _described(groups.describe(group_id, ConsumerGroup), topics, groups.assignors[0])
 
     served = features.require_consumer_groups
     failed = ConsumerGroupDescribeResponse_DescribedGroup

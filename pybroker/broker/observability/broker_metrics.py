@@ -83,7 +83,7 @@ def _sizes(services: Services) -> list[Metric]:
             "Topics that are not served because their metadata is damaged.",
             lambda: len(image.damaged),
         ),
-        *group_metrics(services.groups, services.shares.coordination, services.streams),
+        *group_metrics(services.groups),
         *share_metrics(services.shares.partitions),
         *transaction_metrics(services.transactions.coordinator),
         *telemetry_metrics(services.telemetry),

@@ -7,12 +7,12 @@ Kafka also computes rates of the counts; here the monitoring system does.
 from __future__ import annotations
 
 from collections import Counter
+from enum import StrEnum
 
 from pybroker.broker.coordinators.consumer.model import ConsumerGroupState
+from pybroker.broker.coordinators.group.classic_group import ClassicGroupState
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import ClassicGroupState
-from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.share.group import ShareGroupState
 from pybroker.broker.coordinators.streams.model import StreamsGroupState
 from pybroker.broker.observability.metrics import Metric
@@ -20,29 +20,24 @@ from pybroker.broker.observability.metrics import Metric
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 _SENSORS = "kafka_server_group_coordinator_metrics"
 
+_STATES: dict[GroupKind, type[StrEnum]] = {
+    GroupKind.CONSUMER: ConsumerGroupState,
+    GroupKind.SHARE: ShareGroupState,
+    GroupKind.STREAMS: StreamsGroupState,
+}
 
-def group_metrics(
-    coordinator: GroupCoordinator, coordination: ShareCoordination, streams_coordination: StreamsCoordination
-) -> list[Metric]:
+
+def group_metrics(coordinator: GroupCoordinator) -> list[Metric]:
     """Return metrics of the groups that this broker coordinates, without shards that are still loading."""
-    states = Counter(group.state for group in coordinator.list_groups()[0])
-    consumers = Counter(group.state for group in coordinator.list_consumer_groups())
-    shares = Counter(group.state for group in coordination.list())
-    streams = Counter(group.state for group in streams_coordination.list())
-    of_protocol = {
-        "classic": states.total(),
-        "consumer": consumers.total(),
-        "share": shares.total(),
-        "streams": streams.total(),
-    }
+    groups = coordinator.list_groups()[0]
+    kinds = Counter(group.kind for group in groups)
+    states = Counter((group.kind, group.state) for group in groups)
     figures = coordinator.figures
     return [
-        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: sum(of_protocol.values())),
-        *(_of_protocol(protocol, number) for protocol, number in of_protocol.items()),
-        *(_by_state("consumer", state, consumers[state]) for state in ConsumerGroupState),
-        *(_by_state("share", state, shares[state]) for state in ShareGroupState),
-        *(_by_state("streams", state, streams[state]) for state in StreamsGroupState),
-        *(_in_state(state, states[state]) for state in ClassicGroupState),
+        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: len(groups)),
+        *(_of_protocol(kind, kinds[kind]) for kind in GroupKind),
+        *(_by_state(kind, state, states[kind, state]) for kind, all_states in _STATES.items() for state in all_states),
+        *(_in_state(state, states[GroupKind.CLASSIC, state]) for state in ClassicGroupState),
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         Metric(
             "pybroker_group_member_metadata_bytes",
@@ -64,16 +59,16 @@ def group_metrics(
     ]
 
 
-def _of_protocol(protocol: str, number: int) -> Metric:
+def _of_protocol(kind: GroupKind, number: int) -> Metric:
     return Metric(
         f"{_SENSORS}_group_count",
         "Groups by protocol (Kafka: group-count).",
         lambda: number,
-        labels={"protocol": protocol},
+        labels={"protocol": kind.value},
     )
 
 
-def _by_state(kind: str, state: ConsumerGroupState | ShareGroupState | StreamsGroupState, number: int) -> Metric:
+def _by_state(kind: GroupKind, state: StrEnum, number: int) -> Metric:
     return Metric(
         f"{_SENSORS}_{kind}_group_count",
         f"{kind.capitalize()} groups by state (Kafka: {kind}-group-count).",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.observability.metrics import Metric
 from pybroker.errors import KafkaError
 from pybroker.native import NativePartitions, Uuid
@@ -37,10 +38,10 @@ class _Behind(NamedTuple):
 
 def committed_positions(groups: GroupCoordinator) -> list[CommittedPosition]:
     """Return the positions of all groups of this broker in loaded shards. Runs on the loop's thread."""
-    names = [one.group_id for one in groups.list_groups()[0]]
-    names += [one.group_id for one in groups.list_consumer_groups()]
+    shown = (GroupKind.CLASSIC, GroupKind.CONSUMER)
+    names = [group.group_id for group in groups.list_groups()[0] if group.kind in shown]
     found: list[CommittedPosition] = []
-    for name in dict.fromkeys(names):
+    for name in names:
         try:
             topics = groups.fetch_all(name)
         except KafkaError:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.group.classic_group import ClassicGroup, JoinResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
@@ -333,6 +333,9 @@ class World:
 
     def remove_topic(self, name: str) -> None:
         self.groups.topics_removed([self.topics.remove(name)])
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        return self.groups.shard(group_id, empty_allowed=True).classic_group(group_id)
 
     # --- members ------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
-from pybroker.broker.coordinators.group.group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.records import (
     GroupKey,
@@ -20,6 +19,7 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset,
     encode_offset_key,
 )
+from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered, join_request, read, subscription
@@ -68,12 +68,12 @@ async def test_a_consumer_outside_any_group_commits() -> None:
     world = await orders()
     assert await commit(world, (0, 5), (1, 7)) == [ErrorCode.NONE, ErrorCode.NONE]
     assert (committed(world, 0), committed(world, 1), committed(world, 2)) == (5, 7, None)
-    group = world.groups.describe(G)
+    group = world.classic(G)
     assert group is not None
     assert (group.state, group.protocol_type) == (ClassicGroupState.EMPTY, None)
     await world.restart()
     assert (committed(world, 0), committed(world, 1)) == (5, 7)
-    assert world.groups.describe(G) is not None
+    assert world.classic(G) is not None
 
 
 async def test_a_commit_counts_only_when_it_is_on_disk() -> None:
@@ -182,7 +182,7 @@ async def test_members_commit_for_their_generation_only() -> None:
         with pytest.raises(KafkaError) as caught:
             world.groups.commit(request((0, 1), member=leader, **changes))
         assert caught.value.code == code
-    assert world.groups.describe("no-such") is None
+    assert world.classic("no-such") is None
 
 
 async def test_commits_during_a_round() -> None:
@@ -437,7 +437,7 @@ async def test_deleting_a_group() -> None:
         world.groups.delete_group(G)
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
     await world.restart()
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
     assert committed(world) is None
 
 
@@ -454,7 +454,7 @@ async def test_a_commit_in_flight_does_not_revive_a_deleted_group() -> None:
     assert committed(world) is None
     await world.restart()
     assert committed(world) is None
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
 
 
 # --- retention (KIP-211) ----------------------------------------------------------------------------------------------
@@ -474,9 +474,9 @@ async def test_simple_commits_expire_by_their_own_time() -> None:
     await check_retention(world, 2)
     assert (committed(world, 0), committed(world, 1)) == (None, 1)
     await check_retention(world, 6)
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
     await world.restart()
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
 
 
 async def test_an_empty_group_keeps_offsets_since_it_became_empty() -> None:
@@ -489,7 +489,7 @@ async def test_an_empty_group_keeps_offsets_since_it_became_empty() -> None:
     await check_retention(world, 6)
     assert committed(world) == 1
     await check_retention(world, 2)
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
     key, value = world.log.records[-1]
     assert key is not None
     assert isinstance(decode_key(key), GroupKey)
@@ -514,7 +514,7 @@ async def test_a_retention_of_the_clients_own() -> None:
     await commit(world, (0, 1), retention_ms=DAY_MS)
     await world.restart()
     await check_retention(world, 2)
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
 
 
 async def test_a_group_with_an_id_on_offer_is_not_unused() -> None:
@@ -594,8 +594,8 @@ async def test_the_offsets_topic_is_made_when_it_is_first_needed() -> None:
     world.topics.remove("__consumer_offsets")
     world.start()
     with pytest.raises(KafkaError) as caught:
-        world.groups.describe(G)
+        world.classic(G)
     assert caught.value.code == ErrorCode.NOT_COORDINATOR
     found = await asyncio.gather(*(world.groups.find(G, "PLAINTEXT") for _ in range(5)))
     assert set(found) == {(1, "localhost", 9091)}
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None

@@ -17,10 +17,9 @@ from pybroker.broker.coordinators.consumer.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
 )
-from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
-from pybroker.broker.coordinators.group.group import ClassicGroupState, JoinResult
+from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
-from pybroker.broker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest, LeavingMember, SyncRequest
 from pybroker.broker.requests.context import CommitGrant
 from pybroker.errors import KafkaError
 from pybroker.native import decode_data
@@ -59,7 +58,7 @@ def indexes(result: ConsumerHeartbeatResult) -> list[int]:
 
 
 def group(world: World) -> ConsumerGroup:
-    return world.groups.describe_consumer(G)
+    return world.groups.describe(G, ConsumerGroup)
 
 
 async def commit(world: World, member: str, epoch: int, *partitions: int, by_id: bool = True) -> list[ErrorCode]:
@@ -434,7 +433,9 @@ async def test_one_id_has_one_protocol() -> None:
     world = await new_world()
     world.config["group.consumer.migration.policy"] = "disabled"
     await world.stable(G)
-    assert (await beat(world, "a")).error is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(KafkaError) as refused:
+        await beat(world, "a")
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
     with pytest.raises(KafkaError):
         group(world)
 
@@ -445,13 +446,13 @@ async def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_off
     await commit(world, joined.member_id, joined.generation, 0)
     world.leave(G, joined.member_id)
     await world.settle()
-    assert world.groups.describe(G).state is ClassicGroupState.EMPTY  # type: ignore[union-attr]
+    assert world.classic(G).state is ClassicGroupState.EMPTY  # type: ignore[union-attr]
     assert (await beat(world, "a")).error is ErrorCode.NONE
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
     topic_id = world.topics.ids["orders"]
     assert world.groups.fetch(G, [(topic_id, 0)])[0] is not None
     await world.restart()
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
     assert list(group(world).members) == ["a"]
     assert world.groups.fetch(G, [(topic_id, 0)])[0] is not None
 
@@ -469,7 +470,7 @@ async def test_a_classic_group_is_upgraded_and_returns() -> None:
 
     newer = await beat(world, "n")
     assert (newer.error, newer.epoch, indexes(newer)) == (ErrorCode.NONE, 2, [])
-    assert world.groups.describe(G) is None
+    assert world.classic(G) is None
     assert world.beat(G, first) == ErrorCode.REBALANCE_IN_PROGRESS
     # An eager member has given everything up when it joins again.
     again = await rejoin(world, joined)
@@ -485,13 +486,13 @@ async def test_a_classic_group_is_upgraded_and_returns() -> None:
     # The last member of the newer protocol leaves: a classic group again, whose members join a round.
     await beat(world, "n", LEAVES)
     await world.pass_time(1_000)
-    classic = world.groups.describe(G)
+    classic = world.classic(G)
     assert classic is not None
     assert classic.state is ClassicGroupState.PREPARING_REBALANCE
     with pytest.raises(KafkaError):
         group(world)
     await world.restart()
-    assert world.groups.describe(G) is not None
+    assert world.classic(G) is not None
     outcome = world.groups.join(G, join_request(joined))
     await world.pass_time(1_000)
     assert (await answered(outcome)).leader == joined

@@ -21,9 +21,7 @@ from pybroker.broker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.requests.context import RequestContext, Standing, StandingCommits
 from pybroker.broker.requests.later import Later
 from pybroker.native import Uuid, decode, encode
@@ -49,6 +47,7 @@ class Client:
             13: k13_leave_group.handle,
             14: k14_sync_group.handle,
             15: k15_describe_groups.handle,
+            16: k16_list_groups.handle,
             47: k47_offset_delete.handle,
         }
         context = RequestContext(key, version, "client", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
@@ -64,16 +63,9 @@ class Client:
                 context,
                 arrived,
             )
-        elif key in (16, 42):
+        elif key == 42:
             shares = ShareCoordination(self.world.groups, self.world.topics, self.world.states, self.world.loop)
-            if key == 42:
-                outcome = k42_delete_groups.handle(self.world.groups, shares, PERMITS_ALL, context, arrived)
-            else:
-                streams = StreamsCoordination(
-                    self.world.groups, GroupCoordinatorSettings(self.world.config).streams, self.world.loop
-                )
-                sources = k16_list_groups.ListedGroupSources(self.world.groups, shares, streams)
-                outcome = k16_list_groups.handle(sources, PERMITS_ALL, context, arrived)
+            outcome = k42_delete_groups.handle(self.world.groups, shares, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
         if isinstance(outcome, Later):

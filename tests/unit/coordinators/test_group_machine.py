@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import ClassicGroupState, Group, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.rebalance import Rounds
-from pybroker.broker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group.requests import CommitRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.standing import COMMITS, HEARTBEATS
 from pybroker.broker.coordinators.shards.timers import TICK_MS, TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
-from tests.unit.coordinators.fakes import join_request
+from tests.unit.coordinators.fakes import FakeTopics, join_request
 
 CLIENTS = 5
 SESSION_MS, ROUND_MS = 10_000, 20_000
@@ -41,13 +41,13 @@ class Store:
         self.waiting: list[Callable[[ErrorCode], None]] = []
         self.formed_generations: list[int] = []
 
-    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+    def store(self, group: ClassicGroup, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
         self.waiting.append(done)
 
-    def formed(self, group: Group) -> None:
+    def formed(self, group: ClassicGroup) -> None:
         self.formed_generations.append(group.generation)
 
-    def emptied(self, group: Group) -> None:
+    def emptied(self, group: ClassicGroup) -> None:
         return
 
 
@@ -84,7 +84,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.wheel = TimerWheel(self.clock)
         self.store = Store()
         self.rounds = Rounds(self.store, self.clock, self.wheel, self.store, GroupFigures())
-        self.group = Group("g")
+        self.group = ClassicGroup("g")
         self.calls: list[Call] = []
         self.ids = [""] * CLIENTS
         self.generations = [-1] * CLIENTS
@@ -148,11 +148,11 @@ class GroupMachine(RuleBasedStateMachine):
     def commit(self, client: int) -> None:
         beat = self.ids[client], self.instances[client], self.generations[client]
         try:
-            member = self.group.check_commit(*beat)
+            self.group.check_commit(CommitRequest("g", *beat, ()), FakeTopics())
         except KafkaError:
             return
-        if member is not None:
-            self.rounds.keep_alive(self.group, member)
+        self.rounds.heard_commit(self.group, beat[0])
+        if beat[0] in self.group.members:
             self.keep(beat, COMMITS)
 
     def keep(self, beat: tuple[str, str | None, int], what: str) -> None:

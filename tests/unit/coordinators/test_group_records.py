@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.records import (
-    ConsumerKey,
+    EpochGroupKey,
     GroupKey,
     GroupValue,
     MemberValue,
     OffsetKey,
     OffsetValue,
-    ShareKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -84,10 +84,10 @@ def test_keys_are_kafkas() -> None:
     assert encode_group_key("g").hex() == "0002000167"
     assert decode_key(bytes.fromhex("000000016700066f726465727300000003")) == OffsetKey("g", "orders", 3)
     assert decode_key(encode_group_key("g")) == GroupKey("g")
-    assert decode_key(b"\x00\x03\x00\x01g") == ConsumerKey("g", 3, "")
-    assert decode_key(b"\x00\x05\x00\x01g\x00\x01m") == ConsumerKey("g", 5, "m")
+    assert decode_key(b"\x00\x03\x00\x01g") == EpochGroupKey(GroupKind.CONSUMER, "g", 3, "")
+    assert decode_key(b"\x00\x05\x00\x01g\x00\x01m") == EpochGroupKey(GroupKind.CONSUMER, "g", 5, "m")
     assert decode_key(b"\x00\x04\x00\x01g") is None  # Kafka has not written it since 4.1.
-    assert decode_key(b"\x00\x0b\x00\x01g") == ShareKey("g", 11, "")
+    assert decode_key(b"\x00\x0b\x00\x01g") == EpochGroupKey(GroupKind.SHARE, "g", 11, "")
     assert decode_key(b"\x00\x12\x00\x01g") is None  # A streams group of a release before 4.1.
 
 

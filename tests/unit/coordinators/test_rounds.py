@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.coordinators.group.group import ClassicGroupState, JoinResult
+from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.requests import LeavingMember
 from pybroker.errors import KafkaError
@@ -18,7 +18,7 @@ G = "orders-readers"
 
 
 def state(world: World, group: str = G) -> ClassicGroupState:
-    found = world.groups.describe(group)
+    found = world.classic(group)
     return ClassicGroupState.DEAD if found is None else found.state
 
 
@@ -435,7 +435,7 @@ async def test_stopping_answers_who_waits() -> None:
     await world.groups.stop()
     assert (await answered(waiting)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError):
-        world.groups.describe(G)
+        world.classic(G)
 
 
 # --- answers that data threads repeat ---------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ async def test_a_member_that_data_threads_hear_stays() -> None:
     answers.keep(only.member_id, answer)
     await world.pass_time(10_000)
     await world.pass_time(5_000)
-    group = world.groups.describe(G)
+    group = world.classic(G)
     assert group is not None
     assert (list(group.members), answer.taken_back) == ([only.member_id], False)
     answer.heard_ms_ago = 10_000

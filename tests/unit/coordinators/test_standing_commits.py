@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
-from pybroker.broker.coordinators.group.group import JoinResult
+from pybroker.broker.coordinators.group.classic_group import JoinResult
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, Offsets
 from pybroker.broker.coordinators.group.records import OffsetKey
+from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered

@@ -9,8 +9,10 @@ A partition has at most one owner: a member owns it until it confirms the revoca
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+
+import msgspec
 
 from pybroker.broker.coordinators.consumer.model import (
     ClassicSide,
@@ -19,57 +21,27 @@ from pybroker.broker.coordinators.consumer.model import (
     Partition,
     ResolvedRegex,
 )
-from pybroker.errors import KafkaError
+from pybroker.broker.coordinators.group.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group.removals import Removals
+from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 NOTHING: frozenset[Partition] = frozenset()
 
 
-class ConsumerGroup:
-    """One consumer group. The values in its dictionaries are immutable.
+class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
+    """One consumer group."""
 
-    A caller changes a `fork` and installs it in place of the original once the change is durable.
-    """
+    kind = GroupKind.CONSUMER
 
-    def __init__(self, group_id: str, life: object | None = None) -> None:
-        self.group_id = group_id
-        self.life = object() if life is None else life
-        """Identity of the group; it survives a change of the group's protocol."""
-        self.epoch = 0
-        self.topics_hash = 0
-        """Hash of the subscribed topics and their partition counts; 0: no topics."""
-        self.target_epoch = 0
-        self.target_timestamp_ms = 0
-        self.target: dict[str, frozenset[Partition]] = {}
-        self.members: dict[str, ConsumerMember] = {}
-        self.instances: dict[str, str] = {}
-        """group.instance.id → member id."""
-        self.owners: dict[Partition, str] = {}
-        """Partition → the member that may be reading it."""
-        self.regexes: dict[str, ResolvedRegex] = {}
-        self.looked_at = -1
-        """Version of the broker's topic view that the epoch reflects; −1: none."""
-        self.subscribed: frozenset[str] = frozenset()
-        """Names of all topics that members subscribe to, by name or by expression."""
-        self.successor: Mapping[bytes, bytes | None] | None = None
-        """Records that replace the group when it changes its protocol; None: the protocol stays."""
-
-    def fork(self) -> ConsumerGroup:
-        """Return a copy for changes."""
-        copy = ConsumerGroup(self.group_id, self.life)
-        copy.epoch, copy.topics_hash = self.epoch, self.topics_hash
-        copy.target_epoch, copy.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
-        copy.target = dict(self.target)
-        copy.members = dict(self.members)
-        copy.instances = dict(self.instances)
-        copy.owners = dict(self.owners)
-        copy.regexes = dict(self.regexes)
-        copy.looked_at, copy.subscribed = self.looked_at, self.subscribed
-        return copy
-
-    def become(self, other: ConsumerGroup) -> None:
-        """Take over the state of a copy."""
-        self.__dict__.update(other.__dict__)
+    owners: dict[Partition, str] = msgspec.field(default_factory=dict)
+    """Partition → the member that may be reading it."""
+    regexes: dict[str, ResolvedRegex] = msgspec.field(default_factory=dict)
+    subscribed: frozenset[str] = frozenset()
+    """Names of all topics that members subscribe to, by name or by expression."""
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -161,24 +133,35 @@ class ConsumerGroup:
         )
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """Return an existing member. Raise KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no member {member_id}.")
-        return member
+    # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def instance(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """Return the member with this instance id. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-        known = self.instances.get(instance_id)
-        if known is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no instance {instance_id}.")
-        if known != member_id:
-            raise KafkaError(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Member {known} has taken the place of {member_id} as instance {instance_id}.",
-            )
-        return self.members[known]
+    def has_epoch(self, member: ConsumerMember) -> bool:
+        """Return whether the member uses the consumer protocol."""
+        return not member.is_classic
+
+    def check_instance(self, request: CommitRequest) -> None:
+        """Check the instance id of a commit. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        if request.instance_id is not None:
+            self.instance(request.instance_id, request.member_id)
+
+    def has_owned(self, member: ConsumerMember, request: CommitRequest, topics: Topics) -> bool:
+        """Return whether the member owned the partitions of a commit in the commit's epoch, and owns them still."""
+        since = {**member.assigned, **member.revoking}
+        ids = (
+            (item.topic_id or topics.topic_id(item.name or "") or Uuid.ZERO, item.partition) for item in request.items
+        )
+        return bool(request.items) and all(since.get(key, math.inf) <= request.generation for key in ids)
+
+    def incarnation_error(
+        self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
+    ) -> ErrorCode | None:
+        """Return STALE_MEMBER_EPOCH for a member that holds no partition of the topic if its name had another
+        incarnation."""
+        member = self.members.get(request.member_id)
+        if member is None or topics.had_name_alone(topic_id):
+            return None
+        holds = any(topic == topic_id for held in (member.assigned, member.revoking) for topic, _ in held)
+        return None if holds else ErrorCode.STALE_MEMBER_EPOCH
 
     # --- classic members ----------------------------------------------------------------------------------------------
 

@@ -28,11 +28,12 @@ from pybroker.broker.coordinators.consumer.model import (
 from pybroker.broker.coordinators.consumer.records import StoredConsumerGroup
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.consumer.topics import MayRead, TopicView, resolve
+from pybroker.broker.coordinators.group.group import Group, GroupRegistry
 from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import EpochKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
-from pybroker.broker.coordinators.shards.turns import GroupKind, GroupTurns, Outcome, Records, Write
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -46,7 +47,7 @@ def _said(group: ConsumerGroup) -> dict[str, ConsumerSubscription]:
     return {member_id: member.subscription for member_id, member in group.members.items()}
 
 
-KIND = GroupKind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones, _said)
+KIND = EpochKind(ConsumerGroup, records.changes, records.tombstones, _said)
 
 BEATS_A_SECOND_MAX = 500
 """Limits one group's heartbeats during a rebalance, so that a large group does not keep the coordinator from others."""
@@ -65,14 +66,14 @@ class ConsumerGroups:
         timers: TimerWheel,
         view: TopicView,
         settings: ConsumerSettings,
+        registry: GroupRegistry,
         write: Write,
-        made: Callable[[ConsumerGroup], None],
+        replaces: Callable[[Group], None],
         changed: Callable[[ConsumerGroup], None],
         assigned: Callable[[], None],
     ) -> None:
-        """made: called with each new group. changed: called with each group after a change. assigned: called for each
-        new target."""
-        self._made = made
+        """replaces: called with each group that a new one replaces. changed: called with each group after a change.
+        assigned: called for each new target."""
         self._told = changed
         self._assigned = assigned
         self._clock = clock
@@ -81,19 +82,10 @@ class ConsumerGroups:
         self._settings = settings
         self._answers: dict[str, StandingAnswers] = {}
         self._interval = AssignmentInterval(clock, timers, settings.assignment_interval_ms, self._assign_now)
-        self.turns = GroupTurns(KIND, write, self._assign, self._changed, self._moves)
-
-    def __contains__(self, group_id: str) -> bool:
-        """Return whether the group exists or is being created."""
-        return self.turns.holds(group_id)
-
-    def get(self, group_id: str) -> ConsumerGroup | None:
-        """Return a group as stored; callers must not change it."""
-        return self.turns.groups.get(group_id)
-
-    def all(self) -> list[ConsumerGroup]:
-        """Return all groups as stored; callers must not change them."""
-        return list(self.turns.groups.values())
+        self.turns = GroupTurns(
+            KIND, registry, write, assign=self._assign, changed=self._changed, replaces=replaces, moves=self._moves
+        )
+        self.get, self.all = self.turns.get, self.turns.all
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
@@ -276,8 +268,6 @@ class ConsumerGroups:
 
     def _changed(self, before: ConsumerGroup | None, after: ConsumerGroup) -> None:
         group_id = after.group_id
-        if before is None:
-            self._made(after)
         known = {} if before is None else before.members
         for member_id in known.keys() - after.members.keys():
             self._timers.cancel(_session(group_id, member_id))
@@ -351,35 +341,6 @@ class ConsumerGroups:
         later = partial(self._timers.schedule, _session(group_id, member_id), EXPIRY_RETRY_MS)
         self.turns.submit_until_stored(group_id, change, later)
 
-    # --- offsets ------------------------------------------------------------------------------------------------------
-
-    def check_commit(
-        self, group: ConsumerGroup, who: tuple[str, str | None], epoch: int, partitions: frozenset[Partition]
-    ) -> None:
-        """Check that a member (id, instance id) in this epoch may commit for these partitions.
-
-        A member that has advanced since may commit late for partitions that it already owned in the older epoch. Raise
-        KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
-        """
-        member_id, instance_id = who
-        member = group.member(member_id) if instance_id is None else group.instance(instance_id, member_id)
-        if epoch == member.epoch:
-            return
-        if epoch < member.epoch and partitions:
-            since = {**member.assigned, **member.revoking}
-            if all(partition in since and since[partition] <= epoch for partition in partitions):
-                return
-        raise stale(member, epoch)
-
-    def check_fetch(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
-        """Check that a member in this epoch may fetch offsets.
-
-        Raise KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
-        """
-        member = group.member(member_id)
-        if epoch != member.epoch:
-            raise stale(member, epoch)
-
     # --- loading and ending groups ------------------------------------------------------------------------------------
 
     def install(self, group_id: str, stored: StoredConsumerGroup) -> None:
@@ -418,14 +379,6 @@ class ConsumerGroups:
 def refused(error: KafkaError) -> ConsumerHeartbeatResult:
     """Return the result for a refused heartbeat."""
     return ConsumerHeartbeatResult(ErrorCode(error.code), error.message)
-
-
-def stale(member: ConsumerMember, epoch: int) -> KafkaError:
-    """Return the error for a member that names a wrong epoch."""
-    return KafkaError(
-        ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH,
-        f"The member epoch {epoch} is not the one that the coordinator knows ({member.epoch}).",
-    )
 
 
 def _session(group_id: str, member_id: str) -> tuple[str, str, str]:

@@ -20,7 +20,6 @@ from pybroker.broker.coordinators.consumer.model import (
     ResolvedRegex,
 )
 from pybroker.broker.coordinators.consumer.reconciliation import reconcile
-from pybroker.broker.coordinators.shards.turns import start_epochs
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -92,7 +91,7 @@ def enter(
     `resolve`: matches a regular expression. Raise KafkaError if the member is refused.
     """
     check_room(group, beat.member_id, beat.instance_id, size_max)
-    start_epochs(group)
+    group.start_epochs()
     before, member = _find(group, beat)
     said = member.subscription
     changed = msgspec.structs.replace(

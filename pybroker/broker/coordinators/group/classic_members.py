@@ -22,8 +22,8 @@ from pybroker.broker.coordinators.consumer.model import (
     Partition,
 )
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.broker.coordinators.group.classic_group import JoinReply, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.embedded import EmbeddedSubscription, read_subscription, write_assignment
-from pybroker.broker.coordinators.group.group import JoinReply, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.broker.coordinators.shards.ports import Topics

@@ -20,12 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import ConsumerMember
+from pybroker.broker.coordinators.group.classic_group import ClassicGroup
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import ClassicGroupState, Group
+from pybroker.broker.coordinators.group.group import Group, GroupKind, not_found
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.offsets import CommittedOffset
 from pybroker.broker.coordinators.group.records import (
@@ -35,45 +32,15 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset_key,
 )
 from pybroker.broker.coordinators.group.removals import Removals
+from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest
 from pybroker.broker.coordinators.group.shard import GroupShard
 from pybroker.broker.coordinators.shards.log import TOO_LARGE
 from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.standing import COMMITS
-from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.requests.context import CommitGrant
 from pybroker.errors import KafkaError
 from pybroker.native import CommitTopic, Uuid
 from pybroker.protocol.error_codes import ErrorCode
-
-
-class CommitItem(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a commit; the topic is given by name or by id."""
-
-    name: str | None
-    topic_id: Uuid | None
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str | None
-    timestamp_ms: int = -1
-    """The client's own commit time (OffsetCommit 1); −1: use the broker's time."""
-
-
-class CommitRequest(msgspec.Struct, frozen=True):
-    """An OffsetCommit, independent of its version."""
-
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    generation: int
-    """−1: a commit from outside the group (an administrator, a consumer that assigns its partitions itself)."""
-    items: tuple[CommitItem, ...]
-    retention_ms: int = -1
-    knows_member_epochs: bool = False
-    """OffsetCommit 9 or later: the client supports KIP-848."""
-    producer: tuple[int, int] | None = None
-    """(id, epoch) of the producer whose transaction contains the commit."""
-
 
 Finished = Callable[[list[ErrorCode]], None]
 """Called once, with one error code per item, in order."""
@@ -105,19 +72,12 @@ class OffsetCommits:
 
         Raise KafkaError for the whole request if the group's state forbids the commit.
         """
-        newer = shard.newer(request.group_id)
-        group: Group | ConsumerGroup | StreamsGroup
-        if newer is not None:
-            group = newer
-            self._check_newer(shard, newer, request)
-        else:
-            group = self._check_classic(shard, request)
+        group = self._group_for_commit(shard, request)
         answers: list[ErrorCode] = []
         accepted: list[tuple[int, Uuid, OffsetKey, OffsetValue]] = []
         expire_ms = None if request.retention_ms < 0 else now_ms + request.retention_ms
-        stale: set[str] = set()
         for index, item in enumerate(request.items):
-            outcome = self._check(group, request, item, stale)
+            outcome = self._check(group, request, item)
             if isinstance(outcome, ErrorCode):
                 answers.append(outcome)
                 continue
@@ -132,18 +92,20 @@ class OffsetCommits:
                 topic_id,
             )
             accepted.append((index, topic_id, OffsetKey(group.group_id, name, item.partition), value))
-        if stale and isinstance(group, Group):
-            shard.rounds.rebalance(group, f"a member commits for an earlier {', '.join(sorted(stale))}")
+        if ErrorCode.REBALANCE_IN_PROGRESS in answers:
+            pairs = zip(request.items, answers, strict=True)
+            stale = {item.name or "" for item, answer in pairs if answer is ErrorCode.REBALANCE_IN_PROGRESS}
+            shard.rebalance(group, f"a member commits for an earlier {', '.join(sorted(stale))}")
         if not accepted:
             finished(answers)
             return
-        if isinstance(group, Group):
+        if shard.groups.get(group.group_id) is None:
             # Create the group only now: commits that are all refused create no group, as in Kafka, and use no memory.
-            shard.groups.setdefault(group.group_id, group)
+            shard.groups.put(group)
         if request.producer is not None:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
         else:
-            self._append(shard, group.life, accepted, answers, finished)
+            self._append(shard, group, accepted, answers, finished)
 
     def grant(self, shard: GroupShard, request: CommitRequest, timeout_ms: int) -> CommitGrant | None:
         """Delegate the member's next commits for the same topics to data threads; return None if that is unsafe.
@@ -152,33 +114,20 @@ class OffsetCommits:
         """
         if request.generation < 0 or request.producer is not None or not shard.log.is_still:
             return None
-        newer = shard.newer(request.group_id)
-        group: Group | ConsumerGroup
         try:
-            if newer is None:
-                group = self._check_classic(shard, request)
-                if group.state is not ClassicGroupState.STABLE or request.group_id in shard.consumers:
-                    return None
-                answers, heard = group.answers, True
-            elif isinstance(newer, ConsumerGroup):
-                group = newer
-                self._check_newer(shard, group, request)
-                epoch = group.member(request.member_id).epoch
-                if request.generation != epoch or not shard.consumers.turns.is_quiet(group.group_id):
-                    return None
-                # Commits do not keep members of consumer groups alive.
-                answers, heard = shard.consumers.answers(group.group_id), False
-            else:
-                return None
+            group = self._group_for_commit(shard, request)
         except KafkaError:
+            return None
+        answers = shard.answers_to_commits(request)
+        if answers is None:
             return None
         topics: dict[Uuid, CommitTopic] = {}
         for item in request.items:
-            outcome = self._check(group, request, item, set())
+            outcome = self._check(group, request, item)
             if isinstance(outcome, ErrorCode):
                 return None
             topic_id, name = outcome
-            if item.topic_id is None and self._may_mean_another(group, request, name, topic_id):
+            if item.topic_id is None and self._incarnation_error(group, request, name, topic_id) is not None:
                 # The member's next commit may lack a leader epoch, and data threads do not require one.
                 return None
             if topic_id not in topics:
@@ -191,65 +140,25 @@ class OffsetCommits:
             self._metadata_bytes_max(),
             timeout_ms,
             answers.standing(member_id, COMMITS),
-            lambda right: answers.keep(member_id, right, COMMITS, heard=heard),
+            # Commits do not keep members with epochs alive.
+            lambda right: answers.keep(member_id, right, COMMITS, heard=group.kind is GroupKind.CLASSIC),
         )
-
-    def _check_classic(self, shard: GroupShard, request: CommitRequest) -> Group:
-        group = self._group_for_commit(shard, request)
-        member = group.check_commit(
-            request.member_id,
-            request.instance_id,
-            request.generation,
-            in_transaction=request.producer is not None,
-        )
-        if member is not None and group.is_in(ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
-            shard.rounds.keep_alive(group, member)
-        return group
-
-    def _check_newer(self, shard: GroupShard, group: ConsumerGroup | StreamsGroup, request: CommitRequest) -> None:
-        """Check like a classic group's `check_commit`, but by member epoch instead of generation."""
-        if request.generation < 0 and not group.members:
-            return
-        named = bool(request.member_id) or request.instance_id is not None
-        if request.producer is not None and request.generation < 0 and not named:
-            return
-        member = group.member(request.member_id)
-        is_classic = isinstance(member, ConsumerMember) and member.is_classic
-        if request.producer is None and not is_classic and not request.knows_member_epochs:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, "OffsetCommit version 9 or above must be used by members of this group."
-            )
-        who = request.member_id, request.instance_id
-        if isinstance(group, StreamsGroup):
-            by_name = frozenset(
-                (item.name or self._topics.topic_name(item.topic_id or Uuid.ZERO) or "", item.partition)
-                for item in request.items
-            )
-            shard.streams.check_commit(group, who, request.generation, by_name)
-            return
-        partitions = frozenset(
-            ((item.topic_id or self._topics.topic_id(item.name or "") or Uuid.ZERO), item.partition)
-            for item in request.items
-        )
-        shard.consumers.check_commit(group, who, request.generation, partitions)
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
-        group = shard.group(request.group_id)
-        if group is not None:
-            return group
-        if request.generation >= 0:
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
-            )
-        return Group(request.group_id)
+        """Return the group, a new one if it does not exist. Raise KafkaError if its state forbids the commit."""
+        shard.groups.require(request.group_id, GroupKind.CONSUMER, GroupKind.CLASSIC, GroupKind.STREAMS)
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                raise KafkaError(
+                    ErrorCode.GROUP_ID_NOT_FOUND if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
+                )
+            group = ClassicGroup(request.group_id)
+        group.check_commit(request, self._topics)
+        shard.heard_commit(group, request.member_id)
+        return group
 
-    def _check(
-        self,
-        group: Group | ConsumerGroup | StreamsGroup,
-        request: CommitRequest,
-        item: CommitItem,
-        stale: set[str],
-    ) -> ErrorCode | tuple[Uuid, str]:
+    def _check(self, group: Group, request: CommitRequest, item: CommitItem) -> ErrorCode | tuple[Uuid, str]:
         if item.topic_id is not None:
             topic_id, name = item.topic_id, self._topics.topic_name(item.topic_id)
             if name is None:
@@ -261,12 +170,10 @@ class OffsetCommits:
             if found is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topic_id = found
-            proved = self._topics.proves(topic_id, item.leader_epoch)
-            if not proved and self._may_mean_another(group, request, name, topic_id):
-                if isinstance(group, ConsumerGroup):
-                    return ErrorCode.STALE_MEMBER_EPOCH
-                stale.add(name)
-                return ErrorCode.REBALANCE_IN_PROGRESS
+            if not self._topics.proves(topic_id, item.leader_epoch):
+                error = self._incarnation_error(group, request, name, topic_id)
+                if error is not None:
+                    return error
             if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
                 return ErrorCode.FENCED_LEADER_EPOCH
         if topic_id in self._holds:
@@ -277,33 +184,8 @@ class OffsetCommits:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return topic_id, name
 
-    def _may_mean_another(
-        self, group: Group | ConsumerGroup | StreamsGroup, request: CommitRequest, name: str, topic_id: Uuid
-    ) -> bool:
-        """Return whether a member that commits by name may have read an earlier incarnation of that name."""
-        if isinstance(group, ConsumerGroup):
-            return self._was_another(group, request.member_id, topic_id)
-        return isinstance(group, Group) and request.generation >= 0 and self._changed_hands(group, name, topic_id)
-
-    def _was_another(self, group: ConsumerGroup, member_id: str, topic_id: Uuid) -> bool:
-        """Return whether the member, which holds no partition of this incarnation, may mean an earlier one of its
-        name."""
-        member = group.members.get(member_id)
-        return (
-            member is not None
-            and not self._topics.had_name_alone(topic_id)
-            and all(topic != topic_id for held in (member.assigned, member.revoking) for topic, _ in held)
-        )
-
-    def _changed_hands(self, group: Group, name: str, topic_id: Uuid) -> bool:
-        known = group.formed_topics.get(name)
-        if known == Uuid.ZERO:
-            # No member was assigned the current incarnation. If the name had an earlier one, the position may belong to
-            # it.
-            return not self._topics.had_name_alone(topic_id)
-        if known is not None:
-            return known != topic_id
-        return self._removals.since(name, group.formed_at)
+    def _incarnation_error(self, group: Group, request: CommitRequest, name: str, topic_id: Uuid) -> ErrorCode | None:
+        return group.incarnation_error(request, name, topic_id, self._topics, self._removals)
 
     def give_back(
         self,
@@ -350,21 +232,23 @@ class OffsetCommits:
         finished: Callable[[ErrorCode], None],
     ) -> None:
         """Write back offsets from a deletion record. They are valid at once, because the record itself is durable."""
-        shard.note_group(group_id)
+        group = shard.note_group(group_id)
         for key, value in entries:
             shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
         accepted = [(index, topic_id, key, value) for index, (key, value) in enumerate(entries)]
         answers = [ErrorCode.NONE] * len(entries)
-        self._append(shard, shard.life(group_id), accepted, answers, lambda codes: finished(max(codes, key=abs)))
+        self._append(shard, group, accepted, answers, lambda codes: finished(max(codes, key=abs)))
 
     def _append(
         self,
         shard: GroupShard,
-        life: object | None,
+        group: Group,
         accepted: Sequence[tuple[int, Uuid, OffsetKey, OffsetValue]],
         answers: list[ErrorCode],
         finished: Finished,
     ) -> None:
+        identity = group.identity
+
         def written(error: ErrorCode, at: int) -> None:
             if error in TOO_LARGE:
                 error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -375,9 +259,11 @@ class OffsetCommits:
                 answers[index] = error
                 # If the group or topic was deleted meanwhile, its tombstone follows this commit in the log: ignore the
                 # commit.
+                now = shard.groups.get(key.group)
                 if (
                     error is ErrorCode.NONE
-                    and shard.life(key.group) is life
+                    and now is not None
+                    and now.identity is identity
                     and self._topics.topic_name(topic_id) is not None
                 ):
                     shard.offsets.put(
@@ -428,14 +314,17 @@ class OffsetCommits:
 
         Raise KafkaError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
         """
-        is_subscribed_to = _subscriptions(shard, group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise not_found(group_id)
+        group.check_offset_deletion()
         answers: list[ErrorCode] = []
         doomed: list[tuple[Uuid, OffsetKey]] = []
         for name, partition in wanted:
             topic_id = self._topics.topic_id(name)
             if topic_id is None or not 0 <= partition < self._topics.partition_count(topic_id):
                 answers.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif is_subscribed_to(name):
+            elif group.is_subscribed_to(name):
                 answers.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             else:
                 answers.append(ErrorCode.NONE)
@@ -456,24 +345,6 @@ class OffsetCommits:
 
         # Write the tombstone first: a deleted offset must not return after a crash, and must stay if the write fails.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], buried)
-
-
-def _subscriptions(shard: GroupShard, group_id: str) -> Callable[[str], bool]:
-    """Return a predicate: whether members of the group subscribe to a topic.
-
-    Raise KafkaError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
-    """
-    newer = shard.newer(group_id)
-    if newer is not None:
-        return newer.is_subscribed_to
-    group = shard.group(group_id)
-    if group is None or group.state is ClassicGroupState.DEAD:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if group.state is ClassicGroupState.EMPTY:
-        return lambda _: False
-    if not group.uses_consumer_protocol:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-    return group.is_subscribed_to
 
 
 def _as_committed(kept: Mapping[str, Any]) -> tuple[str, int, CommittedOffset]:

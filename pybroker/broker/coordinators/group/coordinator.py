@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
 from pybroker.broker.coordinators.group.figures import GroupFigures
+from pybroker.broker.coordinators.group.group import G, Group, GroupKind
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
 from pybroker.broker.coordinators.group.removals import Removals
@@ -29,19 +30,17 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.consumer.group import ConsumerGroup
     from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
     from pybroker.broker.coordinators.consumer.topics import MayRead
-    from pybroker.broker.coordinators.group.commits import CommitRequest, Finished
+    from pybroker.broker.coordinators.group.classic_group import JoinResult, SyncResult
+    from pybroker.broker.coordinators.group.commits import Finished
     from pybroker.broker.coordinators.group.ground import GroupDependencies
-    from pybroker.broker.coordinators.group.group import Group, JoinResult, SyncResult
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
-    from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+    from pybroker.broker.coordinators.group.requests import CommitRequest, JoinRequest, LeavingMember, SyncRequest
     from pybroker.broker.coordinators.group.shard import GroupShard
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
     from pybroker.broker.coordinators.shards.standing import StandingAnswers
     from pybroker.broker.coordinators.share.groups import States
-    from pybroker.broker.coordinators.streams.group import StreamsGroup
     from pybroker.broker.requests.context import CommitGrant
 
 log = logging.getLogger(__name__)
@@ -167,22 +166,23 @@ class GroupCoordinator:
         settings = self._settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        shard.refuse_share(group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        kind = shard.groups.require(
+            group_id,
+            GroupKind.CONSUMER,
+            GroupKind.CLASSIC,
+            GroupKind.STREAMS,
+            code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        )
         self._ground.member_metadata.require_room_of(request.protocols)
         reply: Reply[JoinResult] = Reply()
-        if group_id in shard.consumers:
+        if kind is GroupKind.CONSUMER:
             shard.classic_members.join(group_id, request, reply)
-            return reply.outcome(self._loop)
-        if group_id in shard.streams:
+        elif kind is GroupKind.STREAMS:
             shard.join_emptied_streams(group_id, request, reply)
-            return reply.outcome(self._loop)
-        group = shard.group(group_id)
-        if group is None:
-            if request.member_id:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            group = shard.ensure_group(group_id)
-        shard.rounds.join(group, request, reply)
-        shard.emptied(group)
+        elif kind is None and request.member_id:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            shard.join_classic(group_id, request, reply)
         return reply.outcome(self._loop)
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
@@ -191,9 +191,9 @@ class GroupCoordinator:
         Raise KafkaError for the whole request.
         """
         shard = self.shard(group_id)
-        if group_id in shard.consumers:
-            return shard.classic_members.sync(_there(shard, group_id), request)
-        group = shard.group(group_id)
+        if shard.groups.kind(group_id) is GroupKind.CONSUMER:
+            return shard.classic_members.sync(shard.upgraded(group_id), request)
+        group = shard.classic_group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         reply: Reply[SyncResult] = Reply()
@@ -203,9 +203,9 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle a Heartbeat. Raise KafkaError for the whole request."""
         shard = self.shard(group_id)
-        if group_id in shard.consumers:
-            return shard.classic_members.heartbeat(_there(shard, group_id), member_id, instance_id, generation)
-        group = shard.group(group_id)
+        if shard.groups.kind(group_id) is GroupKind.CONSUMER:
+            return shard.classic_members.heartbeat(shard.upgraded(group_id), member_id, instance_id, generation)
+        group = shard.classic_group(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return shard.rounds.heartbeat(group, member_id, instance_id, generation)
@@ -222,11 +222,11 @@ class GroupCoordinator:
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """Handle a LeaveGroup: one error code per member, in order. Raise KafkaError for the whole request."""
         shard = self.shard(group_id)
-        if group_id in shard.consumers:
+        if shard.groups.kind(group_id) is GroupKind.CONSUMER:
             reply: Reply[list[ErrorCode]] = Reply()
             shard.classic_members.leave(group_id, leaving, reply)
             return reply.outcome(self._loop)
-        group = shard.group(group_id)
+        group = shard.classic_group(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
         return shard.rounds.leave(group, leaving)
@@ -247,8 +247,7 @@ class GroupCoordinator:
                 "Consumer groups are switched off (group.coordinator.rebalance.protocols).",
             )
         shard = self.shard(group_id)
-        shard.refuse_share(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        shard.refuse_streams(group_id)
+        shard.groups.require(group_id, GroupKind.CONSUMER, GroupKind.CLASSIC)
         if not beat.is_plain:
             self.require_room(said_bytes(beat.said), shard.consumers.turns.said.of(group_id, beat.member_id))
         reply: Reply[ConsumerHeartbeatResult] = Reply()
@@ -266,23 +265,6 @@ class GroupCoordinator:
     def assignors(self) -> Sequence[str]:
         """Names of the server-side assignors, the default first."""
         return self._settings.consumer.assignors
-
-    def describe_consumer(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group; callers must not change it.
-
-        Raise KafkaError GROUP_ID_NOT_FOUND, or if this broker does not coordinate the group.
-        """
-        shard = self.shard(group_id, empty_allowed=True)
-        group = shard.consumers.get(group_id)
-        if group is None:
-            known = shard.group(group_id) is not None or group_id in shard.streams
-            what = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, what)
-        return group
-
-    def list_consumer_groups(self) -> list[ConsumerGroup]:
-        """Return all consumer groups of this broker's loaded shards. Callers must not change them."""
-        return [group for s in self.shards if s.state is ShardState.ACTIVE for group in s.consumers.all()]
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -302,7 +284,6 @@ class GroupCoordinator:
         retry.
         """
         shard = self.shard(request.group_id, empty_allowed=True)
-        shard.refuse_share(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         bounded = BoundedCallback(finished, len(request.items))
         self._ground.commits.commit(shard, request, self._clock.wall_ms(), bounded)
         self._bound(bounded)
@@ -336,7 +317,9 @@ class GroupCoordinator:
         """
         if member_id is None and epoch < 0:
             return
-        self.shard(group_id, empty_allowed=True).check_fetch(group_id, member_id or "", epoch)
+        group = self.shard(group_id, empty_allowed=True).groups.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
         """Return (topic id, partition) of the group's offsets that depend on open transactions.
@@ -394,16 +377,17 @@ class GroupCoordinator:
 
     # --- administration -----------------------------------------------------------------------------------------------
 
-    def describe(self, group_id: str) -> Group | None:
-        """Return a classic group, or None if it does not exist; callers must not change it.
+    def describe(self, group_id: str, kind: type[G]) -> G:
+        """Return a group of this kind; callers must not change it.
 
-        Raise KafkaError if this broker does not coordinate the group.
+        Raise KafkaError GROUP_ID_NOT_FOUND, or if this broker does not coordinate the group.
         """
-        return self.shard(group_id, empty_allowed=True).group(group_id)
+        return self.shard(group_id, empty_allowed=True).groups.find(group_id, kind)
 
     def list_groups(self) -> tuple[list[Group], bool]:
-        """Return all classic groups of this broker, and whether shards are still loading."""
-        groups = [g for s in self.shards if s.state is ShardState.ACTIVE for g in s.groups.values()]
+        """Return all groups of this broker's loaded shards, and whether shards are still loading. Callers must not
+        change them."""
+        groups = [group for shard in self.shards if shard.state is ShardState.ACTIVE for group in shard.groups]
         return groups, any(shard.state is not ShardState.ACTIVE for shard in self.shards)
 
     def count_offsets(self) -> int:
@@ -494,16 +478,14 @@ class GroupCoordinator:
 
     def _check_retention(self) -> None:
         self._watch_retention()
-        todo: list[tuple[GroupShard, Group | ConsumerGroup | StreamsGroup]] = []
+        todo: list[tuple[GroupShard, Group]] = []
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 shard.shares.bury_the_dead()
-                todo += ((shard, classic) for classic in shard.groups.values())
-                todo += ((shard, consumer) for consumer in shard.consumers.all())
-                todo += ((shard, streams) for streams in shard.streams.all())
+                todo += ((shard, group) for group in shard.groups)
         self._expire(todo)
 
-    def _expire(self, todo: list[tuple[GroupShard, Group | ConsumerGroup | StreamsGroup]]) -> None:
+    def _expire(self, todo: list[tuple[GroupShard, Group]]) -> None:
         if self._stopped or not todo:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
@@ -511,14 +493,6 @@ class GroupCoordinator:
             self._figures.offset_expirations += self._ground.expire(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
-
-
-def _there(shard: GroupShard, group_id: str) -> ConsumerGroup:
-    group = shard.consumers.get(group_id)
-    if group is None:
-        # The classic group is being upgraded to a consumer group; a member that rejoins finds it.
-        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    return group
 
 
 def _note_burial(name: str, error: ErrorCode) -> None:

@@ -1,423 +1,169 @@
-"""One classic group: its state, its members, its generation. Pure data and transitions; no IO, no clock, no timers.
-
-    Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance ──sync stored──► Stable
-      ▲                │      ▲                                            │                                 │
-      └───no members───┘      └───────────member joins, leaves, expires────┴─────────────────────────────────┘
-    any state ──deleted, expired──► Dead
-
-Behaviour follows Kafka's ClassicGroup; KIP-345 (static members), KIP-394 (member id required), KIP-814 (skip
-assignment).
-"""
+"""The interface of a group of any kind, and the registry of one shard's groups."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import msgspec
-
-from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_by_all
-from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.errors import KafkaError
-from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
-
-class ClassicGroupState(StrEnum):
-    """The states, spelt as in DescribeGroups and ListGroups."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
+if TYPE_CHECKING:
+    from pybroker.broker.coordinators.group.offsets import CommittedOffset
+    from pybroker.broker.coordinators.group.removals import Removals
+    from pybroker.broker.coordinators.group.requests import CommitRequest
+    from pybroker.broker.coordinators.shards.ports import Topics
+    from pybroker.native import Uuid
 
 
-LEGAL_MOVES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
-    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
-    ClassicGroupState.PREPARING_REBALANCE: frozenset(
-        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
-    ),
-    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
-    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
-    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
-}
-"""State → the states from which a group may enter it."""
+class GroupKind(StrEnum):
+    """The kinds of groups, spelt as in ListGroups."""
 
-Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata), in the member's order of preference."""
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
-def metadata_bytes(protocols: Protocols) -> int:
-    """Return the approximate size of the protocols in memory."""
-    return sum(len(name) + len(data) for name, data in protocols)
+class Group:
+    """A group of any kind. The defaults suit groups whose members have epochs (`EpochGroup`)."""
 
+    __slots__ = ()
 
-class JoinResult(msgspec.Struct, frozen=True):
-    """The result of a JoinGroup, independent of its version."""
-
-    error: ErrorCode
-    member_id: str
-    generation: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader: str = ""
-    skip_assignment: bool = False
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
-    """(member id, instance id, metadata); only the group's leader gets them."""
-
-
-class SyncResult(msgspec.Struct, frozen=True):
-    """The result of a SyncGroup."""
-
-    error: ErrorCode
-    assignment: bytes = b""
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-
-
-def new_member_id(client_id: str, instance_id: str | None) -> str:
-    """Return a new id: the instance id or the client id, then a random UUID."""
-    return f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}"
-
-
-JoinReply = Callable[[JoinResult], None]
-SyncReply = Callable[[SyncResult], None]
-
-
-class ClassicMember(msgspec.Struct):
-    """One member. `reply_join` and `reply_sync` are set while the coordinator holds a request of the member."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    assignment: bytes = b""
-    is_new: bool = False
-    """True until the member's first rebalance ends. A new member can expire while its JoinGroup is held."""
-    reply_join: JoinReply | None = None
-    reply_sync: SyncReply | None = None
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the member has a group.instance.id."""
-        return self.instance_id is not None
-
-    @property
-    def awaits_rebalance(self) -> bool:
-        """Whether the coordinator holds a request of the member, which counts as a heartbeat."""
-        return not self.is_new and (self.reply_join is not None or self.reply_sync is not None)
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """Return the metadata for one protocol; empty if the member does not support it."""
-        return next((data for name, data in self.protocols if name == protocol), b"")
-
-    def vote(self, candidates: frozenset[str]) -> str:
-        """Return the candidate that the member prefers."""
-        return next(name for name, _ in self.protocols if name in candidates)
-
-    def park_sync(self, reply: SyncReply) -> None:
-        """Hold a SyncGroup until the assignment is known. End an earlier held one, which the client has abandoned."""
-        self.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-        self.reply_sync = reply
-
-    def answer_sync(self, result: SyncResult) -> bool:
-        """Answer the held SyncGroup; return False if there is none."""
-        reply, self.reply_sync = self.reply_sync, None
-        if reply is None:
-            return False
-        reply(result)
-        return True
-
-
-class Group(msgspec.Struct, eq=False):
-    """One group's state. Methods change it and check that the change is legal; they do not deal with time."""
+    kind: ClassVar[GroupKind]
+    expires: ClassVar[bool] = True
+    """Whether the group is deleted when it has neither members nor offsets."""
 
     group_id: str
-    state: ClassicGroupState = ClassicGroupState.EMPTY
-    state_timestamp_ms: int = -1
-    """Wall time of the last transition; −1: not known, and offset expiry uses the commit time."""
-    generation: int = 0
-    protocol_type: str | None = None
-    """None: no member has ever joined, and the group only has offsets."""
-    protocol_name: str | None = None
-    leader_id: str | None = None
-    members: dict[str, ClassicMember] = {}
-    static_members: dict[str, str] = {}
-    """group.instance.id → member id."""
-    pending_joins: set[str] = set()
-    """Assigned member ids (KIP-394) with which no client has joined yet."""
-    pending_syncs: set[str] = set()
-    """Members of this generation that have not sent SyncGroup yet."""
-    awaiting_join: int = 0
-    """Number of members whose JoinGroup is held."""
-    protocol_counts: dict[str, int] = {}
-    """Protocol → number of members that support it."""
-    metadata_bytes: int = 0
-    """Bytes of the metadata of all members, for all protocols."""
-    in_initial_delay: bool = False
-    """The group's first rebalance stays open until the initial delay ends, even if all members have joined."""
-    new_member_added: bool = False
-    """A member joined during the initial delay, which is then extended once more."""
-    subscribed_topics: frozenset[str] | None = None
-    """Topics that any member subscribes to; None: not known."""
-    formed_topics: dict[str, Uuid] = {}
-    """Topic ids when the generation formed; the coordinator refuses commits by name for any other incarnation."""
-    formed_at: int = 0
-    """The coordinator's count of topic removals when the generation formed."""
-    life: object = msgspec.field(default_factory=object)
-    """Identity of the group; it survives a change of the group's protocol."""
-    answers: StandingAnswers = msgspec.field(default_factory=StandingAnswers)
-    """Cached heartbeat responses for members while the group is stable."""
-
-    # --- state --------------------------------------------------------------------------------------------------------
-
-    def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
-        """Change the state. Raise ValueError on an illegal transition, which is a bug."""
-        if self.state not in LEGAL_MOVES[state]:
-            raise ValueError(f"group {self.group_id}: {self.state} → {state}")
-        self.answers.take_back()
-        self.state = state
-        self.state_timestamp_ms = now_ms
-
-    def is_in(self, *states: ClassicGroupState) -> bool:
-        return self.state in states
+    identity: object
+    """Identity of the group; it survives a change of the group's kind."""
+    members: Mapping[str, Any]
 
     @property
-    def can_rebalance(self) -> bool:
-        """Whether the group may enter PreparingRebalance from its current state."""
-        return self.state in LEGAL_MOVES[ClassicGroupState.PREPARING_REBALANCE]
+    def state(self) -> StrEnum:
+        """The state that tools show."""
+        raise NotImplementedError
 
     @property
-    def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, whose metadata names topics."""
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
-
-    # --- members ------------------------------------------------------------------------------------------------------
+    def listed_type(self) -> str:
+        """The protocol type that ListGroups shows."""
+        return self.kind.value
 
     @property
-    def all_joined(self) -> bool:
-        """Whether every member has (re)joined and every assigned member id has been used."""
-        return not self.pending_joins and self.awaiting_join == len(self.members)
-
-    def park_join(self, member: ClassicMember, reply: JoinReply) -> None:
-        """Hold a JoinGroup until the rebalance ends. End an earlier held one, which the client has abandoned."""
-        self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member.reply_join = reply
-        self.awaiting_join += 1
-
-    def answer_join(self, member: ClassicMember, result: JoinResult) -> None:
-        """Answer a member's held JoinGroup, if there is one."""
-        reply, member.reply_join = member.reply_join, None
-        if reply is not None:
-            self.awaiting_join -= 1
-            reply(result)
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
 
     @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of all members."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+    def expects_members(self) -> bool:
+        """Whether clients that are not members yet were asked to join; the group then does not expire."""
+        return False
 
-    def add(self, member: ClassicMember) -> None:
-        """Add a member. The first member sets the protocol type and becomes the leader."""
-        if member.instance_id is not None:
-            if member.instance_id in self.static_members:
-                raise ValueError(f"instance {member.instance_id} is a member already")
-            self.static_members[member.instance_id] = member.member_id
-        if not self.members:
-            self.protocol_type = member.protocol_type
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self._count(member, +1)
-        self.pending_joins.discard(member.member_id)
+    def require_empty(self) -> None:
+        """Raise KafkaError NON_EMPTY_GROUP if the group has members."""
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
 
-    def update(
-        self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
-    ) -> None:
-        """Update a member from its new JoinGroup."""
-        self._count(member, -1)
-        member.protocols = protocols
-        self._count(member, +1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
-
-    def _count(self, member: ClassicMember, change: int) -> None:
-        self.metadata_bytes += change * metadata_bytes(member.protocols)
-        for name, _ in member.protocols:
-            count = self.protocol_counts.get(name, 0) + change
-            if count:
-                self.protocol_counts[name] = count
-            else:
-                del self.protocol_counts[name]
-
-    def remove(self, member_id: str) -> ClassicMember | None:
-        """Remove a member or a pending id.
-
-        Held requests get UNKNOWN_MEMBER_ID, and a live client then joins anew. If the member was the leader, the
-        next member becomes the leader.
-        """
-        self.answers.forget(member_id)
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
-            member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
-            self._count(member, -1)
-            if member.instance_id is not None:
-                self.static_members.pop(member.instance_id, None)
-        if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
-        self.pending_joins.discard(member_id)
-        self.pending_syncs.discard(member_id)
-        return member
-
-    def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
-        """Give the member of a restarted instance a new member id; held requests under the old id get
-        FENCED_INSTANCE_ID."""
-        old_member_id = self.static_members[instance_id]
-        self.answers.forget(old_member_id)
-        member = self.members.pop(old_member_id)
-        self.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
-        member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        member.member_id = new_member_id
-        member.is_new = False
-        self.members[new_member_id] = member
-        if self.leader_id == old_member_id:
-            self.leader_id = new_member_id
-        self.static_members[instance_id] = new_member_id
-        self.pending_syncs.discard(old_member_id)
-        return member
-
-    def elect_joined_leader(self) -> bool:
-        """Ensure that the leader has joined; return False if no member has."""
-        if self.leader_id is None:
-            return False
-        if self.members[self.leader_id].reply_join is not None:
-            return True
-        joined = next((m.member_id for m in self.members.values() if m.reply_join is not None), None)
-        if joined is None:
-            return False
-        self.leader_id = joined
-        return True
-
-    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member. Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another
-        id."""
-        if instance_id is not None:
-            current = self.static_members.get(instance_id)
-            if current is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if current != member_id:
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return member
-
-    def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
-    ) -> ClassicMember | None:
-        """Check an offset commit; return the member that it keeps alive, or None for a commit from outside the group.
-
-        In a transaction, a client that names no member (before KIP-447) is fenced by its transactional id alone.
-        Raise KafkaError COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
-        REBALANCE_IN_PROGRESS.
-        """
-        if self.state is ClassicGroupState.DEAD:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation < 0 and self.state is ClassicGroupState.EMPTY:
-            return None
-        if generation < 0 and not member_id and instance_id is None:
-            if in_transaction:
-                return None
-            # An administrator or a consumer outside the group may commit only while the group has no members.
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = self.check_member(member_id, instance_id)
-        if generation != self.generation:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not in_transaction:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        return member
-
-    # --- protocols ----------------------------------------------------------------------------------------------------
-
-    def _candidates(self) -> frozenset[str]:
-        """Return the protocols that every member supports."""
-        return frozenset(name for name, count in self.protocol_counts.items() if count == len(self.members))
-
-    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Return whether a client with these protocols may join."""
-        names = list(protocols)
-        if self.state is ClassicGroupState.EMPTY:
-            return bool(protocol_type) and bool(names)
-        if protocol_type != self.protocol_type:
-            return False
-        # While ids are assigned but no member has joined, any protocol is compatible.
-        if not self.members:
-            return bool(names)
-        return any(self.protocol_counts.get(name) == len(self.members) for name in names)
-
-    def select_protocol(self) -> str:
-        """Return the commonly supported protocol with most votes; the earlier vote wins a tie."""
-        candidates = self._candidates()
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=lambda name: votes[name])
-
-    def next_generation(self, now_ms: int) -> None:
-        """End the join phase: start the next generation with a protocol, or as an empty group."""
-        # Code compares generations for equality only; the protocol has 31 bits for them.
-        self.generation = self.generation + 1 if self.generation < 0x7FFFFFFF else 1
-        if self.members:
-            self.protocol_name = self.select_protocol()
-            self.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
-        else:
-            self.protocol_name = None
-            self.leader_id = None
-            self.transition_to(ClassicGroupState.EMPTY, now_ms)
-        self.read_subscriptions()
-        self.pending_syncs.clear()
-
-    def read_subscriptions(self) -> None:
-        """Determine the topics that members subscribe to. Called when a generation forms or is loaded."""
-        if not self.uses_consumer_protocol:
-            self.subscribed_topics = None
-        elif not self.members:
-            self.subscribed_topics = frozenset()
-        elif self.protocol_name is None:
-            self.subscribed_topics = None
-        else:
-            self.subscribed_topics = subscribed_by_all(
-                member.metadata(self.protocol_name) for member in self.members.values()
-            )
+    # --- offsets ------------------------------------------------------------------------------------------------------
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member may read `topic`. True for consumers whose subscription cannot be decoded."""
-        if self.subscribed_topics is not None:
-            return topic in self.subscribed_topics
-        return self.uses_consumer_protocol
+        """Return whether members may be reading the topic; its offsets then do not expire."""
+        raise NotImplementedError
 
-    def join_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """Return the members' metadata, from which the leader computes the assignment."""
-        return tuple((m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members.values())
+    def check_commit(self, request: CommitRequest, topics: Topics) -> None:
+        """Raise KafkaError if the group's state forbids the commit."""
+        raise NotImplementedError
 
-    def join_result(self, member_id: str, *, skip_assignment: bool = False) -> JoinResult:
-        """Return the successful result for one member of the current generation."""
-        leads = member_id == self.leader_id
-        return JoinResult(
-            ErrorCode.NONE,
-            member_id,
-            self.generation,
-            self.protocol_type,
-            self.protocol_name,
-            self.leader_id or "",
-            skip_assignment and leads,
-            self.join_members() if leads else (),
-        )
+    def incarnation_error(
+        self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
+    ) -> ErrorCode | None:
+        """Return the error for a member that commits by name and may have read an earlier incarnation than
+        `topic_id`; None: it cannot have."""
+        return None
+
+    def check_fetch(self, member_id: str, epoch: int) -> None:
+        """Raise KafkaError if a member in this epoch must not fetch the group's offsets."""
+
+    def check_offset_deletion(self) -> None:
+        """Raise KafkaError if the group's kind or state forbids deletions of offsets."""
+
+    def retained_since_ms(self, offset: CommittedOffset) -> int | None:
+        """Return the wall time (ms) from which the retention of an offset counts; None: it does not expire now."""
+        return offset.commit_timestamp_ms
+
+
+G = TypeVar("G", bound=Group)
+
+
+class GroupRegistry:
+    """The groups of one shard, of all kinds. An id has one group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}
+        self.creating: dict[str, GroupKind] = {}
+        """Kinds of groups whose first write is in flight. Until it ends, a classic group with that id is still here."""
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def get(self, group_id: str) -> Group | None:
+        """Return a group as stored."""
+        return self._groups.get(group_id)
+
+    def get_as(self, group_id: str, kind: type[G]) -> G | None:
+        """Return a group as stored if it is of this kind."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, kind) else None
+
+    def all_of(self, kind: type[G]) -> list[G]:
+        """Return all groups of one kind."""
+        return [group for group in self._groups.values() if isinstance(group, kind)]
+
+    def kind(self, group_id: str) -> GroupKind | None:
+        """Return the kind of a group, also of one that is being created; None: there is no group."""
+        group = self._groups.get(group_id)
+        return self.creating.get(group_id) or (None if group is None else group.kind)
+
+    def find(self, group_id: str, kind: type[G]) -> G:
+        """Return a group of this kind. Raise KafkaError GROUP_ID_NOT_FOUND."""
+        group = self.get_as(group_id, kind)
+        if group is None:
+            self.require(group_id, kind.kind)
+            raise not_found(group_id)
+        return group
+
+    def require(
+        self, group_id: str, *kinds: GroupKind, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    ) -> GroupKind | None:
+        """Return the kind of a group; None: there is no group. Raise KafkaError `code` for a kind not among `kinds`."""
+        kind = self.kind(group_id)
+        if kind is None or kind in kinds:
+            return kind
+        raise is_not(group_id, kinds[0], code)
+
+    def put(self, group: Group) -> Group | None:
+        """Add a group, or replace the one with its id; return the replaced one."""
+        before = self._groups.get(group.group_id)
+        self._groups[group.group_id] = group
+        return before
+
+    def remove(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
+
+    def clear(self) -> None:
+        self._groups.clear()
+        self.creating.clear()
+
+
+def not_found(group_id: str) -> KafkaError:
+    """Return the error for a group that does not exist."""
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+
+def is_not(group_id: str, kind: GroupKind, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> KafkaError:
+    """Return the error for a group of another kind."""
+    return KafkaError(code, f"Group {group_id} is not a {kind} group.")

@@ -7,20 +7,19 @@ import logging
 import msgspec
 
 from pybroker.broker.coordinators.consumer.records import StoredConsumerGroup
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.records import (
-    ConsumerKey,
+    EpochGroupKey,
     GroupKey,
     GroupValue,
     OffsetKey,
     OffsetValue,
-    ShareKey,
-    StreamsKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
-from pybroker.broker.coordinators.share.records import StoredShareGroup as StoredShare
-from pybroker.broker.coordinators.streams.records import StoredStreamsGroup as StoredStreams
+from pybroker.broker.coordinators.share.records import StoredShareGroup
+from pybroker.broker.coordinators.streams.records import StoredStreamsGroup
 from pybroker.native import CodecError, StoredRecord
 
 log = logging.getLogger(__name__)
@@ -29,16 +28,25 @@ Pending = dict[OffsetKey, tuple[int, OffsetValue]]
 """Key → (offset of its record, value)."""
 
 
+StoredGroup = StoredConsumerGroup | StoredShareGroup | StoredStreamsGroup
+
+STORED: dict[GroupKind, type[StoredGroup]] = {
+    GroupKind.CONSUMER: StoredConsumerGroup,
+    GroupKind.SHARE: StoredShareGroup,
+    GroupKind.STREAMS: StoredStreamsGroup,
+}
+
+
 class LoadedGroups(msgspec.Struct):
     """The last value of every key. Implements the shards' `Replay`."""
 
     offsets: Pending = {}
     pending: dict[int, Pending] = {}
     """Producer → its commits in a transaction that has not ended."""
-    groups: dict[str, GroupValue] = {}
-    consumers: dict[str, StoredConsumerGroup] = {}
-    shares: dict[str, StoredShare] = {}
-    streams: dict[str, StoredStreams] = {}
+    classic_groups: dict[str, GroupValue] = {}
+    epoch_groups: dict[tuple[GroupKind, str], StoredGroup] = {}
+    """In the order of their last records: if tombstones could not be written, groups of two kinds have the same id, and
+    the later one counts."""
     records: int = 0
     damaged: int = 0
     """Undecodable records, which are skipped."""
@@ -58,17 +66,14 @@ class LoadedGroups(msgspec.Struct):
                 self._take_offset(parsed, record)
             elif isinstance(parsed, GroupKey):
                 if record.value is None:
-                    self.groups.pop(parsed.group, None)
+                    self.classic_groups.pop(parsed.group, None)
                 else:
-                    self.groups[parsed.group] = decode_group_value(record.value)
-            elif isinstance(parsed, ConsumerKey):
-                self.consumers.setdefault(parsed.group, StoredConsumerGroup()).take(
-                    parsed.kind, parsed.name, record.value
-                )
-            elif isinstance(parsed, ShareKey):
-                self.shares.setdefault(parsed.group, StoredShare()).take(parsed.kind, parsed.name, record.value)
-            elif isinstance(parsed, StreamsKey):
-                self.streams.setdefault(parsed.group, StoredStreams()).take(parsed.kind, parsed.name, record.value)
+                    self.classic_groups[parsed.group] = decode_group_value(record.value)
+            elif isinstance(parsed, EpochGroupKey):
+                # Taking it out first keeps the groups in the order of their last records.
+                stored = self.epoch_groups.pop((parsed.kind, parsed.group), None) or STORED[parsed.kind]()
+                self.epoch_groups[parsed.kind, parsed.group] = stored
+                stored.take(parsed.record_type, parsed.name, record.value)
         except CodecError as problem:
             self.damaged += 1
             log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)

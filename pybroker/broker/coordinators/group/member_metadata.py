@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.group.classic_group import metadata_bytes
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import Protocols, metadata_bytes
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
+from pybroker.broker.coordinators.group.requests import Protocols
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

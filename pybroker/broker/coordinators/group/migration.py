@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import ClassicSide, ConsumerMember, ConsumerSubscription, Partition
+from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from pybroker.broker.coordinators.group.embedded import read_assignment, read_subscription, write_assignment
-from pybroker.broker.coordinators.group.group import ClassicGroupState, ClassicMember, Group
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
@@ -17,7 +17,7 @@ from pybroker.native import CodecError
 from pybroker.protocol.error_codes import ErrorCode
 
 
-def upgrade(group: Group, into: ConsumerGroup, topics: Topics, size_max: int) -> None:
+def upgrade(group: ClassicGroup, into: ConsumerGroup, topics: Topics, size_max: int) -> None:
     """Fill a consumer group with the members of a classic one.
 
     The generation becomes the members' epoch, and their assignments become the target. Raise KafkaError
@@ -41,7 +41,7 @@ def upgrade(group: Group, into: ConsumerGroup, topics: Topics, size_max: int) ->
 
 
 def _as_consumer(
-    group: Group, member: ClassicMember, topics: Topics
+    group: ClassicGroup, member: ClassicMember, topics: Topics
 ) -> tuple[ConsumerSubscription, frozenset[Partition]]:
     # Before the first generation no protocol is selected.
     name = group.protocol_name or member.protocols[0][0]
@@ -68,7 +68,7 @@ def _as_consumer(
     return subscription, frozenset(one for one in assigned if one[0] in known)
 
 
-def _refusal(group: Group, why: str) -> KafkaError:
+def _refusal(group: ClassicGroup, why: str) -> KafkaError:
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group and cannot be upgraded: {why}."
     )
@@ -79,14 +79,14 @@ def can_downgrade(group: ConsumerGroup, size_max: int) -> bool:
     return group.all_classic and len(group.members) <= size_max
 
 
-def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> Group:
+def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
     """Return the classic group of these members, in the highest generation that a member knows.
 
     That is the epoch before the last member of the consumer protocol left. Members keep reading and committing their
     partitions until the rebalance that has to follow.
     """
     known = max(member.epoch for member in group.members.values())
-    classic = Group(group.group_id, life=group.life, state_timestamp_ms=now_ms, generation=known)
+    classic = ClassicGroup(group.group_id, identity=group.identity, state_timestamp_ms=now_ms, generation=known)
     for member in group.members.values():
         side = member.subscription.classic
         assert side is not None

@@ -13,7 +13,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.group.group import Group
+    from pybroker.broker.coordinators.group.classic_group import ClassicGroup
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -49,15 +49,15 @@ class GroupSettings(Protocol):
 class GroupStore(Protocol):
     """Durable storage for generations."""
 
-    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+    def store(self, group: ClassicGroup, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
         """Write the group's current generation; `done` gets NONE after the flush, else the error code for clients."""
         ...
 
-    def formed(self, group: Group) -> None:
+    def formed(self, group: ClassicGroup) -> None:
         """Record the topic incarnations that exist when the generation forms."""
         ...
 
-    def emptied(self, group: Group) -> None:
+    def emptied(self, group: ClassicGroup) -> None:
         """Drop a group whose last assigned id has expired and of which nothing was stored."""
         ...
 

@@ -11,17 +11,17 @@ import logging
 from collections.abc import Iterable
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import (
+from pybroker.broker.coordinators.group.classic_group import (
+    ClassicGroup,
     ClassicGroupState,
     ClassicMember,
-    Group,
     JoinReply,
     JoinResult,
     SyncReply,
     SyncResult,
     new_member_id,
 )
+from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.ports import GroupSettings, GroupStore
 from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.timers import TimerWheel
@@ -60,7 +60,7 @@ class Rounds:
 
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
-    def join(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
+    def join(self, group: ClassicGroup, request: JoinRequest, reply: JoinReply) -> None:
         """Answer now, or hold the request until the rebalance ends."""
         if group.state is ClassicGroupState.DEAD:
             reply(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
@@ -78,7 +78,7 @@ class Rounds:
         else:
             self._join_known(group, request, reply)
 
-    def _has_room(self, group: Group, member_id: str) -> bool:
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         member = group.members.get(member_id)
         if group.state is ClassicGroupState.EMPTY:
             return len(group.pending_joins) < PENDING_JOINS_MAX or bool(member_id)
@@ -94,7 +94,7 @@ class Rounds:
             and (bool(member_id) or len(group.pending_joins) < PENDING_JOINS_MAX)
         )
 
-    def _join_new(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
+    def _join_new(self, group: ClassicGroup, request: JoinRequest, reply: JoinReply) -> None:
         member_id = new_member_id(request.client_id, request.instance_id)
         if request.instance_id is not None:
             if request.instance_id in group.static_members:
@@ -108,7 +108,7 @@ class Rounds:
         else:
             self._add(group, request, member_id, reply)
 
-    def _join_known(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
+    def _join_known(self, group: ClassicGroup, request: JoinRequest, reply: JoinReply) -> None:
         try:
             member = group.check_member(request.member_id, request.instance_id)
         except KafkaError as error:
@@ -131,7 +131,7 @@ class Rounds:
         group.park_join(member, reply)
         self._rebalance_or_complete(group, f"member {member.member_id} joins again: {request.reason}")
 
-    def _add(self, group: Group, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
+    def _add(self, group: ClassicGroup, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
         member = ClassicMember(
             member_id,
             request.instance_id,
@@ -150,7 +150,7 @@ class Rounds:
         self._watch_session(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance_or_complete(group, f"member {member_id} joins: {request.reason}")
 
-    def _replace_static(self, group: Group, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
+    def _replace_static(self, group: ClassicGroup, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
         """Handle the return of a static member (KIP-345). In a stable group it resumes without a rebalance."""
         instance_id = request.instance_id
         assert instance_id is not None
@@ -203,18 +203,18 @@ class Rounds:
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
 
-    def _rebalance_or_complete(self, group: Group, reason: str) -> None:
+    def _rebalance_or_complete(self, group: ClassicGroup, reason: str) -> None:
         if group.can_rebalance:
             self._prepare(group, reason)
         else:
             self._complete_if_all_joined(group)
 
-    def rebalance(self, group: Group, reason: str) -> None:
+    def rebalance(self, group: ClassicGroup, reason: str) -> None:
         """Start a rebalance unless one runs; members learn of it with their next heartbeat."""
         if group.members and group.can_rebalance:
             self._prepare(group, reason)
 
-    def _prepare(self, group: Group, reason: str) -> None:
+    def _prepare(self, group: ClassicGroup, reason: str) -> None:
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
@@ -231,7 +231,7 @@ class Rounds:
         else:
             self._complete_join_in(group, group.rebalance_timeout_ms)
 
-    def _await_first(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+    def _await_first(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         def over() -> None:
             if group.state is not ClassicGroupState.PREPARING_REBALANCE:
                 return
@@ -248,16 +248,16 @@ class Rounds:
         group.in_initial_delay = True
         self._timers.schedule(("join", group.group_id), delay_ms, over)
 
-    def _complete_if_all_joined(self, group: Group) -> None:
+    def _complete_if_all_joined(self, group: ClassicGroup) -> None:
         """End the join phase early, except during a group's initial delay."""
         if group.state is ClassicGroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
             self._complete_join(group)
 
-    def _complete_join_in(self, group: Group, delay_ms: int) -> None:
+    def _complete_join_in(self, group: ClassicGroup, delay_ms: int) -> None:
         """End the join phase after the delay, even if members are missing."""
         self._timers.schedule(("join", group.group_id), delay_ms, lambda: self._complete_join(group))
 
-    def _complete_join(self, group: Group) -> None:
+    def _complete_join(self, group: ClassicGroup) -> None:
         """End the join phase: remove dynamic members that have not rejoined, and send the others the new generation."""
         if group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return
@@ -291,7 +291,7 @@ class Rounds:
         for member in list(group.members.values()):
             group.answer_join(member, group.join_result(member.member_id))
 
-    def _await_syncs(self, group: Group) -> None:
+    def _await_syncs(self, group: ClassicGroup) -> None:
         generation = group.generation
 
         def over() -> None:
@@ -309,7 +309,7 @@ class Rounds:
 
     # --- SyncGroup ----------------------------------------------------------------------------------------------------
 
-    def sync(self, group: Group, request: SyncRequest, reply: SyncReply) -> None:
+    def sync(self, group: ClassicGroup, request: SyncRequest, reply: SyncReply) -> None:
         """Answer now, or hold the request until the leader's assignment is stored."""
         if group.state is ClassicGroupState.DEAD:
             reply(SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -338,12 +338,12 @@ class Rounds:
         else:
             reply(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def _sync_came(self, group: Group, member_id: str) -> None:
+    def _sync_came(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             self._timers.cancel(("sync", group.group_id))
 
-    def _store_assignment(self, group: Group, assignments: Iterable[tuple[str, bytes]]) -> None:
+    def _store_assignment(self, group: ClassicGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
         generation = group.generation
         given = dict(assignments)
         wanted = {member_id: given.get(member_id, b"") for member_id in group.members}
@@ -366,7 +366,7 @@ class Rounds:
 
         self._store.store(group, wanted, stored)
 
-    def _answer_syncs(self, group: Group, error: ErrorCode) -> None:
+    def _answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in list(group.members.values()):
             member.assignment = b""
             if member.answer_sync(SyncResult(error)):
@@ -375,7 +375,7 @@ class Rounds:
 
     # --- Heartbeat, LeaveGroup, sessions ------------------------------------------------------------------------------
 
-    def heartbeat(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend a session. Synchronous, because heartbeats are the most frequent request of an idle cluster."""
         if group.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -392,12 +392,18 @@ class Rounds:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def keep_alive(self, group: Group, member: ClassicMember) -> None:
+    def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Extend the session of a member that sent a heartbeat or a commit."""
         if not self._timers.touch(("session", group.group_id, member.member_id), member.session_timeout_ms):
             self._watch_session(group, member.member_id, member.session_timeout_ms)
 
-    def leave(self, group: Group, leaving: Iterable[LeavingMember]) -> list[ErrorCode]:
+    def heard_commit(self, group: ClassicGroup, member_id: str) -> None:
+        """Extend the session of a member that has committed, unless its rebalance timeout runs."""
+        member = group.members.get(member_id)
+        if member is not None and group.is_in(ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
+            self.keep_alive(group, member)
+
+    def leave(self, group: ClassicGroup, leaving: Iterable[LeavingMember]) -> list[ErrorCode]:
         """Remove members; return one error code per member, in order."""
         if group.state is ClassicGroupState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE for _ in leaving]
@@ -411,7 +417,7 @@ class Rounds:
                 self._store.emptied(group)
         return answers
 
-    def _leave_one(self, group: Group, one: LeavingMember) -> ErrorCode:
+    def _leave_one(self, group: ClassicGroup, one: LeavingMember) -> ErrorCode:
         member_id = one.member_id
         if not member_id:
             if one.instance_id is None or one.instance_id not in group.static_members:
@@ -426,12 +432,12 @@ class Rounds:
         self._forget(group, member_id)
         return ErrorCode.NONE
 
-    def _watch_session(self, group: Group, member_id: str, timeout_ms: int) -> None:
+    def _watch_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         self._timers.schedule(
             ("session", group.group_id, member_id), timeout_ms, lambda: self._session_over(group, member_id)
         )
 
-    def _session_over(self, group: Group, member_id: str) -> None:
+    def _session_over(self, group: ClassicGroup, member_id: str) -> None:
         if group.state is ClassicGroupState.DEAD:
             return
         member = group.members.get(member_id)
@@ -456,13 +462,13 @@ class Rounds:
         if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined:
             self._complete_join(group)
 
-    def _forget(self, group: Group, member_id: str) -> None:
+    def _forget(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
         self._timers.cancel(("session", group.group_id, member_id))
 
     # --- loading, freezing and ending groups --------------------------------------------------------------------------
 
-    def resume(self, group: Group) -> None:
+    def resume(self, group: ClassicGroup) -> None:
         """Start a new session for each member of a loaded group; no coordinator received its heartbeats during the
         load."""
         for member in group.members.values():
@@ -470,7 +476,7 @@ class Rounds:
         if len(group.members) > self._settings.max_size:
             self._prepare(group, "it was loaded with more members than group.max.size allows")
 
-    def freeze(self, group: Group) -> None:
+    def freeze(self, group: ClassicGroup) -> None:
         """Stop the group before its protocol changes: held requests get REBALANCE_IN_PROGRESS, and timers stop."""
         group.answers.take_back()
         group.in_initial_delay = False
@@ -479,7 +485,7 @@ class Rounds:
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self._cancel_timers(group)
 
-    def thaw(self, group: Group) -> None:
+    def thaw(self, group: ClassicGroup) -> None:
         """Resume the group after a failed upgrade: members rejoin, each within a new session."""
         self.resume(group)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
@@ -487,7 +493,7 @@ class Rounds:
         else:
             self.rebalance(group, "it could not be upgraded")
 
-    def give_up(self, group: Group, error: ErrorCode, now_ms: int) -> None:
+    def give_up(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
         """End the group (deleted, expired, or moved away): held requests get `error`, and timers stop."""
         for member in group.members.values():
             group.answer_join(member, JoinResult(error, member.member_id))
@@ -495,7 +501,7 @@ class Rounds:
         self._cancel_timers(group)
         group.transition_to(ClassicGroupState.DEAD, now_ms)
 
-    def _cancel_timers(self, group: Group) -> None:
+    def _cancel_timers(self, group: ClassicGroup) -> None:
         for member_id in [*group.members, *group.pending_joins]:
             self._timers.cancel(("session", group.group_id, member_id))
         self._timers.cancel(("join", group.group_id))
@@ -506,5 +512,5 @@ def _differs(given: str | None, current: str | None) -> bool:
     return given is not None and current is not None and given != current
 
 
-def _assignment(group: Group, member: ClassicMember) -> SyncResult:
+def _assignment(group: ClassicGroup, member: ClassicMember) -> SyncResult:
     return SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.broker.coordinators.consumer import records as consumer
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.shards.record_types import RecordTypes
 from pybroker.broker.coordinators.share import records as share
 from pybroker.broker.coordinators.streams import records as streams
@@ -82,34 +83,23 @@ class GroupValue(msgspec.Struct, frozen=True):
     """Read but no longer written; see the module's header."""
 
 
-class NewerKey(msgspec.Struct, frozen=True):
-    """The key of a record of a consumer, streams or share group."""
+class EpochGroupKey(msgspec.Struct, frozen=True):
+    """The key of a record of a consumer, share or streams group."""
 
+    kind: GroupKind
     group: str
-    kind: int
+    record_type: int
     name: str
     """A member id or a regular expression; empty if the key has neither."""
 
 
-class ConsumerKey(NewerKey, frozen=True):
-    """A key of a consumer group's record."""
-
-
-class ShareKey(NewerKey, frozen=True):
-    """A key of a share group's record."""
-
-
-class StreamsKey(NewerKey, frozen=True):
-    """A key of a streams group's record."""
-
-
-_NEWER: tuple[tuple[RecordTypes, type[NewerKey]], ...] = (
-    (consumer.TYPES, ConsumerKey),
-    (streams.TYPES, StreamsKey),
-    (share.TYPES, ShareKey),
+_EPOCH_GROUPS: tuple[tuple[GroupKind, RecordTypes], ...] = (
+    (GroupKind.CONSUMER, consumer.TYPES),
+    (GroupKind.STREAMS, streams.TYPES),
+    (GroupKind.SHARE, share.TYPES),
 )
 
-Key = OffsetKey | GroupKey | NewerKey
+Key = OffsetKey | GroupKey | EpochGroupKey
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
@@ -124,16 +114,16 @@ def encode_group_key(group: str) -> bytes:
 
 def decode_key(data: bytes) -> Key | None:
     """Decode a key; return None for an unsupported type. Raise CodecError."""
-    kind, content = split_version(data)
-    if kind in OFFSET_KEY_TYPES:
+    record_type, content = split_version(data)
+    if record_type in OFFSET_KEY_TYPES:
         key = decode_data("OffsetCommitKey", _KEY_LAYOUT, content)
         return OffsetKey(key.group, key.topic, key.partition)
-    if kind == GROUP_KEY_TYPE:
+    if record_type == GROUP_KEY_TYPE:
         return GroupKey(decode_data("GroupMetadataKey", _KEY_LAYOUT, content).group)
-    for types, made in _NEWER:
-        if kind in types:
-            group, name = types.decode_key(kind, content)
-            return made(group, kind, name)
+    for kind, types in _EPOCH_GROUPS:
+        if record_type in types:
+            group, name = types.decode_key(record_type, content)
+            return EpochGroupKey(kind, group, record_type, name)
     return None
 
 

@@ -1,10 +1,13 @@
-"""Requests of classic group members, independent of their versions."""
+"""Requests of classic group members, and offset commits of all members, independent of their versions."""
 
 from __future__ import annotations
 
 import msgspec
 
-from pybroker.broker.coordinators.group.group import Protocols
+from pybroker.native import Uuid
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata), in the member's order of preference."""
 
 NO_REASON = "no reason given"
 """The reason in log lines for clients that give none (KIP-800)."""
@@ -43,3 +46,32 @@ class LeavingMember(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     reason: str = NO_REASON
+
+
+class CommitItem(msgspec.Struct, frozen=True, gc=False):
+    """One partition of a commit; the topic is given by name or by id."""
+
+    name: str | None
+    topic_id: Uuid | None
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+    timestamp_ms: int = -1
+    """The client's own commit time (OffsetCommit 1); −1: use the broker's time."""
+
+
+class CommitRequest(msgspec.Struct, frozen=True):
+    """An OffsetCommit, independent of its version."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    """−1: a commit from outside the group (an administrator, a consumer that assigns its partitions itself)."""
+    items: tuple[CommitItem, ...]
+    retention_ms: int = -1
+    knows_member_epochs: bool = False
+    """OffsetCommit 9 or later: the client supports KIP-848."""
+    producer: tuple[int, int] | None = None
+    """(id, epoch) of the producer whose transaction contains the commit."""

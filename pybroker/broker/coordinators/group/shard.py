@@ -10,13 +10,20 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish, refused
+from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish
 from pybroker.broker.coordinators.consumer.model import JOINS, ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.consumer.topics import MayRead
+from pybroker.broker.coordinators.group.classic_group import (
+    ClassicGroup,
+    ClassicGroupState,
+    ClassicMember,
+    JoinReply,
+    JoinResult,
+)
 from pybroker.broker.coordinators.group.classic_members import ClassicMembers
 from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import ClassicGroupState, ClassicMember, Group, JoinResult
+from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry, is_not, not_found
 from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
@@ -31,18 +38,18 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset_key,
 )
 from pybroker.broker.coordinators.group.removals import Removals
-from pybroker.broker.coordinators.group.requests import JoinRequest
+from pybroker.broker.coordinators.group.requests import CommitRequest, JoinRequest
 from pybroker.broker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import Outcome
+from pybroker.broker.coordinators.shards.turns import GroupTurns, Outcome, Records
+from pybroker.broker.coordinators.share.group import ShareGroup
 from pybroker.broker.coordinators.share.groups import ShareGroupDependencies, ShareGroups
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.groups import StreamsGroupDependencies, StreamsGroups
-from pybroker.broker.coordinators.streams.groups import refused as refused_streams
 from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult
 from pybroker.errors import KafkaError
 from pybroker.native import ShardCommits, Uuid
@@ -75,20 +82,21 @@ class GroupShard(Shard[LoadedGroups]):
         keep_offsets: KeepOffsetsOf,
     ) -> None:
         super().__init__(shard_log)
-        self.groups: dict[str, Group] = {}
-        """Classic groups, and groups that only have offsets."""
+        self.groups = GroupRegistry()
         self.consumers = ConsumerGroups(
             clock=clock,
             timers=timers,
             view=topics,
             settings=consumer_settings,
-            write=self._write_consumer,
-            made=self._consumer_made,
+            registry=self.groups,
+            write=self._write_changes,
+            replaces=self._replaced,
             changed=self._consumer_changed,
             assigned=self._consumer_assigned,
         )
-        self.shares = ShareGroups(share, self._write_consumer)
-        self.streams = StreamsGroups(streams, self._write_consumer, self._streams_made)
+        self.shares = ShareGroups(share, self.groups, self._write_changes, self._replaced)
+        self.streams = StreamsGroups(streams, self.groups, self._write_changes, self._replaced)
+        self._all_turns: tuple[GroupTurns[Any], ...] = (self.consumers.turns, self.shares.turns, self.streams.turns)
         self.classic_members = ClassicMembers(self.consumers, consumer_settings, timers, topics)
         self._settings = settings
         self._consumer_settings = consumer_settings
@@ -136,32 +144,31 @@ class GroupShard(Shard[LoadedGroups]):
         for topic_id, offsets in of_deleted.items():
             self._keep_offsets(topic_id, tuple(offsets))
         self._install_pending(loaded)
-        for group_id, stored in loaded.groups.items():
-            self.groups[group_id] = group = group_of_value(group_id, stored)
-            group.formed_at = self._removals_before
-            if not group.formed_topics:
-                group.formed_topics = self._existed(group)
-        for group_id, consumer in loaded.consumers.items():
-            self.consumers.install(group_id, consumer)
-        for group_id, share in loaded.shares.items():
-            self.shares.install(group_id, share)
+        for group_id, stored in loaded.classic_groups.items():
+            classic = group_of_value(group_id, stored)
+            classic.formed_at = self._removals_before
+            if not classic.formed_topics:
+                classic.formed_topics = self._existed(classic)
+            self.groups.put(classic)
+        for (_, group_id), records in loaded.epoch_groups.items():
+            group = records.group(group_id)
+            if group is not None:
+                next(turns for turns in self._all_turns if isinstance(group, turns.kind.make)).load(group)
         self.shares.bury_the_dead()
-        for group_id, streams in loaded.streams.items():
-            self.streams.install(group_id, streams)
         for group_id in self.offsets.groups():
             self.note_group(group_id)
         for pending in loaded.pending.values():
             for key in pending:
                 self.note_group(key.group)
-        for group in self.groups.values():
-            self.rounds.resume(group)
+        for classic in self.groups.all_of(ClassicGroup):
+            self.rounds.resume(classic)
         if loaded.records:
             log.info(
                 "offsets partition %d: %d records, %d groups, %d offsets (%d of topics that are gone, %d damaged "
                 "records)",
                 self.partition,
                 loaded.records,
-                len(self.groups) + len(self.consumers.all()) + len(self.shares.all()) + len(self.streams.all()),
+                len(self.groups),
                 len(loaded.offsets),
                 hidden,
                 loaded.damaged,
@@ -182,56 +189,72 @@ class GroupShard(Shard[LoadedGroups]):
         """End the shard when it moves away or the broker stops: waiting clients get `error`."""
         self.offsets.close()
         self.note_commits()
-        for group in self.groups.values():
+        for group in self.groups.all_of(ClassicGroup):
             self.rounds.give_up(group, error, self._clock.wall_ms())
-        self.groups.clear()
         self.consumers.give_up_all(error)
         self.shares.give_up_all(error)
         self.streams.give_up_all(error)
+        self.groups.clear()
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def group(self, group_id: str) -> Group | None:
-        """Return an existing classic group."""
-        return self.groups.get(group_id)
-
-    def ensure_group(self, group_id: str) -> Group:
-        """Return the group; create it if it does not exist."""
+    def note_group(self, group_id: str) -> Group:
+        """Return the group; create one that only has offsets if it does not exist."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id)
+            group = ClassicGroup(group_id)
+            self.groups.put(group)
         return group
 
-    def note_group(self, group_id: str) -> None:
-        """Create a group that only has offsets, unless a group with that id exists."""
-        if self.newer(group_id) is None:
-            self.ensure_group(group_id)
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        """Return a classic group."""
+        return self.groups.get_as(group_id, ClassicGroup)
 
-    def newer(self, group_id: str) -> ConsumerGroup | StreamsGroup | None:
-        """Return a consumer or streams group as stored."""
-        return self.consumers.get(group_id) or self.streams.get(group_id)
+    def upgraded(self, group_id: str) -> ConsumerGroup:
+        """Return the consumer group of a classic member. Raise KafkaError REBALANCE_IN_PROGRESS if the upgrade of its
+        classic group is being written; a member that rejoins finds the new group."""
+        group = self.groups.get_as(group_id, ConsumerGroup)
+        if group is None:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return group
+
+    def join_classic(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
+        """Handle a JoinGroup for a classic group, which is created if it does not exist."""
+        group = self.note_group(group_id)
+        assert isinstance(group, ClassicGroup)
+        self.rounds.join(group, request, reply)
+        self.emptied(group)
 
     def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
         """See `GroupCoordinator`."""
-        group = self.group(group_id)
-        stable = group is not None and group.state is ClassicGroupState.STABLE and group_id not in self.consumers
-        return group.answers if group is not None and stable else None
+        group = self.groups.get_as(group_id, ClassicGroup)
+        if group is None or group.state is not ClassicGroupState.STABLE:
+            return None
+        # While the first member of another protocol joins, the group is no longer what its members know.
+        return group.answers if self.groups.kind(group_id) is GroupKind.CLASSIC else None
 
-    def check_fetch(self, group_id: str, member_id: str, epoch: int) -> None:
-        """See `GroupCoordinator`."""
-        group = self.newer(group_id)
-        if isinstance(group, StreamsGroup):
-            self.streams.check_fetch(group, member_id, epoch)
-        elif group is not None:
-            self.consumers.check_fetch(group, member_id, epoch)
+    def answers_to_commits(self, request: CommitRequest) -> StandingAnswers | None:
+        """Return the cache for the commits of a valid request's member; None: only the coordinator may accept them."""
+        group = self.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self.answers_to_repeat(request.group_id)
+        is_current = request.generation == group.member(request.member_id).epoch
+        return self.consumers.answers(group.group_id) if is_current and self.is_quiet(group) else None
 
-    def life(self, group_id: str) -> object | None:
-        """Return the group's identity, which survives a change of its protocol; None if there is no group."""
-        newer = self.newer(group_id)
-        if newer is not None:
-            return newer.life
-        group = self.groups.get(group_id)
-        return None if group is None else group.life
+    def heard_commit(self, group: Group, member_id: str) -> None:
+        """Extend the session of a classic group's member that has committed. Commits do not keep other members
+        alive."""
+        if isinstance(group, ClassicGroup):
+            self.rounds.heard_commit(group, member_id)
+
+    def rebalance(self, group: Group, reason: str) -> None:
+        """Start a rebalance of a classic group unless one runs."""
+        if isinstance(group, ClassicGroup):
+            self.rounds.rebalance(group, reason)
+
+    def is_quiet(self, group: Group) -> bool:
+        """Return whether no change of the group is being written."""
+        return all(turns.is_quiet(group.group_id) for turns in self._all_turns)
 
     def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
         """Apply a durable marker at offset `at`. While the shard loads, the replay may or may not contain the
@@ -243,8 +266,8 @@ class GroupShard(Shard[LoadedGroups]):
 
     def said_bytes(self) -> int:
         """What the metadata of all members takes in memory."""
-        newer = self.consumers.turns, self.shares.turns, self.streams.turns
-        return sum(group.metadata_bytes for group in self.groups.values()) + sum(turns.said.total for turns in newer)
+        classic = sum(group.metadata_bytes for group in self.groups.all_of(ClassicGroup))
+        return classic + sum(turns.said.total for turns in self._all_turns)
 
     def has_commit_under_way(self, group_id: str) -> bool:
         """Return whether a commit is being written or its transaction is open; the group then counts as used."""
@@ -262,21 +285,6 @@ class GroupShard(Shard[LoadedGroups]):
         """Count the commits of data threads."""
         self._figures.offset_commits += self.offsets.take_count()
 
-    def refuse_share(self, group_id: str, code: ErrorCode) -> None:
-        """Raise KafkaError with `code` if the group is a share group, which has no offsets and its own kind of
-        members."""
-        if group_id in self.shares:
-            raise KafkaError(code, f"Group {group_id} is a share group.")
-
-    def holds_other_than_share(self, group_id: str) -> bool:
-        """Return whether a group of another type has this id."""
-        return group_id in self.groups or group_id in self.consumers or group_id in self.streams
-
-    def refuse_streams(self, group_id: str) -> None:
-        """Raise KafkaError GROUP_ID_NOT_FOUND if the group is a streams group."""
-        if group_id in self.streams:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-
     # --- consumer groups ----------------------------------------------------------------------------------------------
 
     def consumer_heartbeat(
@@ -291,15 +299,13 @@ class GroupShard(Shard[LoadedGroups]):
         The first member of the consumer protocol turns a classic group into a consumer group: at once if it has no
         members, else together with its members, if group.consumer.migration.policy allows it.
         """
-        if group_id in self.consumers:
+        if self.groups.require(group_id, GroupKind.CONSUMER, GroupKind.CLASSIC) is GroupKind.CONSUMER:
             self.consumers.heartbeat(group_id, beat, may_read, reply)
             return
-        classic = self.groups.get(group_id)
+        classic = self.groups.get_as(group_id, ClassicGroup)
         crowded = classic is not None and bool(classic.members)
         if beat.epoch != JOINS or (crowded and not self._consumer_settings.upgrades):
-            message = f"Group {group_id} {'not found' if classic is None else 'is not a consumer group'}."
-            reply(refused(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)))
-            return
+            raise not_found(group_id) if classic is None else is_not(group_id, GroupKind.CONSUMER)
         also: dict[bytes, bytes | None] = {}
         if classic is not None and classic.protocol_type is not None:
             also[encode_group_key(group_id)] = None
@@ -314,17 +320,15 @@ class GroupShard(Shard[LoadedGroups]):
             log.info("group %s becomes a consumer group at epoch %d", group_id, draft.epoch)
 
         def answered(result: ConsumerHeartbeatResult) -> None:
-            if self.groups.get(group_id) is old and group_id not in self.consumers:
+            if self.groups.get(group_id) is old and self.groups.kind(group_id) is GroupKind.CLASSIC:
                 self.rounds.thaw(old)
             reply(result)
 
         self.consumers.heartbeat(group_id, beat, may_read, answered, also=also, begin=begin)
 
-    def _consumer_made(self, consumer: ConsumerGroup) -> None:
-        classic = self.groups.pop(consumer.group_id, None)
-        if classic is not None:
-            consumer.life = classic.life
-            self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
+    def _replaced(self, group: Group) -> None:
+        if isinstance(group, ClassicGroup):
+            self.rounds.give_up(group, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
 
     def _consumer_changed(self, consumer: ConsumerGroup) -> None:
         if self._consumer_settings.downgrades and can_downgrade(consumer, self._settings.max_size):
@@ -358,10 +362,10 @@ class GroupShard(Shard[LoadedGroups]):
             return lambda _: classic
 
         def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, Group):
+            if isinstance(outcome, ClassicGroup):
                 log.info("group %s becomes a classic group at generation %d", group_id, outcome.generation)
                 self.consumers.cancel_timers(before)
-                self.groups[group_id] = outcome
+                self.groups.put(outcome)
                 self.rounds.resume(outcome)
                 self.rounds.rebalance(outcome, "the last member of the newer protocol has left")
             elif isinstance(outcome, KafkaError) and self.consumers.get(group_id) is not None:
@@ -369,7 +373,7 @@ class GroupShard(Shard[LoadedGroups]):
 
         self.consumers.turns.submit(group_id, change, answered)
 
-    def _write_consumer(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
+    def _write_changes(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
         self.log.write(records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error))
 
     # --- streams groups -----------------------------------------------------------------------------------------------
@@ -380,27 +384,15 @@ class GroupShard(Shard[LoadedGroups]):
         """Handle a StreamsGroupHeartbeat. The first member turns a classic group without members into a streams
         group."""
         also: dict[bytes, bytes | None] = {}
-        if group_id not in self.streams:
-            classic = self.groups.get(group_id)
-            others = group_id in self.consumers or group_id in self.shares
-            if beat.epoch != JOINS or others or (classic is not None and classic.state is not ClassicGroupState.EMPTY):
-                there = others or classic is not None
-                message = (
-                    f"Group {group_id} is not a streams group." if there else f"Streams group {group_id} not found."
-                )
-                reply(refused_streams(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)))
-                return
+        if self.groups.require(group_id, GroupKind.STREAMS, GroupKind.CLASSIC) is not GroupKind.STREAMS:
+            classic = self.groups.get_as(group_id, ClassicGroup)
+            if beat.epoch != JOINS or (classic is not None and not classic.is_empty):
+                raise not_found(group_id) if classic is None else is_not(group_id, GroupKind.STREAMS)
             if classic is not None and classic.protocol_type is not None:
                 also[encode_group_key(group_id)] = None
         self.streams.heartbeat(group_id, beat, reply, also=also)
 
-    def _streams_made(self, group: StreamsGroup) -> None:
-        classic = self.groups.pop(group.group_id, None)
-        if classic is not None:
-            group.life = classic.life
-            self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
-
-    def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
+    def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
         """Handle a JoinGroup for a streams group, which becomes a classic group if it has no members."""
         before = self.streams.get(group_id)
 
@@ -408,12 +400,12 @@ class GroupShard(Shard[LoadedGroups]):
             if error is not None:
                 reply(JoinResult(ErrorCode(error.code), request.member_id))
                 return
-            group = self.ensure_group(group_id)
+            group = ClassicGroup(group_id)
             if before is not None:
-                group.life = before.life
+                group.identity = before.identity
+            self.groups.put(group)
             log.info("group %s: the empty streams group becomes a classic group", group_id)
-            self.rounds.join(group, request, reply)
-            self.emptied(group)
+            self.join_classic(group_id, request, reply)
 
         self.streams.become_classic(group_id, done)
 
@@ -422,31 +414,17 @@ class GroupShard(Shard[LoadedGroups]):
 
         Raise KafkaError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
         """
-        newer = self.newer(group_id)
-        group = self.group(group_id)
-        if newer is not None:
-            turns = self.streams.turns if isinstance(newer, StreamsGroup) else self.consumers.turns
-            if newer.members or not turns.is_quiet(group_id):
-                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
-            return self.drop_newer(newer, done)
+        group = self.groups.get(group_id)
         if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if group.state is not ClassicGroupState.EMPTY or group_id in self.consumers or group_id in self.streams:
+            raise not_found(group_id)
+        group.require_empty()
+        if not self.is_quiet(group):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
         return self.drop_group(group, done)
 
-    def drop_newer(self, group: ConsumerGroup | StreamsGroup, done: Callable[[ErrorCode], None]) -> int:
-        """Do `drop_group` for a consumer or streams group."""
-        keys = self._forget_offsets(group.group_id)
-        over = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        buried = self.streams.drop(group, over) if isinstance(group, StreamsGroup) else self.consumers.drop(group, over)
-        records: list[Record] = [(encode_offset_key(key), None) for key in keys]
-        self.log.write([*records, *buried.items()], lambda error, _: done(error))
-        return len(keys)
-
     # --- GroupStore ---------------------------------------------------------------------------------------------------
 
-    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+    def store(self, group: ClassicGroup, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
         """Write the current generation with these assignments."""
         value = group_value(group, assignments, self._clock.wall_ms())
 
@@ -455,7 +433,7 @@ class GroupShard(Shard[LoadedGroups]):
 
         self.log.write([(encode_group_key(group.group_id), encode_group_value(value))], written)
 
-    def formed(self, group: Group) -> None:
+    def formed(self, group: ClassicGroup) -> None:
         """Record the incarnations that members of this generation can have seen."""
         group.formed_at = self._removals.count
         group.formed_topics = {}
@@ -464,7 +442,7 @@ class GroupShard(Shard[LoadedGroups]):
             # name.
             group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
-    def _existed(self, group: Group) -> dict[str, Uuid]:
+    def _existed(self, group: ClassicGroup) -> dict[str, Uuid]:
         """Return what `formed` would have recorded for a loaded generation, judging by timestamps.
 
         ZERO if uncertain: a commit without leader epoch then costs one rebalance.
@@ -478,7 +456,7 @@ class GroupShard(Shard[LoadedGroups]):
                     ids[name] = Uuid.ZERO
         return ids
 
-    def emptied(self, group: Group) -> None:
+    def emptied(self, group: ClassicGroup) -> None:
         """Drop a group that was only asked for a member id."""
         if (
             group.state is ClassicGroupState.EMPTY
@@ -489,7 +467,7 @@ class GroupShard(Shard[LoadedGroups]):
             and not self.offsets.topics(group.group_id)
             and self.groups.get(group.group_id) is group
         ):
-            del self.groups[group.group_id]
+            self.groups.remove(group.group_id)
             self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
 
     # --- removal ------------------------------------------------------------------------------------------------------
@@ -500,12 +478,23 @@ class GroupShard(Shard[LoadedGroups]):
         `done` gets NONE once the tombstones are durable.
         """
         keys = self._forget_offsets(group.group_id)
-        self.groups.pop(group.group_id, None)
-        self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
         records: list[Record] = [(encode_offset_key(key), None) for key in keys]
-        records.append((encode_group_key(group.group_id), None))
+        records += self._end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE).items()
         self.log.write(records, lambda error, _: done(error))
         return len(keys)
+
+    def _end(self, group: Group, error: ErrorCode) -> Records:
+        """End a deleted group: waiting clients get `error`. Return the tombstones of its records."""
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.drop(group, error)
+        if isinstance(group, StreamsGroup):
+            return self.streams.drop(group, error)
+        if isinstance(group, ShareGroup):
+            return self.shares.drop(group)
+        assert isinstance(group, ClassicGroup)
+        self.groups.remove(group.group_id)
+        self.rounds.give_up(group, error, self._clock.wall_ms())
+        return {encode_group_key(group.group_id): None}
 
     def _forget_offsets(self, group_id: str) -> list[OffsetKey]:
         keys = [*self.offsets.keys_of_group(group_id), *self.transactions.drop_group(group_id)]
@@ -517,7 +506,7 @@ class GroupShard(Shard[LoadedGroups]):
         self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
 
 
-def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:
+def group_value(group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:
     """Return the stored form of a group's current generation.
 
     As in Kafka, only each member's metadata for the selected protocol is stored.
@@ -544,9 +533,9 @@ def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> 
     )
 
 
-def group_of_value(group_id: str, value: GroupValue) -> Group:
+def group_of_value(group_id: str, value: GroupValue) -> ClassicGroup:
     """Return the group of a stored generation: stable if it has members, else empty."""
-    group = Group(
+    group = ClassicGroup(
         group_id,
         ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
         state_timestamp_ms=value.current_state_timestamp_ms,

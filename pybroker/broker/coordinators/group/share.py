@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind, not_found
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.shards.said import said_bytes
-from pybroker.broker.coordinators.shards.shard import ShardState
-from pybroker.broker.coordinators.share.group import TopicState
+from pybroker.broker.coordinators.share.group import JOINS, ShareGroup, TopicState
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -21,7 +21,6 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.shard import GroupShard
-    from pybroker.broker.coordinators.share.group import ShareGroup
     from pybroker.broker.coordinators.share.groups import Finish, States
     from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 
@@ -56,9 +55,8 @@ class ShareCoordination:
     ) -> ShareHeartbeatResult | asyncio.Future[ShareHeartbeatResult]:
         """Handle a valid ShareGroupHeartbeat: return the result, or a future for it while changes are written."""
         shard = self._groups.shard(group_id)
-        if group_id not in shard.shares and (beat.epoch != 0 or shard.holds_other_than_share(group_id)):
-            what = "is not a share group" if shard.holds_other_than_share(group_id) else "not found"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        if shard.groups.require(group_id, GroupKind.SHARE) is None and beat.epoch != JOINS:
+            raise not_found(group_id)
         if beat.topics is not None or beat.rack_id is not None:
             self._groups.require_room(said_bytes(beat.said), shard.shares.turns.said.of(group_id, beat.member_id))
         reply: Reply[ShareHeartbeatResult] = Reply()
@@ -69,21 +67,13 @@ class ShareCoordination:
         """Return a share group; callers must not change it."""
         return self._find(group_id)[1]
 
-    def list(self) -> list[ShareGroup]:
-        """Return all share groups of this broker's loaded shards. Callers must not change them."""
-        return [g for s in self._groups.shards if s.state is ShardState.ACTIVE for g in s.shares.all()]
-
     def _find(self, group_id: str) -> tuple[GroupShard, ShareGroup]:
         shard = self._groups.shard(group_id, empty_allowed=True)
-        group = shard.shares.get(group_id)
-        if group is None:
-            what = "is not a share group" if shard.holds_other_than_share(group_id) else "not found"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return shard, group
+        return shard, shard.groups.find(group_id, ShareGroup)
 
     def holds(self, group_id: str) -> bool:
         """Return whether a share group has this id."""
-        return self._groups.shard(group_id, empty_allowed=True).shares.get(group_id) is not None
+        return isinstance(self._groups.shard(group_id, empty_allowed=True).groups.get(group_id), ShareGroup)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -109,8 +99,7 @@ class ShareCoordination:
         """Set the start offsets of a group without members; return one code per partition. Raise KafkaError
         NON_EMPTY_GROUP."""
         shard = self._groups.shard(group_id, empty_allowed=True)
-        if not self.holds(group_id) and shard.holds_other_than_share(group_id):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        shard.groups.require(group_id, GroupKind.SHARE)
         states = {
             topic_id: TopicState(self._topics.topic_name(topic_id) or "", frozenset(offsets))
             for topic_id, offsets in wanted.items()

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.shards.said import SHARED, said_bytes
-from pybroker.broker.coordinators.shards.shard import ShardState
+from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.streams.group import StreamsGroup
     from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult
 
 
@@ -52,14 +51,4 @@ class StreamsCoordination:
 
     def describe(self, group_id: str) -> StreamsGroup:
         """Return a streams group; callers must not change it."""
-        shard = self._groups.shard(group_id, empty_allowed=True)
-        group = shard.streams.get(group_id)
-        if group is None:
-            known = shard.group(group_id) is not None or group_id in shard.consumers or group_id in shard.shares
-            what = "is not a streams group" if known else "not found"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return group
-
-    def list(self) -> list[StreamsGroup]:
-        """Return all streams groups of this broker's loaded shards. Callers must not change them."""
-        return [g for s in self._groups.shards if s.state is ShardState.ACTIVE for g in s.streams.all()]
+        return self._groups.describe(group_id, StreamsGroup)

@@ -8,11 +8,13 @@ log: the next turn overwrites every record that it could have left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from pybroker.broker.coordinators.group.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group.group import Group, GroupRegistry
 from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.broker.coordinators.shards.said import SaidBytes
 from pybroker.errors import KafkaError
@@ -22,20 +24,7 @@ Records = dict[bytes, bytes | None]
 """Key → value; None: a tombstone."""
 
 
-class TurnGroup(Protocol):
-    """A group that is changed in turns."""
-
-    group_id: str
-    epoch: int
-    target_epoch: int
-
-    @property
-    def successor(self) -> Mapping[bytes, bytes | None] | None:
-        """Records that replace the group when it changes its type; None: the type stays."""
-        ...
-
-
-G = TypeVar("G", bound=TurnGroup)
+G = TypeVar("G", bound=EpochGroup[Any, Any])
 
 Outcome = Any
 """The result of a change; a KafkaError if the change was refused."""
@@ -50,23 +39,11 @@ Reply = Callable[[Outcome], None]
 Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; calls back with NONE when they are on disk."""
 
-FIRST_EPOCH = 1
 
+class EpochKind(msgspec.Struct, Generic[G], frozen=True):
+    """How to create and store groups of one kind."""
 
-def start_epochs(group: TurnGroup) -> None:
-    """Start a new group's epochs at 1 when a member joins, as Kafka does.
-
-    The first member then joins in epoch 2, and a member that waits for the first target is in an epoch above 0.
-    """
-    if not group.epoch:
-        group.epoch = group.target_epoch = FIRST_EPOCH
-
-
-class GroupKind(msgspec.Struct, Generic[G], frozen=True):
-    """How to create, copy and store groups of one type."""
-
-    make: Callable[[str], G]
-    fork: Callable[[G], G]
+    make: type[G]
     changes: Callable[[G | None, G], Records]
     """Returns the records that turn the first state in the log (None: nothing) into the second."""
     tombstones: Callable[[G], Records]
@@ -89,26 +66,35 @@ class GroupTurns(Generic[G]):
 
     def __init__(
         self,
-        kind: GroupKind[G],
+        kind: EpochKind[G],
+        registry: GroupRegistry,
         write: Write,
+        *,
         assign: Callable[[G], None],
         changed: Callable[[G | None, G], None],
+        replaces: Callable[[Group], None],
         moves: Callable[[str], None] = lambda _: None,
     ) -> None:
         """assign: brings the target of a copy to its epoch. changed: called after each turn with (before, after).
-        moves: called with the group's id before the group changes."""
-        self.groups: dict[str, G] = {}
+        replaces: called with the group that a new group of this kind replaces. moves: called with the group's id before
+        the group changes."""
+        self._registry = registry
         self.said = SaidBytes()
-        self._kind = kind
+        self.kind = kind
         self._turns: dict[str, _Turns[G]] = {}
         self._write = write
         self._assign = assign
         self._changed = changed
+        self._replaces = replaces
         self._moves = moves
 
-    def holds(self, group_id: str) -> bool:
-        """Return whether the group exists or is being created."""
-        return group_id in self.groups or group_id in self._turns
+    def get(self, group_id: str) -> G | None:
+        """Return a group as stored; callers must not change it."""
+        return self._registry.get_as(group_id, self.kind.make)
+
+    def all(self) -> list[G]:
+        """Return all groups as stored; callers must not change them."""
+        return self._registry.all_of(self.kind.make)
 
     def is_quiet(self, group_id: str) -> bool:
         """Return whether no write of the group is in flight."""
@@ -124,6 +110,8 @@ class GroupTurns(Generic[G]):
         turns = self._turns.setdefault(group_id, _Turns[G]())
         turns.waiting.append((change, reply))
         turns.also.update(also or {})
+        if self.get(group_id) is None:
+            self._registry.creating[group_id] = self.kind.make.kind
         if turns.writing is None:
             self._run(group_id, turns)
 
@@ -136,18 +124,18 @@ class GroupTurns(Generic[G]):
         """
 
         def again() -> None:
-            if group_id in self.groups:
+            if self.get(group_id) is not None:
                 self.submit(group_id, change, answered)
 
         def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, KafkaError) and group_id in self.groups:
+            if isinstance(outcome, KafkaError) and self.get(group_id) is not None:
                 later(again)
 
         again()
 
     def _run(self, group_id: str, turns: _Turns[G]) -> None:
-        before = self.groups.get(group_id)
-        after = self._kind.make(group_id) if before is None else self._kind.fork(before)
+        before = self.get(group_id)
+        after = self.kind.make(group_id) if before is None else before.fork()
         waiting, turns.waiting = turns.waiting, []
         answers: list[tuple[Reply, Any, bool]] = []
         for place, (change, reply) in enumerate(waiting):
@@ -203,12 +191,17 @@ class GroupTurns(Generic[G]):
         self._install(None, group)
 
     def _install(self, before: G | None, after: G) -> None:
-        self.groups[after.group_id] = after
-        self.said.note(after.group_id, self._kind.said(after))
+        replaced = self._registry.put(after)
+        if before is None:
+            self._registry.creating.pop(after.group_id, None)
+            if replaced is not None:
+                after.identity = replaced.identity
+                self._replaces(replaced)
+        self.said.note(after.group_id, self.kind.said(after))
         self._changed(before, after)
 
     def _records(self, turns: _Turns[G], before: G | None, after: G) -> Records:
-        kind = self._kind
+        kind = self.kind
         if after.successor is not None:
             buried = {} if before is None else kind.tombstones(before)
             return {**dict.fromkeys(turns.doubtful), **buried, **after.successor}
@@ -220,13 +213,16 @@ class GroupTurns(Generic[G]):
     def _over(self, group_id: str, turns: _Turns[G]) -> None:
         # Keep `doubtful` while the group lives. If the group was never created, a successor loads such records as a
         # group of its own and expires the members.
-        if self._turns.get(group_id) is turns and (not turns.doubtful or group_id not in self.groups):
+        if self._turns.get(group_id) is turns and (not turns.doubtful or self.get(group_id) is None):
             del self._turns[group_id]
+            self._registry.creating.pop(group_id, None)
 
     def forget(self, group_id: str, error: ErrorCode) -> None:
         """End the group: waiting callers get `error`."""
         self._moves(group_id)
-        self.groups.pop(group_id, None)
+        if self.get(group_id) is not None:
+            self._registry.remove(group_id)
+        self._registry.creating.pop(group_id, None)
         self.said.note(group_id, {})
         turns = self._turns.pop(group_id, None)
         if turns is not None:
@@ -235,7 +231,7 @@ class GroupTurns(Generic[G]):
 
     def forget_all(self, error: ErrorCode) -> None:
         """End all groups."""
-        for group_id in [*self.groups, *self._turns]:
+        for group_id in [*(group.group_id for group in self.all()), *self._turns]:
             self.forget(group_id, error)
 
 

@@ -15,9 +15,11 @@ from enum import StrEnum
 
 import msgspec
 
-from pybroker.errors import KafkaError
+from pybroker.broker.coordinators.group.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group.group import GroupKind, is_not, not_found
+from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.native import Uuid
-from pybroker.protocol.error_codes import ErrorCode
 
 Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
@@ -62,44 +64,19 @@ class TopicState(msgspec.Struct, frozen=True):
     partitions: frozenset[int]
 
 
-class ShareGroup(msgspec.Struct):
-    """One share group. The values in its dictionaries are immutable.
-
-    A caller changes a `fork` and installs it in place of the original once the change is durable.
+class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
+    """One share group. It has no committed offsets, and it does not expire: its share states stay until its deletion.
     """
 
-    group_id: str
-    epoch: int = 0
-    topics_hash: int = 0
-    """Hash of the subscribed topics and their partition counts; 0: no topics."""
-    target_epoch: int = 0
-    target_timestamp_ms: int = 0
-    target: dict[str, frozenset[Partition]] = {}
-    members: dict[str, ShareGroupMember] = {}
-    initializing: dict[Uuid, TopicState] = {}
+    kind = GroupKind.SHARE
+    expires = False
+
+    initializing: dict[Uuid, TopicState] = msgspec.field(default_factory=dict)
     """Share states that are being initialized."""
-    initialized: dict[Uuid, TopicState] = {}
-    deleting: dict[Uuid, str] = {}
+    initialized: dict[Uuid, TopicState] = msgspec.field(default_factory=dict)
+    deleting: dict[Uuid, str] = msgspec.field(default_factory=dict)
     """Names of topics whose share states are being deleted, after a topic's deletion or on request. `initializing` and
     `initialized` have their partitions."""
-    looked_at: int = -1
-    """Version of the broker's topic view that the epoch reflects; −1: none."""
-
-    @property
-    def successor(self) -> Mapping[bytes, bytes | None] | None:
-        """None: a share group never changes its type."""
-        return None
-
-    def fork(self) -> ShareGroup:
-        """Return a copy for changes."""
-        return msgspec.structs.replace(
-            self,
-            target=dict(self.target),
-            members=dict(self.members),
-            initializing=dict(self.initializing),
-            initialized=dict(self.initialized),
-            deleting=dict(self.deleting),
-        )
 
     @property
     def state(self) -> ShareGroupState:
@@ -111,19 +88,24 @@ class ShareGroup(msgspec.Struct):
         """Names of all topics that members subscribe to."""
         return frozenset(name for member in self.members.values() for name in member.topics)
 
-    def member(self, member_id: str) -> ShareGroupMember:
-        """Return a member. Raise KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
+    # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def require_empty(self) -> None:
-        """Raise KafkaError NON_EMPTY_GROUP if the group has members."""
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Return whether members may be reading the topic."""
+        return topic in self.subscribed
+
+    def check_commit(self, request: CommitRequest, topics: Topics) -> None:
+        """Raise KafkaError GROUP_ID_NOT_FOUND."""
+        raise is_not(self.group_id, GroupKind.CONSUMER)
+
+    def check_fetch(self, member_id: str, epoch: int) -> None:
+        """Every client may ask for offsets; there are none."""
+
+    def check_offset_deletion(self) -> None:
+        """Raise KafkaError GROUP_ID_NOT_FOUND."""
+        raise not_found(self.group_id)
+
+    # --- share states -------------------------------------------------------------------------------------------------
 
     def has_state(self, partition: Partition) -> bool:
         """Return whether the partition's state is initialized and not being deleted; only then may members get it."""

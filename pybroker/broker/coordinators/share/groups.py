@@ -16,10 +16,11 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of
+from pybroker.broker.coordinators.group.group import Group, GroupRegistry
 from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import EpochKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
-from pybroker.broker.coordinators.shards.turns import GroupKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.share import membership, records
 from pybroker.broker.coordinators.share.group import LEAVES, ShareGroup, ShareGroupMember
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
@@ -40,7 +41,7 @@ def _said(group: ShareGroup) -> dict[str, tuple[object, ...]]:
     }
 
 
-KIND = GroupKind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones, _said)
+KIND = EpochKind(ShareGroup, records.changes, records.tombstones, _said)
 Finish = Finishing[ShareGroup]
 
 RETRY_MS = 1_000
@@ -97,27 +98,22 @@ class ShareGroupDependencies(msgspec.Struct, frozen=True):
 class ShareGroups:
     """The share groups of one shard."""
 
-    def __init__(self, ground: ShareGroupDependencies, write: Write) -> None:
+    def __init__(
+        self,
+        ground: ShareGroupDependencies,
+        registry: GroupRegistry,
+        write: Write,
+        replaces: Callable[[Group], None] = lambda _: None,
+    ) -> None:
         self._ground = ground
         self._interval = AssignmentInterval(
             ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
         )
-        self.turns = GroupTurns(KIND, write, self._assign, self._changed)
+        self.turns = GroupTurns(KIND, registry, write, assign=self._assign, changed=self._changed, replaces=replaces)
+        self.get, self.all = self.turns.get, self.turns.all
         self.rebalances = 0
         self._working: dict[str, asyncio.Task[None]] = {}
         """Group id → the task that works on its states."""
-
-    def __contains__(self, group_id: str) -> bool:
-        """Return whether the group exists or is being created."""
-        return self.turns.holds(group_id)
-
-    def get(self, group_id: str) -> ShareGroup | None:
-        """Return a group as stored; callers must not change it."""
-        return self.turns.groups.get(group_id)
-
-    def all(self) -> list[ShareGroup]:
-        """Return all groups as stored; callers must not change them."""
-        return list(self.turns.groups.values())
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 

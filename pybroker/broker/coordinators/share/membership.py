@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pybroker.broker.coordinators.shards.turns import start_epochs
 from pybroker.broker.coordinators.share.assignor import simple
 from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareGroupMember
 from pybroker.errors import KafkaError
@@ -69,7 +68,7 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareGroupM
 
     Raise KafkaError if the member is refused.
     """
-    start_epochs(group)
+    group.start_epochs()
     before = group.members.get(beat.member_id)
     if beat.epoch != JOINS:
         before = group.member(beat.member_id)

@@ -156,7 +156,8 @@ class StoredShareGroup:
         stored = self._alone.get(GROUP)
         if stored is None:
             return None
-        group = ShareGroup(group_id, stored.epoch, stored.metadata_hash)
+        group = ShareGroup(group_id)
+        group.epoch, group.topics_hash = stored.epoch, stored.metadata_hash
         target = self._alone.get(TARGET_EPOCH)
         if target is not None:
             group.target_epoch, group.target_timestamp_ms = target.assignment_epoch, target.assignment_timestamp

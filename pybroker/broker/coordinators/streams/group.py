@@ -9,76 +9,46 @@ A task is active on at most one member: a member keeps it until it confirms the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
 
+from pybroker.broker.coordinators.group.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.streams.model import StreamsGroupState, StreamsMember, Task, TaskOffsetReport, Tasks
 from pybroker.broker.coordinators.streams.topology import ConfiguredTopology, Topology
-from pybroker.errors import KafkaError
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.native import Uuid
 
 NOBODY: frozenset[str] = frozenset()
 NO_TARGET = Tasks()
 
 
-class StreamsGroup(msgspec.Struct):
-    """One streams group. The values in its dictionaries are immutable.
+class StreamsGroup(EpochGroup[StreamsMember, Tasks]):
+    """One streams group."""
 
-    A caller changes a `fork` and installs it in place of the original once the change is durable.
-    """
+    kind = GroupKind.STREAMS
 
-    group_id: str
-    life: object = msgspec.field(default_factory=object)
-    """Identity of the group; it survives a change of the group's protocol."""
-    epoch: int = 0
-    topics_hash: int = 0
-    """Hash of the existing topics that the topology needs, with their partition counts; 0: none."""
     validated_epoch: int = -1
     """Epoch of the topology for which all topics exist; −1: some are missing."""
-    assignor_settings: Mapping[str, str] = {}
+    assignor_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The assignor settings for the latest target."""
-    target_epoch: int = 0
-    target_timestamp_ms: int = 0
-    """0: the next target is computed without delay."""
-    target: dict[str, Tasks] = {}
-    members: dict[str, StreamsMember] = {}
-    instances: dict[str, str] = {}
-    """group.instance.id → member id."""
     topology: Topology | None = None
-    running: dict[Task, str] = {}
+    running: dict[Task, str] = msgspec.field(default_factory=dict)
     """Task → the member on which it is active, or may still be."""
-    copied: dict[Task, frozenset[str]] = {}
+    copied: dict[Task, frozenset[str]] = msgspec.field(default_factory=dict)
     """Task → members that have it as standby or warm-up, or still may."""
-    successor: Mapping[bytes, bytes | None] | None = None
-    """Records that replace the group when it becomes a classic one; None: it stays."""
     # The following fields are not stored; the coordinator recomputes them or members report them again.
-    looked_at: int = -1
-    """Version of the broker's topic view that `configured` reflects; −1: none."""
     configured: ConfiguredTopology | None = None
-    reported: dict[str, TaskOffsetReport] = {}
+    """The topology for the topics in the view that `looked_at` names."""
+    reported: dict[str, TaskOffsetReport] = msgspec.field(default_factory=dict)
     """Member → its reported changelog offsets."""
     shutdown_by: str | None = None
     """The member that requested the shutdown of the whole application."""
     endpoint_epoch: int = 0
     """Increases with each change of the partitions by endpoint."""
-
-    def fork(self) -> StreamsGroup:
-        """Return a copy for changes."""
-        return msgspec.structs.replace(
-            self,
-            target=dict(self.target),
-            members=dict(self.members),
-            instances=dict(self.instances),
-            running=dict(self.running),
-            copied=dict(self.copied),
-            reported=dict(self.reported),
-        )
-
-    def become(self, other: StreamsGroup) -> None:
-        """Take over the state of a copy."""
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(other, name))
 
     @property
     def state(self) -> StreamsGroupState:
@@ -136,27 +106,6 @@ class StreamsGroup(msgspec.Struct):
                 else:
                     self.copied.pop(task, None)
 
-    def member(self, member_id: str) -> StreamsMember:
-        """Return a member. Raise KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
-
-    def instance(self, instance_id: str, member_id: str) -> StreamsMember:
-        """Return a static member with this member id. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-        holder = self.instances.get(instance_id)
-        if holder is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if holder != member_id:
-            raise KafkaError(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}.",
-            )
-        return self.members[holder]
-
     def target_of(self, member_id: str) -> Tasks:
         """Return the member's tasks in the target."""
         return self.target.get(member_id, NO_TARGET)
@@ -164,6 +113,19 @@ class StreamsGroup(msgspec.Struct):
     def others(self, member: StreamsMember) -> Others:
         """Return the tasks that other members may be running."""
         return Others(self, member)
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def has_owned(self, member: StreamsMember, request: CommitRequest, topics: Topics) -> bool:
+        """Return whether the member owned the tasks of a commit in the commit's epoch, and owns them still."""
+        if self.topology is None:
+            return False
+        since = {**member.revoking.active, **member.assigned.active}
+        for item in request.items:
+            part = self.topology.reading(item.name or topics.topic_name(item.topic_id or Uuid.ZERO) or "")
+            if part is None or since.get((part.subtopology_id, item.partition), math.inf) > request.generation:
+                return False
+        return True
 
 
 class Others:

@@ -14,11 +14,12 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of
+from pybroker.broker.coordinators.group.group import Group, GroupRegistry
 from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.broker.coordinators.shards.said import SHARED
 from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import EpochKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
-from pybroker.broker.coordinators.shards.turns import GroupKind, GroupTurns, Outcome, Records, Write
 from pybroker.broker.coordinators.streams import membership, records
 from pybroker.broker.coordinators.streams.endpoints import partitions_by_endpoint
 from pybroker.broker.coordinators.streams.group import StreamsGroup
@@ -32,7 +33,6 @@ from pybroker.broker.coordinators.streams.model import (
     StreamsHeartbeatResult,
     StreamsMember,
     StreamsMemberState,
-    Task,
 )
 from pybroker.broker.coordinators.streams.records import StoredStreamsGroup
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
@@ -59,7 +59,7 @@ def _said(group: StreamsGroup) -> dict[str, object]:
     return {**said, SHARED: group.topology} if said else said
 
 
-KIND = GroupKind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones, _said)
+KIND = EpochKind(StreamsGroup, records.changes, records.tombstones, _said)
 Finish = Finishing[StreamsGroup]
 
 RETRY_MS = 1_000
@@ -86,28 +86,22 @@ class StreamsGroupDependencies(msgspec.Struct, frozen=True):
 class StreamsGroups:
     """The streams groups of one shard."""
 
-    def __init__(self, ground: StreamsGroupDependencies, write: Write, made: Callable[[StreamsGroup], None]) -> None:
-        """made: called with each new group."""
+    def __init__(
+        self,
+        ground: StreamsGroupDependencies,
+        registry: GroupRegistry,
+        write: Write,
+        replaces: Callable[[Group], None],
+    ) -> None:
+        """replaces: called with each group that a new one replaces."""
         self._ground = ground
-        self._made = made
         self._waiting: set[str] = set()
         """Groups that delay their first assignment until more members have joined."""
         self._interval = AssignmentInterval(
             ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
         )
-        self.turns = GroupTurns(KIND, write, self._assign, self._changed)
-
-    def __contains__(self, group_id: str) -> bool:
-        """Return whether the group exists or is being created."""
-        return self.turns.holds(group_id)
-
-    def get(self, group_id: str) -> StreamsGroup | None:
-        """Return a group as stored; callers must not change it."""
-        return self.turns.groups.get(group_id)
-
-    def all(self) -> list[StreamsGroup]:
-        """Return all groups as stored; callers must not change them."""
-        return list(self.turns.groups.values())
+        self.turns = GroupTurns(KIND, registry, write, assign=self._assign, changed=self._changed, replaces=replaces)
+        self.get, self.all = self.turns.get, self.turns.all
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
@@ -319,8 +313,6 @@ class StreamsGroups:
 
     def _changed(self, before: StreamsGroup | None, after: StreamsGroup) -> None:
         group_id = after.group_id
-        if before is None:
-            self._made(after)
         known = {} if before is None else before.members
         for member_id in known.keys() - after.members.keys():
             self._ground.timers.cancel(_session(group_id, member_id))
@@ -373,32 +365,6 @@ class StreamsGroups:
 
         later = partial(self._ground.timers.schedule, _session(group_id, member_id), RETRY_MS)
         self.turns.submit_until_stored(group_id, change, later)
-
-    # --- offsets ------------------------------------------------------------------------------------------------------
-
-    def check_commit(
-        self, group: StreamsGroup, who: tuple[str, str | None], epoch: int, partitions: frozenset[tuple[str, int]]
-    ) -> None:
-        """Check that a member (id, instance id) in this epoch may commit for these partitions (topic, index).
-
-        A member that has advanced since may commit late for tasks that it already owned in the older epoch. Raise
-        KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
-        """
-        member = group.member(who[0])
-        if epoch == member.epoch:
-            return
-        if epoch < member.epoch and group.topology is not None:
-            tasks = {_task_of(group.topology, *partition) for partition in partitions}
-            if all(task is not None and membership.may_commit(group, member, epoch, task) for task in tasks):
-                return
-        raise stale(member, epoch)
-
-    def check_fetch(self, group: StreamsGroup, member_id: str, epoch: int) -> None:
-        """Check that a member in this epoch may fetch offsets. Raise KafkaError UNKNOWN_MEMBER_ID or
-        STALE_MEMBER_EPOCH."""
-        member = group.member(member_id)
-        if epoch != member.epoch:
-            raise stale(member, epoch)
 
     # --- loading and ending groups ------------------------------------------------------------------------------------
 
@@ -465,22 +431,9 @@ def _missing(configured: ConfiguredTopology | None) -> tuple[MissingTopic, ...]:
     )
 
 
-def _task_of(topology: Topology, topic: str, partition: int) -> Task | None:
-    part = topology.reading(topic)
-    return None if part is None else (part.subtopology_id, partition)
-
-
 def refused(error: KafkaError) -> StreamsHeartbeatResult:
     """Return the result for a refused heartbeat."""
     return StreamsHeartbeatResult(ErrorCode(error.code), error.message)
-
-
-def stale(member: StreamsMember, epoch: int) -> KafkaError:
-    """Return the error for a member that names a wrong epoch."""
-    return KafkaError(
-        ErrorCode.STALE_MEMBER_EPOCH,
-        f"The member epoch {epoch} is not the one that the coordinator knows ({member.epoch}).",
-    )
 
 
 def _session(group_id: str, member_id: str) -> tuple[str, str, str]:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pybroker.broker.coordinators.shards.turns import start_epochs
 from pybroker.broker.coordinators.streams import topology as topologies
 from pybroker.broker.coordinators.streams.assignor import Worker, sticky
 from pybroker.broker.coordinators.streams.group import StreamsGroup
@@ -20,7 +19,6 @@ from pybroker.broker.coordinators.streams.model import (
     StreamsHeartbeat,
     StreamsMember,
     StreamsMemberMetadata,
-    Task,
     TaskOffsetReport,
     Tasks,
 )
@@ -91,7 +89,7 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
         endpoint=said.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
         tags=said.tags if beat.tags is None else dict(beat.tags),
     )
-    start_epochs(group)
+    group.start_epochs()
     group.topology = topology
     if before is not None and before.member_id != member.member_id:
         target = group.target_of(before.member_id)
@@ -254,12 +252,3 @@ def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> Stream
     if moved is not member:
         group.put(moved)
     return moved
-
-
-def may_commit(group: StreamsGroup, member: StreamsMember, epoch: int, task: Task) -> bool:
-    """Return whether a member that has advanced may commit late in this epoch: it already owned the task then."""
-    for held in (member.assigned, member.revoking):
-        since = held.active.get(task)
-        if since is not None:
-            return since <= epoch
-    return False

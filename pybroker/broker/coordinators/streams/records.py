@@ -78,7 +78,7 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
 
 def tombstones(group: StreamsGroup) -> Records:
     """Return tombstones for all records of a group."""
-    records = changes(group, StreamsGroup(group.group_id, life=group.life))
+    records = changes(group, StreamsGroup(group.group_id))
     for kind in (TARGET_EPOCH, GROUP, TOPOLOGY):
         records[_key(kind, group.group_id)] = None
     return records
