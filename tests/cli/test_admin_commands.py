@@ -201,7 +201,7 @@ def test_what_is_not_there_is_told_at_once_and_once(run: Run) -> None:
     refused = run("configs", "--alter", "--broker", "7", "--add-config", "log.retention.ms=1", code=1)
     assert "There is no broker 7" in refused.stderr
     refused = run("topics", "--describe", "--topic-id", str(Uuid.ZERO), code=1)
-    assert refused.stderr.startswith("Error: INVALID_TOPIC_EXCEPTION: the id ")
+    assert refused.stderr.startswith(f"Error: INVALID_TOPIC_EXCEPTION: {Uuid.ZERO} is not a topic id")
     refused = run("groups", "--reset-offsets", "--group", "g", "--topic", unique("absent"), "--to-earliest", code=1)
     assert refused.stderr.count("UNKNOWN_TOPIC_OR_PARTITION") == 1
 
@@ -332,7 +332,7 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(
     assert "has 2 partitions" in run("groups", "delete-offsets", group, "--topic", f"{name}:5", code=1).stderr
     plan.write_text("a,b\n")
     wrong = run("groups", "reset-offsets", group, "--from-file", str(plan), code=1)
-    assert "line 1: say topic,partition,offset" in wrong.stderr
+    assert "line 1: expected topic,partition,offset" in wrong.stderr
     assert "PT90S" in run("groups", "reset-offsets", group, "--by-duration", "1h", code=2).stderr
     early = run("groups", "reset-offsets", group, "--to-datetime", "1969-12-31T23:59:59.999", code=2)
     assert "before 1970" in early.stderr
