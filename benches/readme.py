@@ -23,7 +23,7 @@ def table(title: str, first: str, columns: Sequence[str], rows: Mapping[str, Seq
 
 def add_option(parser: argparse.ArgumentParser) -> None:
     """Add `--readme`, for `publish`."""
-    parser.add_argument("--readme", action="store_true", help="put the tables into benches/README.md as well")
+    parser.add_argument("--readme", action="store_true", help="also write the tables to benches/README.md")
 
 
 def publish(section: str, tables: Sequence[str], *, into_readme: bool) -> None:

@@ -1,8 +1,8 @@
-"""`python -m benches.clients`: what a record costs in a Python client, ours and confluent-kafka, on one pybroker.
+"""`python -m benches.clients`: cost of a record in the Python clients of pybroker and confluent-kafka, on one pybroker.
 
-Each way writes or reads the same records (100 bytes, no key, acks=all, idempotent, uncompressed, one partition); the
-ways take turns, the figures are medians of the rounds. CPU is user and system time of this process, all threads. Ways
-that wait for each record take fewer of them.
+Each way writes or reads the same records (100 bytes, no key, acks=all, idempotent, uncompressed, one partition). The
+ways take turns; results are medians of the rounds. CPU is user and system time of all threads of this process. Ways
+that wait for each record use fewer records.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def write_confluent(bootstrap: str, topic: str, count: int) -> None:
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(60) == 0, "not everything was written within a minute"
+    assert producer.flush(60) == 0, "the writes were not finished within a minute"
 
 
 def read_polled(bootstrap: str, topic: str, count: int) -> None:
@@ -166,9 +166,9 @@ WAYS: dict[str, tuple[Way, float]] = {
 def main() -> None:
     """Run all variants and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benches.clients", description=__doc__)
-    parser.add_argument("--records", type=int, default=500_000, help="a round and way; a multiple of 1,000")
+    parser.add_argument("--records", type=int, default=500_000, help="records per round and way; a multiple of 1,000")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="ways whose name contains this")
+    parser.add_argument("--only", default="", help="measure only ways whose name contains this text")
     given = parser.parse_args()
     count = given.records // 1000 * 1000
     ways = {name: (way, max(1_000, int(count * share))) for name, (way, share) in WAYS.items() if given.only in name}

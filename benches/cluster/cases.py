@@ -105,7 +105,7 @@ def _until_missed(cluster: ClusterPeer) -> None:
             if all(node.id != 3 for node in admin.describe_cluster().nodes):
                 return
         time.sleep(0.05)
-    raise RuntimeError(f"{cluster.name}: a broker that was killed is still shown")
+    raise RuntimeError(f"{cluster.name}: a killed broker is still listed")
 
 
 def _many_partitions(peer: str, folder: Path) -> Figures:

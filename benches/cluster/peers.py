@@ -125,7 +125,7 @@ class OnZooKeeper(ClusterPeer):
     def controller(self) -> int:
         with self.admin() as admin:
             found = admin.describe_cluster().controller
-        assert found is not None, "somebody is the controller"
+        assert found is not None, "a broker is the controller"
         return found.id
 
 
@@ -170,8 +170,7 @@ class PybrokerCluster(OnZooKeeper):
             "delete.topic.delay.ms": "500",
         }
         self.brokers = {
-            number: ClusterBroker(folder / str(number), number, self._zookeeper.address, settings)
-            for number in BROKERS
+            number: ClusterBroker(folder / str(number), number, self._zookeeper.address, settings) for number in BROKERS
         }
 
 

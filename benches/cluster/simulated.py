@@ -1,8 +1,8 @@
-"""`python -m benches.cluster.simulated`: one real controller on a real ZooKeeper, and brokers of which only the channel
-is there. What does a cluster cost its controller that is too large for this machine?
+"""`python -m benches.cluster.simulated`: load of a controller by a cluster that is too large for this machine.
 
-A channel encodes each message as for the wire, and answers it at once. Times are from the event until every broker that
-is concerned has answered; `turn_ms` is the most CPU for which the loop did nothing else.
+The controller and ZooKeeper are real; a broker is only a channel, which encodes each message as for the network and
+answers it at once. Times run from the event until every affected broker has answered. `turn_ms` is the longest CPU time
+that the event loop spent on one step.
 """
 
 from __future__ import annotations

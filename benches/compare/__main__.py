@@ -13,7 +13,7 @@ from benches.compare.peers import PEERS
 def main() -> None:
     options = parser("make bench", __doc__)
     options.add_argument(
-        "--readme", action="store_true", help="only the cases of README.md's table, whose rows are written there"
+        "--readme", action="store_true", help="run only the cases of README.md's table and write its rows"
     )
     arguments = options.parse_args()
     on_front_page = {row.case for row in front_page.ROWS}

@@ -47,11 +47,13 @@ def verdict(runs: Runs, bar: Bar) -> str:
 def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of every table."""
     made = argparse.ArgumentParser(prog=prog, description=description)
-    made.add_argument("--rounds", type=int, default=3, help="how often each measurement is taken")
-    made.add_argument("--only", default="", help="a regular expression of case names")
-    made.add_argument("--log", type=Path, help="also append every measurement to this file, one JSON line each")
-    made.add_argument("--warm", type=float, default=SECONDS_MAX, help="seconds at most to warm a broker for a case")
-    made.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)")
+    made.add_argument("--rounds", type=int, default=3, help="number of rounds")
+    made.add_argument("--only", default="", help="measure only cases whose name matches this regular expression")
+    made.add_argument("--log", type=Path, help="append each measurement to this file as a JSON line")
+    made.add_argument(
+        "--warm", type=float, default=SECONDS_MAX, help="longest time to warm a broker for a case, in seconds"
+    )
+    made.add_argument("--dir", type=Path, help="folder for the brokers' data (default: a temporary folder)")
     return made
 
 

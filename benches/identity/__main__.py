@@ -4,9 +4,9 @@
     Produce, Metadata    the same topics, by name and by id
     listing              10,000 topics: Metadata against ListTopics v0 (KIP-142) and v1 (with ids)
     re-creation          DeleteTopics, CreateTopics, first acknowledged Produce: Apache Kafka and pybroker in turn,
-                         durable acknowledgements here (log.flush.mode=commit), none flushed there
+                         pybroker flushes before it acknowledges (log.flush.mode=commit), Apache Kafka does not
 
-What single functions cost (lookup, encoding, decoding at up to 1,000,000 partitions): `python -m benches.native`.
+`python -m benches.native` measures single functions: lookup, encoding, decoding at up to 1,000,000 partitions.
 """
 
 from __future__ import annotations
@@ -174,12 +174,12 @@ def running(*brokers: BrokerProcess) -> Iterator[None]:
 def main() -> None:
     """Run all cases and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topics", type=int, default=10_000, help="for Fetch and listing")
-    parser.add_argument("--others", type=int, default=10_000, help="other partitions beside a re-created topic")
+    parser.add_argument("--topics", type=int, default=10_000, help="topics for Fetch and listing")
+    parser.add_argument("--others", type=int, default=10_000, help="other partitions next to the re-created topic")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)")
+    parser.add_argument("--dir", type=Path, help="folder for the brokers' data (default: a temporary folder)")
     readme.add_option(parser)
-    parser.add_argument("--only", choices=("one-broker", "recreation"), help="one of the two parts")
+    parser.add_argument("--only", choices=("one-broker", "recreation"), help="run only this part")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pybroker-identity-", dir=arguments.dir) as folder:
         if arguments.only != "recreation":

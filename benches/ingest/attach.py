@@ -59,8 +59,8 @@ def main() -> None:
     rate = figures["staged_gb"] / figures["staging_s"] * 1000
     print(f"{figures['staged_gb']:.2f} GB, {partitions} partitions, 2 writers")
     print(f"staging {figures['staging_s']:.2f} s ({rate:.0f} MB/s)")
-    print(f"commit, syncing what was not on disk yet: {figures['commit_s']:.3f} s")
-    print(f"the attach within it, as the broker's log says: {figures['attach_s']:.3f} s")
+    print(f"commit, including the flush of unflushed data: {figures['commit_s']:.3f} s")
+    print(f"attach (part of the commit, from the broker's log): {figures['attach_s']:.3f} s")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """`python -m benches.metrics [--rounds N] [--partitions N]`:
 
-    counting  nanoseconds for what is counted of one request, against its CPU (one record of 100 bytes, acks=1,
+    counting  nanoseconds to update the metrics of one request, relative to its CPU (one record of 100 bytes, acks=1,
               `log.flush.mode=os`)
-    scraping  the same CPU without metrics.listener, and scraped once a second (Prometheus: every 15 s)
-    scrape    how long a page with so many partitions takes, and how long data threads ran meanwhile
+    scraping  the same CPU without metrics.listener, and with one scrape per second (Prometheus: every 15 s)
+    scrape    duration of a page with N partitions, and the time that data threads ran meanwhile
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`python -m benches.native`: runs the folder's figures and prints id against name as tables.
+"""`python -m benches.native`: measure native functions and print tables of ids against names.
 
-Everything else that pytest-benchmark measures here (CRC, batches): `python -m pytest benches/native --benchmark-only`.
+`python -m pytest benches/native --benchmark-only` also measures CRC and batches.
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ def _cells(name: Any, topic_id: Any, value: Any) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each case, without its preparation")
-    parser.add_argument("--topics-max", type=int, default=COUNTS[-1], help="leave cases with more topics out")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="longest time per case in seconds, without its preparation"
+    )
+    parser.add_argument("--topics-max", type=int, default=COUNTS[-1], help="skip cases with more topics")
     readme.add_option(parser)
     arguments = parser.parse_args()
     readme.publish(

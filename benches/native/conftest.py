@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--topics-max", type=int, help="leave cases with more topics out")
+    parser.addoption("--topics-max", type=int, help="skip cases with more topics")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

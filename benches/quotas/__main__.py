@@ -1,10 +1,10 @@
 """`python -m benches.quotas [--rounds N] [--seconds N]`, on one broker with `log.flush.mode=os`:
 
-    checking    what data threads run for a request of one record of 100 bytes (acks=1), without a quota and with quotas
-                that nobody reaches, of bytes and of time
-    neighbours  p99 of a producer of 50 records a second, open loop: alone, beside four greedy clients with a quota of
-                bytes, and beside four with a quota of time; and while those load another broker of the machine, which
-                tells what of it is the machine's
+checking    CPU of data threads for a request of one record of 100 bytes (acks=1), without quotas and with byte and
+            time quotas that are never reached
+neighbours  p99 of a producer of 50 records per second, open loop: alone, beside four greedy clients with a byte quota,
+            and beside four with a time quota; and while these clients load another broker on the same machine, which
+            shows the machine's share
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ def neighbours(broker: BrokerProcess, other: BrokerProcess, rounds: int, seconds
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benches.quotas")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of one section of the neighbours")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="length of one section of the neighbours, in seconds"
+    )
     given = parser.parse_args()
     load.build_client()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

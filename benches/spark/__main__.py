@@ -1,7 +1,7 @@
 """`python -m benches.spark`: both connectors with their brokers in turn, round by round, and one table.
 
-A round takes each case once with every column, so that a ratio compares neighbours in time; medians of the rounds
-count. The brokers run side by side, idle while it is not their turn. `net` = less the making of the rows.
+A round runs each case once with every column, so a ratio compares measurements close in time. Results are medians of
+the rounds. The brokers run side by side and idle outside of their turn. `net` excludes the time to create the rows.
 """
 
 from __future__ import annotations
@@ -186,10 +186,10 @@ def _brief(figures: Figures) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benches.spark", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each measurement is taken")
-    parser.add_argument("--scale", type=float, default=1.0, help="this part of the rows and bytes (0.1: a quick check)")
-    parser.add_argument("--only", default="", help="a regular expression of case names")
-    parser.add_argument("--dir", type=Path, help="where the brokers keep their data: up to 25 GB at full size")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows and bytes (0.1: a quick check)")
+    parser.add_argument("--only", default="", help="measure only cases whose name matches this regular expression")
+    parser.add_argument("--dir", type=Path, help="folder for the brokers' data: up to 25 GB at full size")
     arguments = parser.parse_args()
     cases = [case for case in CASES if re.search(arguments.only, case.name)]
     alone = [name for name in (ATTACH, *NEIGHBOURS) if re.search(arguments.only, name)]

@@ -147,7 +147,7 @@ class Jobs:
             consumer.close()
         found = sum(end[1] for end in ends if end)
         if found != rows:
-            raise RuntimeError(f"{self._column.name}: {found} rows are in the topic, not {rows}")
+            raise RuntimeError(f"{self._column.name}: the topic has {found} rows instead of {rows}")
 
     def _attached(self, log_size: int) -> Figures:
         """Return the broker's log lines after its first `log_size` bytes, parsed."""
@@ -162,7 +162,7 @@ class Jobs:
                 staged, took = lines[-1]
                 return {"staged_mb": int(staged) / 1e6, "attach_ms": int(took)}
             time.sleep(0.05)
-        raise RuntimeError(f"{self._column.name}: the broker's log says nothing of an attach")
+        raise RuntimeError(f"{self._column.name}: the broker's log has no line about the attach")
 
 
 def session() -> SparkSession:

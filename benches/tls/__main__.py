@@ -1,12 +1,12 @@
 """`python -m benches.tls`: the brokers' CPU under TLS, Apache Kafka and pybroker one after the other, with the same
-certificate, version of TLS and cipher.
+certificate, TLS version and cipher.
 
-    produce 66 KB, produce 0.93 MB   CPU-seconds a GB of record values, acks=1
-    fetch 1 MiB                      the same of what is read
-    1 x 100 B                        CPU µs a request
-    handshake                        CPU ms each, back to back, without resumption
+    produce 66 KB, produce 0.93 MB   CPU seconds per GB of record values, acks=1
+    fetch 1 MiB                      the same for fetched records
+    1 x 100 B                        CPU µs per request
+    handshake                        CPU ms per handshake, back to back, without resumption
 
-The load is ready-made requests from Python on one connection: its own CPU does not count, and neither broker is full.
+The load is prepared requests from Python on one connection. Its own CPU is not counted, and no broker is saturated.
 """
 
 from __future__ import annotations
@@ -156,13 +156,15 @@ def _os(folder: Path, settings: Mapping[str, str]) -> BrokerProcess:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all cases and print one table."""
     parser = argparse.ArgumentParser(prog="python -m benches.tls", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each broker, in turn")
-    parser.add_argument("--megabytes", type=int, default=1_000, help="record values of each case that counts by the GB")
-    parser.add_argument("--requests", type=int, default=20_000, help="of 1 x 100 B")
+    parser.add_argument("--rounds", type=int, default=3, help="number of measurements per broker, in turn")
+    parser.add_argument(
+        "--megabytes", type=int, default=1_000, help="megabytes of record values for each case that is measured per GB"
+    )
+    parser.add_argument("--requests", type=int, default=20_000, help="number of requests of 1 x 100 B")
     parser.add_argument("--handshakes", type=int, default=2_000)
-    parser.add_argument("--warm", type=int, default=2, help="measurements before those that count: a JVM compiles")
+    parser.add_argument("--warm", type=int, default=2, help="warm-up measurements: a JVM compiles first")
     parser.add_argument("--tls", choices=CIPHERS, default="TLSv1.3")
-    parser.add_argument("--cipher", default=None, help="Java's name; AES-256-GCM if it is not given")
+    parser.add_argument("--cipher", default=None, help="cipher suite under Java's name (default: AES-256-GCM)")
     asked = parser.parse_args(arguments)
     cipher = asked.cipher or CIPHERS[asked.tls]
     found: dict[str, list[dict[str, float]]] = {}

@@ -74,22 +74,24 @@ def _job(bootstrap: str, files: list[texts.TextFile], partitions: int, folder: P
     bar.stop()
     report(bar.console, rows, expected, partitions, len(files))
     if killed.exists():
-        bar.console.print(f"{INGEST_TOPIC}: a task was killed in the middle, and the whole load was run twice")
+        bar.console.print(f"{INGEST_TOPIC}: a task was killed during the load, and the whole load ran twice")
     else:
-        bar.console.print(f"{INGEST_TOPIC}: there were too few lines for a task to be killed in the middle")
+        bar.console.print(f"{INGEST_TOPIC}: too few lines to kill a task during the load")
     return all(row.equal(expected) for row in rows)
 
 
 @click.command()
-@click.option("--input", "given", type=click.Path(exists=True, path_type=Path), help="A file or folder of your own.")
-@click.option("--partitions", default=6, show_default=True, help="Of each topic.")
-@click.option("--bootstrap", help="A broker that already runs, instead of one started here.")
+@click.option(
+    "--input", "given", type=click.Path(exists=True, path_type=Path), help="File or folder with your own text."
+)
+@click.option("--partitions", default=6, show_default=True, help="Partitions of each topic.")
+@click.option("--bootstrap", help="Use this running broker instead of starting one.")
 def main(given: Path | None, partitions: int, bootstrap: str | None) -> None:
-    """Load text into a broker by Spark, read it back, and compare."""
+    """Load text into a broker with Spark, read it back, and compare."""
     console = Console()
     files = texts.user_texts(given) if given else texts.installed_texts()
     if not files:
-        raise click.ClickException("there is no text to load")
+        raise click.ClickException("no text to load; pass a file or folder with --input")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="pybroker-roundtrip-")))

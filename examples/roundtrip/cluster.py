@@ -111,26 +111,26 @@ class _Job:
                 first = self._timed(f"Spark → {TOPIC}", once)
             dead = killer.killed
             if dead is None:
-                raise CommandError("the job ended before its first rows: nobody could be killed in the middle")
-            self.happened.append(f"{TOPIC}: broker {dead}, a leader, was killed in the middle of the load")
+                raise CommandError("the job ended before its first rows: no broker was killed during the load")
+            self.happened.append(f"{TOPIC}: broker {dead}, a leader, was killed during the load")
             seconds = self._timed(f"delete and create {RECREATED}", lambda: topics.delete(bootstrap, RECREATED))
             ids = old_ids | topics.create(bootstrap, [RECREATED], self._partitions, BROKERS - 1)
             self.happened.append(
-                f"{RECREATED}: deleted with broker {dead} down, its name free after {seconds * 1000:.0f} ms; "
-                f"id {old_ids[RECREATED]} became {ids[RECREATED]}"
+                f"{RECREATED}: deleted while broker {dead} was down, its name was free after {seconds * 1000:.0f} "
+                f"ms; id {old_ids[RECREATED]} became {ids[RECREATED]}"
             )
             again = partial(spark.write_ingest, session, bootstrap, RECREATED, self._files)
             second = self._timed(f"Spark → {RECREATED}", lambda: again(ingest_id=f"{ids[RECREATED]}-1"))
-            self._step(f"broker {dead} comes back", partial(self._back, dead))
+            self._step(f"broker {dead} returns", partial(self._back, dead))
             other = topics.leader(bootstrap, TOPIC, 0)
             self._cluster.kill(other)
             self._cluster.settle()
-            self.happened.append(f"both are read with broker {other} dead")
+            self.happened.append(f"read both topics while broker {other} is down")
             rows = [
                 self._read(session, TOPIC, ids[TOPIC], first, expected),
                 self._read(session, RECREATED, ids[RECREATED], second, expected),
             ]
-            self._step(f"broker {other} comes back", partial(self._back, other))
+            self._step(f"broker {other} returns", partial(self._back, other))
         finally:
             session.stop()
         self._bar.stop()
@@ -148,9 +148,7 @@ class _Job:
         self._cluster.settle()
         _pybroker(bootstrap, "cluster", "health")
 
-    def _read(
-        self, session: SparkSession, topic: str, topic_id: str, seconds: float, expected: texts.Copy
-    ) -> Row:
+    def _read(self, session: SparkSession, topic: str, topic_id: str, seconds: float, expected: texts.Copy) -> Row:
         bootstrap, total = self._cluster.bootstrap, expected.digest.records
         step = self._bar.add_task(f"{topic} → confluent-kafka", total=total)
         by_confluent = topics.read_back(
@@ -172,14 +170,16 @@ class _Job:
 
 
 @click.command()
-@click.option("--input", "given", type=click.Path(exists=True, path_type=Path), help="A file or folder of your own.")
-@click.option("--partitions", default=6, show_default=True, help="Of each topic.")
+@click.option(
+    "--input", "given", type=click.Path(exists=True, path_type=Path), help="File or folder with your own text."
+)
+@click.option("--partitions", default=6, show_default=True, help="Partitions of each topic.")
 def main(given: Path | None, partitions: int) -> None:
-    """Load text into three brokers by Spark, while one dies and a topic is re-created; read it back, and compare."""
+    """Load text into three brokers with Spark while one dies and a topic is re-created; read it back, and compare."""
     console = Console()
     files = texts.user_texts(given) if given else texts.installed_texts()
     if not files:
-        raise click.ClickException("there is no text to load")
+        raise click.ClickException("no text to load; pass a file or folder with --input")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="pybroker-roundtrip-")))

@@ -26,6 +26,6 @@ def connector_jars() -> list[str]:
         try:
             copy_dependencies(POM, folder)
         except DownloadError as problem:
-            raise ConnectorError(f"Spark's Kafka connector cannot be had: {problem}") from None
+            raise ConnectorError(f"cannot download Spark's Kafka connector: {problem}") from None
         complete.touch()
     return sorted(str(jar) for jar in folder.glob("*.jar"))

@@ -58,6 +58,6 @@ def report(console: Console, rows: list[Row], expected: texts.Copy, partitions: 
         if not row.equal(expected):
             order = "in order" if row.by_confluent.order() == expected.order() else "NOT in order"
             console.print(
-                f"{row.topic}: files {expected.digest}, Spark {row.by_spark}, "
-                f"confluent-kafka {row.by_confluent.digest} {order}"
+                f"{row.topic}: files {expected.digest}, Spark {row.by_spark}, confluent-kafka "
+                f"{row.by_confluent.digest} {order}"
             )

@@ -48,7 +48,7 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
     for number in range(records):
         producer.produce(topic, b"old record %d" % number, str(number).encode())
     if producer.flush(TIMEOUT_S):
-        raise KafkaException(f"{topic} does not take records")
+        raise KafkaException(f"{topic} does not accept records")
 
 
 def _consumer(bootstrap: str) -> Consumer:

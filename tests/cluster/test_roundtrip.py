@@ -23,7 +23,7 @@ def test_the_main_job_on_a_cluster(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.roundtrip.cluster", "--input", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "was killed in the middle of the load" in done.stdout
+    assert "was killed during the load" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if line.lstrip().startswith("text-")]
     told = {row[0]: row[-1] for row in rows if row[0] in ("text-cluster", "text-recreated")}
     assert told == {"text-cluster": "yes", "text-recreated": "yes"}
