@@ -301,8 +301,8 @@ CONSUMER = ConfigDef(
             _LIST,
             ("range", "cooperative-sticky"),
             (
-                "range, roundrobin, cooperative-sticky, or Java's class names; the group uses the first one that all "
-                "members support."
+                "range, roundrobin, cooperative-sticky, or Java's class names; the group uses the first assignor "
+                "that all members support."
             ),
             not_empty,
         ),

@@ -100,7 +100,7 @@ INGEST = (
         "ingest.quota.bytes.per.second",
         LONG,
         LONG_MAX,
-        "Bytes per second that all ingests may stage. Clients are told how long to wait.",
+        "Bytes per second that all ingests may stage. Responses contain the time to wait.",
         at_least(1),
         CLUSTER,
     ),

@@ -1,6 +1,5 @@
 """Broker settings: authentication (SASL) and authorization (ACLs)."""
 
-
 from __future__ import annotations
 
 from pybroker.config.broker_oauth import OAUTHBEARER
@@ -82,8 +81,8 @@ DELEGATION_TOKENS = (
         INT,
         1000,
         (
-            "Maximum number of delegation tokens per user, including expired ones that are not removed yet (pybroker's "
-            "own setting)."
+            "Maximum number of delegation tokens per user, including expired tokens that are not removed yet "
+            "(pybroker's own setting)."
         ),
         at_least(1),
     ),

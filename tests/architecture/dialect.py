@@ -1,7 +1,8 @@
 """Count words that a stranger reads twice: `python -m tests.architecture.dialect [--files N] [--check]`.
 
 The figures are words of the list below per 1,000 words of comments and docstrings (Python, Rust), of documents, and of
-texts for people (log lines and errors). `--check` fails when a figure is above its bar; the bars only go down.
+texts for people (log lines, errors, output and help of commands, documentation of settings). `--check` fails when a
+figure is above its bar; the bars only go down.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DIALECT = re.compile(
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 TARGET = 0.3
-BARS = {"python": 1.25, "rust": 0.6, "docs": 0.3, "texts": 3.1}
+BARS = {"python": 1.25, "rust": 0.6, "docs": 0.3, "texts": 0.4}
 """Per 1,000 words, as measured; lower a bar in the change that lowers its figure, until all are at TARGET."""
 
 

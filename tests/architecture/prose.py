@@ -59,16 +59,38 @@ def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log", "echo"}
+SAY_CALLS = {"say", "bad", "warn", "ok"}
+"""Functions of the commands that print a sentence: pybroker.cli.output and pybroker.cli.doctor.finding."""
+HELP_CALLS = {"named", "address_option", "place_option", "key_separator_option", "delimiter_option", "null_option"}
+"""Functions of the commands that take an option's help as an argument."""
+SETTING_CALLS = {"ConfigKey", "_key"}
+HELP_KEYWORDS = {"help", "short_help", "epilog"}
 
 
 def texts_of_python(tree: ast.AST) -> Iterator[str]:
-    """String constants within calls of loggers and of click.echo, and within `raise`."""
+    """Yield each string constant once that is in a log call, in printed output, in `raise`, in help of an option, or in
+    a setting's documentation.
+    """
+    seen: set[ast.AST] = set()
     for node in ast.walk(tree):
-        is_log = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOG_CALLS
-        if is_log or (isinstance(node, ast.Raise) and node.exc is not None):
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+        for root in _text_roots(node):
+            for inner in ast.walk(root):
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner not in seen:
+                    seen.add(inner)
                     yield inner.value
+
+
+def _text_roots(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the node, or the parts of it, whose strings people read."""
+    if isinstance(node, ast.Raise) and node.exc is not None:
+        yield node
+    elif isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        is_method = isinstance(node.func, ast.Attribute)
+        if (is_method and name in LOG_CALLS) or name in SAY_CALLS | HELP_CALLS | SETTING_CALLS:
+            yield node
+        else:
+            yield from (each.value for each in node.keywords if each.arg in HELP_KEYWORDS)
 
 
 def files() -> list[str]:

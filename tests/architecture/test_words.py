@@ -7,11 +7,12 @@ holds the full text of each number and name. Elsewhere numbers of the checklist 
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
 
-from tests.architecture.prose import ROOT, files, prose
+from tests.architecture.prose import ROOT, files, prose, texts_of_python
 
 WIDTH = 120
 """Of a line of Markdown and YAML; yamllint, which `make deploy-check` runs, wants the same."""
@@ -91,3 +92,21 @@ def test_markdown_and_yaml_are_wrapped() -> None:
 )
 def test_codes_are_found(name: str, text: str, found: list[str]) -> None:
     assert codes(name, text) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ('log.info("a %s", {"b": 1})', ["a %s", "b"]),
+        ('raise ValueError(f"c {d}")', ["c "]),
+        ('click.echo("e")\nsay("f", err=True)\nyield_(bad("g", "h"))', ["e", "f", "g", "h"]),
+        ('click.option("--x", help="i" if y else f"j {k}", metavar="Z")', ["i", "j "]),
+        ('group(epilog="l", short_help="m")', ["l", "m"]),
+        ('ConfigKey("n", INT, 1, "o.", at_least(1))', ["n", "o."]),
+        ('named("p", "Q", "r", complete=s)', ["p", "Q", "r"]),
+        ('raise Error(describe(help="once"))', ["once"]),
+        ('x = "neither"\nf("nor this", y="or that")', []),
+    ],
+)
+def test_texts_that_people_read_are_found(source: str, texts: list[str]) -> None:
+    assert sorted(texts_of_python(ast.parse(source))) == sorted(texts)

@@ -36,5 +36,5 @@ def test_a_reset_that_members_prevent(broker: BrokerProcess, protocol: str) -> N
         refused = run(broker, "reset-offsets", group, "--to-earliest", "--execute")
         assert refused.exit_code == 1
         assert refused.stderr.count("\n") == 1
-    assert "--execute does it.\n" in run(broker, "reset-offsets", group, "--to-earliest").stderr
+    assert "Use --execute to apply this.\n" in run(broker, "reset-offsets", group, "--to-earliest").stderr
     assert run(broker, "reset-offsets", group, "--to-earliest", "--execute").exit_code == 0

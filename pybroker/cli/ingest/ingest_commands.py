@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
     """List ingests.
 
-    Open ingests come first, then the committed ones that the broker remembers.
+    Open ingests come first, then committed ingests that the broker remembers.
     """
     from pybroker.spark import ingest as steps
 

@@ -35,7 +35,7 @@ BLOCK_BYTES = 1 << 20
 @click.option("--keep-partitions", is_flag=True, help="With --json: use the partitions of the lines.")
 @click.option("--whole", is_flag=True, help="Write each file, or all of stdin, as one record.")
 @delimiter_option("Text that ends a record.")
-@null_option("Text that stands for a missing key or value (a tombstone).")
+@null_option("Text that represents a missing key or value (a tombstone).")
 @client_settings
 @broker_options
 def produce(
