@@ -117,9 +117,9 @@ def test_the_console_charts_each_request_once(broker: PybrokerProcess) -> None:
         of_all_versions = sum(
             count for (each, labels), count in shown.items() if each == name and ("request", request) in labels
         )
-        assert charted[f"{request} requests"] == of_all_versions > 0
-    assert charted["Bytes in"] == shown["kafka_server_brokertopicmetrics_bytesin_total", ()]
-    assert charted["Bytes out"] == shown["kafka_server_brokertopicmetrics_bytesout_total", ()]
+        assert charted[f"requests: {request}"] == of_all_versions > 0
+    assert charted["bytes in"] == shown["kafka_server_brokertopicmetrics_bytesin_total", ()]
+    assert charted["bytes out"] == shown["kafka_server_brokertopicmetrics_bytesout_total", ()]
 
 
 def test_bytes_of_deleted_topics_until_they_are_undeleted(broker: PybrokerProcess) -> None:

@@ -161,7 +161,7 @@ def test_a_collector_that_is_busy_is_asked_again(tmp_path: Path, receiver: Recei
         until(receiver.metrics)
         assert "otlp.endpoint" not in broker.log_tail(10_000)
         receiver.statuses = [400]
-        until(lambda: "takes nothing: HTTP status 400" in broker.log_tail(10_000))
+        until(lambda: "error=HTTP status 400" in broker.log_tail(10_000))
     finally:
         broker.end()
 

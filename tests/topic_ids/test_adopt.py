@@ -176,6 +176,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
 @pytest.fixture
 def copy(kafka: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     shutil.copytree(kafka[0], tmp_path / "data")
+    # Kafka leaves its files readable by everybody, which a start warns of.
+    for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
     return tmp_path / "data"
 
 
