@@ -1,7 +1,8 @@
-"""Escapes text from clients for a terminal or a log."""
+"""Texts for a terminal or a log: escaped text from clients, and times."""
 
 from __future__ import annotations
 
+import datetime
 import re
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -21,3 +22,8 @@ def printable(text: str, keep: str = "") -> str:
 def _escaped(character: str) -> str:
     code = ord(character)
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def time_text(wall_ms: int) -> str:
+    """Return a time as in log lines and error messages: UTC, to the second."""
+    return datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC).isoformat(timespec="seconds")

@@ -28,7 +28,7 @@ from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.local_channel import LocalChannel
 from pybroker.broker.interbroker.control_wire import sendable
 from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnection
-from pybroker.broker.lifecycle.startup.store import prepare_store
+from pybroker.broker.lifecycle.startup.store_opening import prepare_store
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import (
     CloseTopics,
@@ -42,9 +42,9 @@ from pybroker.broker.metadata.control_messages import (
     refusal,
 )
 from pybroker.broker.metadata.image import BrokerImage
-from pybroker.broker.metadata.store import Create, Delete
+from pybroker.broker.metadata.metadata_store import Create, Delete
 from pybroker.broker.metadata.znodes import BrokerNode, Endpoint
-from pybroker.broker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from pybroker.broker.metadata.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from pybroker.native import Uuid, encode
 from pybroker.protocol.caller import Caller
 from tests.support.zookeeper import ZooKeeperServer

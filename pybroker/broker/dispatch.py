@@ -22,8 +22,8 @@ from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.log_limits import BY_CLIENT
-from pybroker.broker.replicas.failed import FailedReplicas
-from pybroker.broker.replicas.isr import IsrKeeper
+from pybroker.broker.replicas.controller_notifier import FailedReplicas
+from pybroker.broker.replicas.isr_proposals import IsrKeeper
 from pybroker.broker.requests.context import (
     Handler,
     LastResponse,
@@ -32,11 +32,11 @@ from pybroker.broker.requests.context import (
     Standing,
     StandingCommits,
 )
-from pybroker.broker.requests.failures import failure_response
+from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.failure_responses import failure_response
 from pybroker.broker.requests.inline_task import InlineTask
-from pybroker.broker.requests.large import ELEMENTS_ENCODED_AT_ONCE, LargeRequests
-from pybroker.broker.requests.later import Later
-from pybroker.broker.requests.turns import Turns
+from pybroker.broker.requests.large_requests import ELEMENTS_ENCODED_AT_ONCE, LargeRequests
+from pybroker.broker.requests.loop_sharing import Turns
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import (
     ConnectionGone,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.broker.admin.deleted_bytes import DeletedBytes
     from pybroker.broker.admin.disk_room import DiskRoom
     from pybroker.broker.admin.topics import TopicAdmin
-    from pybroker.broker.client_metrics.instances import Telemetry
+    from pybroker.broker.client_metrics.client_instances import Telemetry
     from pybroker.broker.cluster.cluster_view import ClusterView
     from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
     from pybroker.broker.coordinators.group.streams import StreamsCoordination
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pybroker.broker.coordinators.share_parts import Shares
     from pybroker.broker.coordinators.transaction.transactions import Transactions
     from pybroker.broker.ingest.ingests import Ingests
-    from pybroker.broker.metadata.cache import MetadataCache
+    from pybroker.broker.metadata.metadata_cache import MetadataCache
     from pybroker.broker.security.authorizer import Authorizer
     from pybroker.broker.security.broker_gate import BrokerGate
-    from pybroker.broker.security.sasl import SaslServer
+    from pybroker.broker.security.sasl_server import SaslServer
     from pybroker.config import BrokerConfig
 
 

@@ -27,9 +27,9 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
     """
     import asyncio
 
-    from pybroker.broker.offline.adopt.carry_out import carry_out, finish, unfinished
-    from pybroker.broker.offline.adopt.plan import make_plan, read_topic_configs
-    from pybroker.broker.offline.directories import locked
+    from pybroker.broker.offline.adopt.adoption_plan import make_plan, read_topic_configs
+    from pybroker.broker.offline.adopt.adoption_steps import carry_out, finish, unfinished
+    from pybroker.broker.offline.offline_directories import locked
     from pybroker.cli.output import table, write_json
     from pybroker.errors import StartError
     from pybroker.files import keep_private

@@ -31,7 +31,7 @@ def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) 
     """
     import asyncio
 
-    from pybroker.broker.offline.migrate import migrate as move
+    from pybroker.broker.offline.zookeeper_migration import migrate as move
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
     from pybroker.files import keep_private

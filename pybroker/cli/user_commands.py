@@ -23,7 +23,7 @@ from pybroker.protocol.scram import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.broker.offline.users import Place
+    from pybroker.broker.offline.offline_users import Place
 
 Result = TypeVar("Result")
 
@@ -147,7 +147,7 @@ def add(
     password = _password(password_file)
     chosen = _mechanisms(mechanisms)
     if place is not None:
-        from pybroker.broker.offline.users import set_credentials
+        from pybroker.broker.offline.offline_users import set_credentials
 
         _offline(
             set_credentials(
@@ -175,7 +175,7 @@ def remove(user: str, mechanisms: tuple[str, ...], *, place: Place | None, targe
         if not chosen:
             raise click.ClickException(f"There is no user {user!r}.")
     if place is not None:
-        from pybroker.broker.offline.users import set_credentials
+        from pybroker.broker.offline.offline_users import set_credentials
 
         _offline(set_credentials(place, user, dict.fromkeys(chosen)))
     else:
@@ -210,7 +210,7 @@ def list_users(*, place: Place | None, target: Target) -> None:
 
 def _listed(place: Place | None, target: Target) -> list[tuple[str, str, int]]:
     if place is not None:
-        from pybroker.broker.offline.users import list_credentials
+        from pybroker.broker.offline.offline_users import list_credentials
 
         stored = _offline(list_credentials(place))
         return [(name, one.mechanism_name, iterations) for name, infos in stored.items() for one, iterations in infos]

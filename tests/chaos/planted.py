@@ -41,9 +41,9 @@ def setting(name: str) -> str:
 @fault
 def acknowledge_before_replication() -> None:
     """The leader takes itself for the only replica in sync, whatever the controller says."""
-    from pybroker.broker.replicas import isr, manager
+    from pybroker.broker.replicas import isr_proposals, replica_manager
 
-    make = vars(manager)["PartitionOrder"]
+    make = vars(replica_manager)["PartitionOrder"]
 
     def order(**said: Any) -> Any:
         if said["leader"] == int(setting("node.id")):
@@ -53,16 +53,16 @@ def acknowledge_before_replication() -> None:
     def refuse(self: Any, proposal: Any) -> None:
         self._native.isr.refused(proposal.topic_id, proposal.partition, proposal.leader_epoch, proposal.version)
 
-    put(manager, "PartitionOrder", order)
-    put(isr.IsrKeeper, "proposed", refuse)
+    put(replica_manager, "PartitionOrder", order)
+    put(isr_proposals.IsrKeeper, "proposed", refuse)
 
 
 @fault
 def shrink_without_the_controller() -> None:
     """A leader that wants somebody out of its ISR does not ask."""
-    from pybroker.broker.replicas import isr
+    from pybroker.broker.replicas import isr_proposals
 
-    ask = isr.IsrKeeper.proposed
+    ask = isr_proposals.IsrKeeper.proposed
     sizes: dict[tuple[Uuid, int], int] = {}
 
     def proposed(self: Any, proposal: Any) -> None:
@@ -73,14 +73,14 @@ def shrink_without_the_controller() -> None:
             ask(self, proposal)
         sizes[place] = len(members)
 
-    put(isr.IsrKeeper, "proposed", proposed)
+    put(isr_proposals.IsrKeeper, "proposed", proposed)
 
 
 @fault
 def stop_replica_by_name() -> None:
     """StopReplica for an id stops whatever has its name now."""
-    from pybroker.broker.replicas.hosted import HostedReplicas
-    from pybroker.broker.replicas.manager import ReplicaManager
+    from pybroker.broker.replicas.hosted_replicas import HostedReplicas
+    from pybroker.broker.replicas.replica_manager import ReplicaManager
 
     names: dict[Uuid, str] = {}
     add, stop = HostedReplicas.add, ReplicaManager.stop_replica
@@ -106,7 +106,7 @@ def stop_replica_by_name() -> None:
 def inverted_stray_rule() -> None:
     """What a FULL request names is taken for what it does not name (KAFKA-13127)."""
     from pybroker.broker.metadata import control_messages as control
-    from pybroker.broker.replicas.manager import ReplicaManager
+    from pybroker.broker.replicas.replica_manager import ReplicaManager
 
     obey = ReplicaManager.leader_and_isr
 
@@ -150,8 +150,8 @@ def full_split_in_two() -> None:
     """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
     from pybroker.broker.controller.broadcast import Broadcast
     from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
-    from pybroker.broker.replicas.evidence import KnownTopics
-    from pybroker.broker.replicas.reconcile import Evidence
+    from pybroker.broker.replicas.stray_evidence import KnownTopics
+    from pybroker.broker.replicas.stray_reconciliation import Evidence
 
     changes = Broadcast.changes
 
@@ -189,7 +189,7 @@ def restored_store_accepted() -> None:
 @fault
 def stale_broker_epoch_taken() -> None:
     """What was said to an earlier life of the broker is obeyed (KIP-380)."""
-    from pybroker.broker.replicas.fence import Fence
+    from pybroker.broker.replicas.controller_fence import Fence
 
     admit = Fence.admit
     put(Fence, "admit", lambda self, epoch, _: admit(self, epoch, -1))
@@ -214,11 +214,11 @@ def stale_life_taken_into_the_isr() -> None:
 @fault
 def truncation_left_out() -> None:
     """A follower keeps the end of its log, although the leader has something else there (KIP-279)."""
-    from pybroker.broker.replicas import following
+    from pybroker.broker.replicas import leader_following
     from tests.chaos.tampering import forget_epochs, tampered
 
-    make, instead = vars(following)["BrokerAddress"], tampered(forget_epochs)
-    put(following, "BrokerAddress", lambda broker, host, port: make(broker, host, instead(port)))
+    make, instead = vars(leader_following)["BrokerAddress"], tampered(forget_epochs)
+    put(leader_following, "BrokerAddress", lambda broker, host, port: make(broker, host, instead(port)))
 
 
 @fault

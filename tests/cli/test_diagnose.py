@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pybroker.broker.observability.diagnosis.socket import FILE_NAME, ask
+from pybroker.broker.observability.diagnosis.diagnosis_socket import FILE_NAME, ask
 from pybroker.cli import cli
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess

@@ -27,7 +27,7 @@ from pybroker.broker.metadata.control_messages import (
     TopicPartitionErrors,
 )
 from pybroker.broker.metadata.image import ClusterImage, TopicImage
-from pybroker.broker.replicas.roles import Mismatch, RoleReconciler
+from pybroker.broker.replicas.role_reconciler import Mismatch, RoleReconciler
 
 LEADERS, MENDING, CLOSED = "lose-leaders", "mend-nothing", "die-when-closed"
 

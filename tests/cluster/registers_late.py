@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.broker.replicas.membership import BrokerRegistration
+from pybroker.broker.replicas.broker_registration import BrokerRegistration
 
 
 def _register_late(folder: Path) -> None:

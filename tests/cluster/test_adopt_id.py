@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.broker.offline.directories import read_properties_of, write_properties_of
+from pybroker.broker.offline.offline_directories import read_properties_of, write_properties_of
 from tests.support.cluster import ClusterBroker, running_cluster
 
 

@@ -34,7 +34,7 @@ ALONE = {
 DYING = """
 import asyncio, os, signal, sys
 from pybroker.config import load_config
-from pybroker.broker.offline.migrate import migrate
+from pybroker.broker.offline.zookeeper_migration import migrate
 
 def told(step):
     if step == sys.argv[1]:

@@ -13,7 +13,7 @@ import pytest
 
 from pybroker import native
 from pybroker.broker.cluster.events import UpgradeType
-from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import AclOperation, ResourceType
 from pybroker.client import NewTopic, ScramUpsertion, blocking
 from pybroker.client.client_errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
 from pybroker.protocol import interbroker as wire

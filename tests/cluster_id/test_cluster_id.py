@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.broker.lifecycle.startup.store import ALWAYS_THERE
+from pybroker.broker.lifecycle.startup.store_opening import ALWAYS_THERE, get_or_generate_cluster_id
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.cluster_id import get_or_generate_cluster_id
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import Node as StoreNode
-from pybroker.broker.metadata.store import NoNodeError, Watch, ensure_path
-from pybroker.broker.offline.directories import read_properties_of, write_properties_of
+from pybroker.broker.metadata.metadata_store import Node as StoreNode
+from pybroker.broker.metadata.metadata_store import NoNodeError, Watch, ensure_path
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
+from pybroker.broker.offline.offline_directories import read_properties_of, write_properties_of
 from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
 from pybroker.native import Uuid
 from pybroker.protocol.messages import (

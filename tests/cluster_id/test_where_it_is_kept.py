@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.offline.directories import read_properties_of
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
+from pybroker.broker.offline.offline_directories import read_properties_of
 from tests.cluster_id.test_cluster_id import adopt, cluster_id_of
 from tests.conftest import StartBroker
 from tests.topic_ids.lives import Lives

@@ -13,8 +13,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from pybroker.broker.client_metrics.instances import NAMES_MAX, read
-from pybroker.broker.client_metrics.otlp import MalformedError
+from pybroker.broker.client_metrics.client_instances import NAMES_MAX, read
+from pybroker.broker.client_metrics.otlp_reader import MalformedError
 from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pybroker.broker.lifecycle.app import Broker
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import Operation
+from pybroker.broker.metadata.metadata_store import Operation
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 
 
 def die() -> None:

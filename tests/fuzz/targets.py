@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 
-from pybroker.broker.client_metrics.otlp import MalformedError, numbers
+from pybroker.broker.client_metrics.otlp_reader import MalformedError, numbers
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
 from pybroker.config.jaas import module_of, options, options_of_client
 from pybroker.config.properties import PropertiesError, read_properties, write_properties

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pybroker import Broker, native
-from pybroker.broker.requests.large import BOUNDS, Bounds
+from pybroker.broker.requests.large_requests import BOUNDS, Bounds
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.ports import free_port

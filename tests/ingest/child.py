@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from pybroker.broker.lifecycle.app import Broker
 from pybroker.broker.metadata.ingest_records import COMMITTED, INGEST_COMMITTED, INGEST_OPEN, decode_ingest
-from pybroker.broker.metadata.store import Create, Delete, Operation, Set
+from pybroker.broker.metadata.metadata_store import Create, Delete, Operation, Set
 from pybroker.config import load_config
 from pybroker.native import NativeBroker
 from tests.crash.dying import die, die_in_store, until_told

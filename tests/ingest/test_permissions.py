@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pybroker
-from pybroker.broker.metadata.acls import AclOperation, PatternType, ResourceType
+from pybroker.broker.metadata.acl_nodes import AclOperation, PatternType, ResourceType
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateAclsRequest, CreateAclsRequest_AclCreation
 from tests.ingest.client import ABSENT, COMMITTED, Attempt, IngestClient, batch

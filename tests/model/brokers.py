@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pybroker.broker.replicas.reconcile import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
+from pybroker.broker.replicas.stray_reconciliation import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from tests.model.controllers import seen, send_full
 from tests.model.state import (
     BROKERS,

@@ -1,6 +1,6 @@
 """A small cluster as a value: the life of one name over brokers, controllers and a store, in steps that any order may
-take. What a broker does with a directory is the product's own decision (`replicas.reconcile`); the rest is the
-protocol in its shortest form.
+take. What a broker does with a directory is the product's own decision (`replicas.stray_reconciliation`); the rest is
+the protocol in its shortest form.
 
 One partition, three brokers, two of which may be controller. A state is immutable; `steps` gives every state that can
 follow. Messages from a controller to a broker keep their order; a crash loses the messages of whoever crashes; a

@@ -1,6 +1,6 @@
 """The protocol of deletion and reconciliation over a small cluster: every short history, and long ones at random.
 
-A directory's fate is decided by the product (`replicas.reconcile`), and so is whether the store was set back
+A directory's fate is decided by the product (`replicas.stray_reconciliation`), and so is whether the store was set back
 (`metadata.store_history`). Two controllers, three brokers, two incarnations of a name, reassignment, undelete,
 a restored store, and a crash anywhere, also between a controller's write and its first message.
 """
@@ -11,7 +11,7 @@ import itertools
 
 import pytest
 
-from pybroker.broker.replicas.reconcile import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
+from pybroker.broker.replicas.stray_reconciliation import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from tests.model.explore import explore, walk
 from tests.model.state import Budget, Faults
 

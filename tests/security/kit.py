@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pybroker import Broker, native
-from pybroker.broker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.broker.security.authorizer import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol import messages as m
 from tests.wire.client import WireClient
 

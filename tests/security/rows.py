@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pybroker import native
-from pybroker.broker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from pybroker.broker.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

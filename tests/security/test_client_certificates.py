@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 
 from pybroker import Broker
-from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import AclOperation, ResourceType
 from pybroker.client import AdminClient
 from pybroker.protocol import messages as m
 from pybroker.testing.broker import BrokerProcessError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybroker import Broker
-from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import AclOperation, ResourceType
 from pybroker.protocol import messages as m
 from tests.security import python_clients
 from tests.security.kit import ROOT, call, create_acls, create_topics, entry, login, password_of, secure_broker

@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import WILDCARD, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
-from pybroker.broker.security.change import SecurityChange
+from pybroker.broker.security.authorizer import (
+    WILDCARD,
+    AclBinding,
+    AclOperation,
+    Authorizer,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+from pybroker.broker.security.security_delta import SecurityChange
 from pybroker.config import BrokerConfig
 from pybroker.native import NativeBroker
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pybroker import Broker
-from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import AclOperation, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

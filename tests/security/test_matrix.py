@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker import Broker, native
-from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import AclOperation
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.security.kit import ROOT, call, codes, create_acls, create_topics, entry, login, secure_broker

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from pybroker.broker.security.mechanisms import SaslFailedError
-from pybroker.broker.security.oauth import provider as provider_module
-from pybroker.broker.security.oauth.conversation import OAuthConversation
+from pybroker.broker.security.oauth import provider_keys as provider_module
+from pybroker.broker.security.oauth.bearer_token import Bearer, TokenError, UnknownKeyError, check
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
-from pybroker.broker.security.oauth.provider import ProviderKeys
-from pybroker.broker.security.oauth.token import Bearer, TokenError, UnknownKeyError, check
+from pybroker.broker.security.oauth.oauth_conversation import OAuthConversation
+from pybroker.broker.security.oauth.provider_keys import ProviderKeys
+from pybroker.broker.security.sasl_mechanisms import SaslFailedError
 from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.values import InvalidValue
 from tests.support.identity_provider import AUDIENCE, ISSUER, IdentityProvider, signed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pybroker import Broker
-from pybroker.broker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.broker.security.authorizer import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

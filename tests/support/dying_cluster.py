@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pybroker.broker.ingest.leader import IngestLeader
+from pybroker.broker.ingest.ingest_leader import IngestLeader
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
-from pybroker.broker.metadata.store import Operation
-from pybroker.broker.metadata.zookeeper import ZooKeeperStore
-from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.metadata.metadata_store import Operation
+from pybroker.broker.metadata.zookeeper_store import ZooKeeperStore
+from pybroker.broker.replicas.replica_manager import ReplicaManager
 from tests.ingest.child import kind_of
 
 

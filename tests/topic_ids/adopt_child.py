@@ -1,6 +1,7 @@
 """`pybroker adopt` that kills itself at a named step: `python -m tests.topic_ids.adopt_child STEP adopt DIR…`.
 
-The steps lie between the durable ones of `pybroker/broker/offline/adopt/carry_out.py`, which knows nothing of them.
+The steps lie between the durable ones of `pybroker/broker/offline/adopt/adoption_steps.py`, which knows nothing of
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pybroker.broker.offline.adopt import carry_out
+from pybroker.broker.offline.adopt import adoption_steps
 from pybroker.cli import cli
 
 
@@ -31,15 +32,15 @@ def die_after(work: Callable[..., Any]) -> Callable[..., Any]:
 def main() -> None:
     step = sys.argv.pop(1)
     if step == "store":
-        carry_out._topic = die
+        adoption_steps._topic = die
     elif step == "synced":
-        carry_out._sync = die_after(carry_out._sync)
+        adoption_steps._sync = die_after(adoption_steps._sync)
     elif step == "renamed":
-        carry_out.finish = die
+        adoption_steps.finish = die
     elif step == "properties":
-        carry_out.write_properties_of = die
+        adoption_steps.write_properties_of = die
     else:
-        carry_out.shutil.rmtree = die
+        adoption_steps.shutil.rmtree = die
     cli()
 
 

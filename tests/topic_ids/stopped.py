@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import NoNodeError, ensure_path
+from pybroker.broker.metadata.metadata_store import NoNodeError, ensure_path
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.native import Uuid
 from pybroker.protocol.messages import MetadataRequest, MetadataRequest_MetadataRequestTopic
 from tests.support.brokers import BrokerProcess

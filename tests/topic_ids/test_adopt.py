@@ -22,8 +22,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from pybroker import client as ours
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.features import HIGHEST, STREAMS_VERSION
-from pybroker.broker.offline.directories import read_properties_of, write_properties_of
+from pybroker.broker.metadata.feature_levels import HIGHEST, STREAMS_VERSION
+from pybroker.broker.offline.offline_directories import read_properties_of, write_properties_of
 from pybroker.client import blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.native import Uuid
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess

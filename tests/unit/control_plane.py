@@ -14,8 +14,8 @@ from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.controller_election import SoleController
 from pybroker.broker.lifecycle.app import Broker
 from pybroker.broker.lifecycle.composition import BrokerParts
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import MetadataStore
+from pybroker.broker.metadata.metadata_store import MetadataStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.requests.context import RequestContext
 from pybroker.config import load_config
 from pybroker.native import NativeBroker

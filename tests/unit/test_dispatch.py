@@ -16,10 +16,10 @@ from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.dispatch import Dispatcher, Tables
-from pybroker.broker.replicas.isr import IsrKeeper
+from pybroker.broker.replicas.isr_proposals import IsrKeeper
 from pybroker.broker.requests.context import CommitGrant, Handler, Standing, StandingCommits
-from pybroker.broker.requests.failures import failure_response
-from pybroker.broker.requests.later import Later
+from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.failure_responses import failure_response
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
 from pybroker.protocol import interbroker
@@ -279,7 +279,7 @@ def test_a_failure_of_the_controllers_messages_is_of_its_own_class() -> None:
 import pybroker.broker.api.broker_routes
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
 from pybroker.native import encode
-from pybroker.broker.requests.failures import failure_response
+from pybroker.broker.requests.failure_responses import failure_response
 
 stopped = failure_response(StopReplicaRequest(1, 1, 1, delete_partitions=False, topic_states=[]), 31, None)
 assert isinstance(stopped, StopReplicaResponse)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.requests.pieces import join, outer_elements, pieces
-from pybroker.broker.requests.turns import ELEMENTS_A_SLICE, Turns
+from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, Turns
+from pybroker.broker.requests.request_splitting import join, outer_elements, pieces
 from pybroker.protocol import messages as m
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pybroker.broker.replicas import membership
+from pybroker.broker.replicas import broker_registration
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -114,11 +114,11 @@ async def test_leader_epochs_move_on_only_where_something_visible_may_be_lost(
     plane = control_plane
     flush_mode, boots, clean = case
     plane.settings["log.flush.mode"] = flush_mode
-    monkeypatch.setattr(membership, "boot_id", lambda: "" if boots == "" else "same")
+    monkeypatch.setattr(broker_registration, "boot_id", lambda: "" if boots == "" else "same")
     await plane.start()
     await create(plane, topic("a", 2, 1))
     await (plane.stop() if clean else plane.kill())
-    monkeypatch.setattr(membership, "boot_id", lambda: boots)
+    monkeypatch.setattr(broker_registration, "boot_id", lambda: boots)
     await plane.start()
     assert [order.leader_epoch for order in plane.native.applies[0]] == [epoch, epoch]
     await plane.stop()

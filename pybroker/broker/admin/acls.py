@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import CreateAcls, DeleteAcls
-from pybroker.broker.metadata.acls import (
+from pybroker.broker.metadata.acl_nodes import (
     CLUSTER_NAME,
     AclBinding,
     AclFilter,

@@ -10,8 +10,8 @@ from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
-from pybroker.broker.metadata.cache import MetadataCache
-from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.metadata.metadata_cache import MetadataCache
+from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.broker.replicas.staging import Staging
 from pybroker.config import BrokerConfig
 from pybroker.native import NativeBroker

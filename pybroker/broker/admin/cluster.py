@@ -7,8 +7,8 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from pybroker.broker.metadata.cache import CachedTopic, MetadataCache
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
+from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

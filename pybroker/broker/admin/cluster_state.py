@@ -9,9 +9,9 @@ import msgspec
 from pybroker.broker.admin.cluster import ClusterAdmin
 from pybroker.broker.admin.conditions import Conditions
 from pybroker.broker.cluster.queue_metrics import QueueFigures
-from pybroker.broker.metadata.session import StoreSession
-from pybroker.broker.replicas.change_figures import ChangeFigures
-from pybroker.broker.replicas.roles import Mismatch
+from pybroker.broker.metadata.store_session import StoreSession
+from pybroker.broker.replicas.image_observers import ChangeFigures
+from pybroker.broker.replicas.role_reconciler import Mismatch
 
 
 class ClusterState(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
-from pybroker.broker.metadata.store import VALUE_BYTES_MAX
+from pybroker.broker.metadata.metadata_store import VALUE_BYTES_MAX
 from pybroker.broker.metadata.znodes import encode_config
 from pybroker.config import (
     BROKER_SETTINGS,

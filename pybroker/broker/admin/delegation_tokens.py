@@ -18,8 +18,8 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import ChangeToken, CreateToken
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
-from pybroker.broker.security.tokens import hmac_of, secret_of
+from pybroker.broker.metadata.token_nodes import DelegationToken
+from pybroker.broker.security.credentials import hmac_of, secret_of
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller

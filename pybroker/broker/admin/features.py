@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures
-from pybroker.broker.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
+from pybroker.broker.metadata.feature_levels import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode

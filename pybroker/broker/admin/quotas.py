@@ -1,6 +1,6 @@
 """Quotas of users, client ids and addresses: alter and describe (KIP-546, KIP-612). Independent of protocol versions.
 
-A quota is in force on every broker before the response: `replicas/client_quotas.py` publishes it to native code.
+A quota is in force on every broker before the response: `replicas/quota_publisher.py` publishes it to native code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import AlterClientQuotas, QuotaChange
-from pybroker.broker.metadata.client_quotas import (
+from pybroker.broker.metadata.quota_nodes import (
     CLIENT_ID,
     IP,
     OF_ADDRESSES,

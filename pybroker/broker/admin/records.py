@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pybroker.broker.metadata.cache import CachedTopic, MetadataCache
-from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
+from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.native import NativeBroker, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

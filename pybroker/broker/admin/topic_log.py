@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from pybroker.broker.cluster.events import BY_BROKER, CreatedTopic, DeletedTopic, PurgedTopic, TruncatedTopic
-from pybroker.broker.metadata.times import time_text
+from pybroker.printable import time_text
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,7 @@ from pybroker.broker.admin.config_changes import ConfigOp, ResourceOps
 from pybroker.broker.admin.configs import ConfigAdmin
 from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
-from pybroker.broker.security.config_access import TOPIC, require_configs
+from pybroker.broker.security.authorizer import TOPIC, AclOperation, Authorizer, require_configs
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pybroker.broker import api
-from pybroker.broker.ingest.access import IngestAccess
+from pybroker.broker.ingest.ingest_access import IngestAccess
 from pybroker.broker.requests.context import Handler, RequestContext
 from pybroker.broker.services import Services
 

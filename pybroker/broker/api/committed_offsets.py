@@ -8,8 +8,7 @@ from typing import Any
 from pybroker.broker.coordinators.group.requests import CommitItem
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.protocol.error_codes import ErrorCode
 
 

@@ -20,11 +20,11 @@ from pybroker.broker.metadata.control_messages import (
     refusal,
 )
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.replicas.closing import TopicClosing
-from pybroker.broker.replicas.fence import Fence
+from pybroker.broker.replicas.controller_fence import Fence
+from pybroker.broker.replicas.fenced_topics import TopicClosing
 from pybroker.broker.replicas.known_cluster import KnownCluster
-from pybroker.broker.replicas.manager import ReplicaManager
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
+from pybroker.broker.replicas.replica_manager import ReplicaManager
 
 
 class ControlReceiver:

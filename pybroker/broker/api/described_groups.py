@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

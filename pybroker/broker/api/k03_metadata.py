@@ -23,10 +23,9 @@ from pybroker.broker.admin.cluster import (
 )
 from pybroker.broker.admin.topic_names import is_topic_name
 from pybroker.broker.admin.topics import TopicAdmin
-from pybroker.broker.metadata.cache import CachedTopic
+from pybroker.broker.metadata.metadata_cache import CachedTopic
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer, cluster_operations
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType, cluster_operations
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

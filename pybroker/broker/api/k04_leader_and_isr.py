@@ -15,7 +15,7 @@ from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrType,
     NamedPartitionError,
 )
-from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.protocol.error_codes import ErrorCode
 
 API_KEY = 4

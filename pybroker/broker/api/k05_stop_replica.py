@@ -16,7 +16,7 @@ from pybroker.broker.metadata.control_messages import (
     StopReplicaTopicState,
 )
 from pybroker.broker.metadata.deletion_records import DELETING
-from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -17,8 +17,7 @@ from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.share_state.coordinator import ShareStateCoordinator
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

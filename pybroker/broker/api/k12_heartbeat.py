@@ -13,8 +13,7 @@ from functools import partial
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext, Standing
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import HeartbeatRequest, HeartbeatResponse

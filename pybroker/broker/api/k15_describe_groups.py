@@ -14,8 +14,7 @@ from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import CLUSTER_NAME, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import CLUSTER_NAME, Authorizer, ResourceType
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ListGroupsRequest,

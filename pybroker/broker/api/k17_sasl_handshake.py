@@ -7,7 +7,7 @@ Versions
 from __future__ import annotations
 
 from pybroker.broker.requests.context import LastResponse, RequestContext
-from pybroker.broker.security.sasl import SaslServer
+from pybroker.broker.security.sasl_server import SaslServer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse

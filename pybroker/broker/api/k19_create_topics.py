@@ -17,8 +17,7 @@ from pybroker.broker.admin.topic_configs import topic_settings
 from pybroker.broker.admin.topics import TopicAdmin, TopicSpec
 from pybroker.broker.cluster.events import CreatedTopic
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

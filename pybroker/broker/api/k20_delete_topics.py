@@ -21,8 +21,7 @@ from pybroker.broker.admin.cluster import ClusterAdmin
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.cluster.events import DeletedTopic
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

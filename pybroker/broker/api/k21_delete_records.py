@@ -16,8 +16,7 @@ from functools import partial
 from pybroker.broker.admin.records import DeletedRecords, RecordAdmin
 from pybroker.broker.api.topic_ids import Names, meant
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,

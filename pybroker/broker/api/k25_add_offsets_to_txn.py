@@ -14,8 +14,7 @@ from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, Tra
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

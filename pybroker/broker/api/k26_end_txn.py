@@ -14,9 +14,8 @@ from pybroker.broker.api.transactional import require_transactional_id, told
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.requests.later import Later
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import EndTxnRequest, EndTxnResponse

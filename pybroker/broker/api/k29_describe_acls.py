@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.acls import AclAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclFilter, AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclFilter, AclOperation, Authorizer
 from pybroker.protocol.messages import (
     DescribeAclsRequest,
     DescribeAclsResponse,

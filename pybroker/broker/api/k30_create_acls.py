@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.acls import AclAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclBinding, AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclBinding, AclOperation, Authorizer
 from pybroker.protocol.messages import CreateAclsRequest, CreateAclsResponse, CreateAclsResponse_AclCreationResult
 
 API_KEY = 30

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.acls import AclAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclBinding, AclFilter, AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclBinding, AclFilter, AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     DeleteAclsRequest,

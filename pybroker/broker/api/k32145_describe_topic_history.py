@@ -14,8 +14,7 @@ from functools import partial
 from pybroker.broker.admin.history import FormerNames, HistoryAdmin, Incarnation
 from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

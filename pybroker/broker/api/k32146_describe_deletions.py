@@ -15,8 +15,7 @@ from functools import partial
 
 from pybroker.broker.admin.history import Deletion, HistoryAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import Authorizer, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol.messages import (
     DescribeDeletionsRequest,

@@ -14,8 +14,7 @@ from itertools import islice
 from pybroker.broker.admin.cluster_state import ClusterState
 from pybroker.broker.admin.conditions import Condition, Conditions
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

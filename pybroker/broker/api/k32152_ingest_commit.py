@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from pybroker.broker.ingest.access import IngestAccess, check_name
+from pybroker.broker.ingest.ingest_access import IngestAccess, check_name
+from pybroker.broker.ingest.ingest_pages import lost_error, wire_state
 from pybroker.broker.ingest.ingests import Ingests
-from pybroker.broker.ingest.states import lost_error, wire_state
 from pybroker.broker.metadata.ingest_records import COMMITTED
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import AclOperation
 from pybroker.errors import KafkaError
 from pybroker.native import ListedAttempt
 from pybroker.protocol.error_codes import ErrorCode

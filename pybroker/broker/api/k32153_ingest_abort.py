@@ -6,11 +6,11 @@ Behavior
 
 from __future__ import annotations
 
-from pybroker.broker.ingest.access import IngestAccess, check_name
+from pybroker.broker.ingest.ingest_access import IngestAccess, check_name
+from pybroker.broker.ingest.ingest_pages import wire_state
 from pybroker.broker.ingest.ingests import Ingests
-from pybroker.broker.ingest.states import wire_state
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import AclOperation
 from pybroker.protocol.messages import IngestAbortRequest, IngestAbortResponse
 
 API_KEY = 32153

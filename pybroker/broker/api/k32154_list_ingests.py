@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.broker.ingest.access import IngestAccess
+from pybroker.broker.ingest.ingest_access import IngestAccess
+from pybroker.broker.ingest.ingest_pages import Page, entries_of, wire_state
 from pybroker.broker.ingest.ingests import Ingests, IngestView
-from pybroker.broker.ingest.pages import Page, entries_of
-from pybroker.broker.ingest.states import wire_state
 from pybroker.broker.requests.context import RequestContext
 from pybroker.protocol.messages import (
     ListIngestsRequest,

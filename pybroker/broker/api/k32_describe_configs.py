@@ -21,9 +21,7 @@ from pybroker.broker.admin.configs import ConfigAdmin
 from pybroker.broker.api.altered_configs import meant_resource
 from pybroker.broker.api.topic_ids import Names, ResolvedTopic
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
-from pybroker.broker.security.config_access import require_configs
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, require_configs
 from pybroker.config import ConfigSource
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

@@ -11,8 +11,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from pybroker.broker.requests.context import LastResponse, LoginResponse, RequestContext
-from pybroker.broker.security.mechanisms import SaslFailedError
-from pybroker.broker.security.sasl import SaslServer
+from pybroker.broker.security.sasl_mechanisms import SaslFailedError
+from pybroker.broker.security.sasl_server import SaslServer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -16,8 +16,7 @@ from pybroker.broker.admin.topics import GrowSpec, TopicAdmin
 from pybroker.broker.api.topic_ids import ImageNames, ResolvedTopic, meant
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.messages import (

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.api.delegation_tokens import parties, require_password
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.api.delegation_tokens import parties, require_password, type_and_name
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     DescribeDelegationTokenRequest,

@@ -14,8 +14,7 @@ from pybroker.broker.admin.elections import ElectionAdmin
 from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.cluster.events import ElectedPartition, ElectionOutcome
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -11,8 +11,7 @@ from pybroker.broker.admin.reassignments import ReassignmentAdmin
 from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.cluster.events import NewReplicas
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

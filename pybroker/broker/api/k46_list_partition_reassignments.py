@@ -12,8 +12,7 @@ from __future__ import annotations
 from pybroker.broker.admin.reassignments import ReassignmentAdmin
 from pybroker.broker.api.topic_ids import Names, meant
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

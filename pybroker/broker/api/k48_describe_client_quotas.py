@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.quotas import Component, QuotaAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.protocol.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from pybroker.broker.admin.quotas import Alteration, QuotaAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

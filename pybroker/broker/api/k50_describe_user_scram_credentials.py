@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.users import UserAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     DescribeUserScramCredentialsRequest,

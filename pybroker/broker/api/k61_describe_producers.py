@@ -15,8 +15,7 @@ from pybroker.broker.api.topic_ids import ResolvedTopic, meant
 from pybroker.broker.api.transactional import part_of
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.native import ActiveProducer, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.brokers import BrokerAdmin
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse

@@ -16,8 +16,7 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import AT_REST, TransactionState
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import Authorizer, ResourceType
 from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (

@@ -21,8 +21,7 @@ from pybroker.broker.coordinators.consumer.membership import check_form
 from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext, Standing
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     ConsumerGroupHeartbeatRequest,

@@ -6,7 +6,7 @@ Behavior
 
 from __future__ import annotations
 
-from pybroker.broker.client_metrics.instances import COMPRESSION_TYPES, Telemetry
+from pybroker.broker.client_metrics.client_instances import COMPRESSION_TYPES, Telemetry
 from pybroker.broker.requests.context import RequestContext
 from pybroker.protocol.messages import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
 

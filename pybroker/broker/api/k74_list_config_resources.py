@@ -16,9 +16,8 @@ from pybroker.broker.admin.cluster import ClusterAdmin
 from pybroker.broker.admin.config_changes import ResourceType
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security import acls
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
+from pybroker.broker.security.authorizer import ResourceType as AclResourceType
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ListConfigResourcesRequest,
@@ -63,10 +62,10 @@ def _names(
     kind: int, cluster: ClusterAdmin, view: ClusterView, authorizer: Authorizer, context: RequestContext
 ) -> list[str]:
     if kind == ResourceType.TOPIC:
-        return [name for name in sorted(view.image.topics) if authorizer.lists(context, acls.ResourceType.TOPIC, name)]
+        return [name for name in sorted(view.image.topics) if authorizer.lists(context, AclResourceType.TOPIC, name)]
     if kind == ResourceType.GROUP:
         groups = sorted(name for name, stored in view.image.group_configs.items() if stored.config)
-        return [name for name in groups if authorizer.lists(context, acls.ResourceType.GROUP, name)]
+        return [name for name in groups if authorizer.lists(context, AclResourceType.GROUP, name)]
     if kind == ResourceType.CLIENT_METRICS:
         return sorted(name for name, stored in view.image.client_metrics.items() if stored.config)
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

@@ -15,8 +15,7 @@ from pybroker.broker.admin.cluster import ClusterAdmin, offline_replicas, partit
 from pybroker.broker.admin.topic_names import is_topic_name
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

@@ -16,8 +16,7 @@ from pybroker.broker.api.heartbeats import answered, client_host, filled, requir
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult, check_form
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import (
     ShareGroupHeartbeatRequest,

@@ -35,8 +35,7 @@ from pybroker.broker.coordinators.streams.model import (
 from pybroker.broker.coordinators.streams.records import by_subtopology, read_topology
 from pybroker.broker.coordinators.streams.topology import Topology
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation, ResourceType
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.native import INTERNAL_TOPICS
 from pybroker.protocol.error_codes import ErrorCode

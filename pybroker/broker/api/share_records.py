@@ -14,8 +14,7 @@ from pybroker.broker.coordinators.share_partition.manager import SharePartitions
 from pybroker.broker.coordinators.share_partition.requests import Answers
 from pybroker.broker.coordinators.share_partition.sessions import TopicPartition
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

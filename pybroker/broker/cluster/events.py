@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from pybroker.broker.metadata.acls import AclBinding, AclFilter
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.acl_nodes import AclBinding, AclFilter
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 
@@ -306,7 +306,7 @@ class ChangeToken(Event[int], frozen=True):
 
 
 class QuotaChange(msgspec.Struct, frozen=True):
-    """New quotas of an entity (`metadata.client_quotas`), as stored; None removes one if it exists."""
+    """New quotas of an entity (`metadata.quota_nodes`), as stored; None removes one if it exists."""
 
     entity: tuple[tuple[str, str | None], ...]
     values: Mapping[str, str | None]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, TopicImage
-from pybroker.broker.metadata.times import time_text
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
+from pybroker.printable import time_text
 from pybroker.protocol.error_codes import ErrorCode
 
 NO_SUCH_ID = "There is no topic with id {}."

@@ -12,12 +12,19 @@ import msgspec
 
 from pybroker.broker.gc_tuning import let_be
 from pybroker.broker.metadata import store_history, znodes
-from pybroker.broker.metadata.acls import ACLS, EXTENDED_ACLS
-from pybroker.broker.metadata.delegation_tokens import TOKENS
-from pybroker.broker.metadata.features import FEATURES
+from pybroker.broker.metadata.acl_nodes import ACLS, EXTENDED_ACLS
+from pybroker.broker.metadata.feature_levels import FEATURES
 from pybroker.broker.metadata.image import ConfigImage
-from pybroker.broker.metadata.load import LoadedImage, LocalIds, Nodes, broker_configs, lacks_ids, load_image, shown_id
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.image_loader import (
+    LoadedImage,
+    LocalIds,
+    Nodes,
+    broker_configs,
+    lacks_ids,
+    load_image,
+    shown_id,
+)
+from pybroker.broker.metadata.metadata_store import (
     BadVersionError,
     Check,
     Create,
@@ -31,6 +38,7 @@ from pybroker.broker.metadata.store import (
     in_parts,
 )
 from pybroker.broker.metadata.store_history import decode_offices, encode_offices
+from pybroker.broker.metadata.token_nodes import TOKENS
 from pybroker.errors import FatalError
 
 NODES_MANY = 20_000

@@ -16,7 +16,7 @@ import msgspec
 from pybroker.broker.cluster import events as e
 from pybroker.broker.cluster.lookup import topic_or_deletion
 from pybroker.broker.controller.local_controller_client import Submission
-from pybroker.broker.metadata.acls import CLUSTER_NAME
+from pybroker.broker.metadata.acl_nodes import CLUSTER_NAME
 from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.errors import KafkaError

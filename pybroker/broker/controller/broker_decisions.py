@@ -33,7 +33,7 @@ from pybroker.broker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.broker.metadata.store import Delete, Operation, Set
+from pybroker.broker.metadata.metadata_store import Delete, Operation, Set
 
 
 @decides(BrokersChanged)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pybroker.broker.controller.internal_events import Arrival, BrokersChanged
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import BrokerImage
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     MetadataStore,
     Node,
     StoreClosedError,

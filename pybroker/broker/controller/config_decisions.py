@@ -12,7 +12,7 @@ from pybroker.broker.controller.decision import Decision, decides
 from pybroker.broker.controller.topic_id_visibility import decide_raise
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
-from pybroker.broker.metadata.store import Create, Operation, Set
+from pybroker.broker.metadata.metadata_store import Create, Operation, Set
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

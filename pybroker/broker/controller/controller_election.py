@@ -12,7 +12,7 @@ from pybroker.broker.cluster.cluster_view import Seat
 from pybroker.broker.controller.activation import FindLocalIds, OfficeTakenError, ShowsTopicIds
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     BadVersionError,
     Check,
     Delete,

@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.broker.cluster.events import CatchUp, Event
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.broker.metadata.store import Operation
+from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -31,7 +31,7 @@ class Decision(msgspec.Struct, frozen=True):
     that a crash prevents."""
     seams: tuple[int, ...] = ()
     """Indexes at which the operations may be split if they exceed one multi. If a crash prevents the part behind a
-    split, the next load completes or removes the change (`metadata.load`)."""
+    split, the next load completes or removes the change (`metadata.image_loader`)."""
     warnings: tuple[str, ...] = ()
     """Log warnings for the operator, written when the decision is durable."""
 

@@ -15,7 +15,7 @@ from pybroker.broker.controller.decision import Decision
 from pybroker.broker.controller.request_deduplication import OutcomeChange
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     MULTI_BYTES_MAX,
     MetadataStore,
     MultiError,

@@ -25,7 +25,7 @@ from pybroker.broker.metadata.control_messages import (
 )
 from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     StoreClosedError,
     StoreError,
     UnavailableError,

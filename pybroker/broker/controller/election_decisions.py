@@ -17,7 +17,7 @@ from pybroker.broker.controller.partition_states import (
     with_partitions,
 )
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, is_moving
-from pybroker.broker.metadata.store import Operation
+from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.protocol.error_codes import ErrorCode
 
 BALANCED_AT_ONCE = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
 from pybroker.broker.controller.decision import Decision, decides, nothing
-from pybroker.broker.metadata.features import (
+from pybroker.broker.metadata.feature_levels import (
     FEATURES,
     GROUP_VERSION,
     HIGHEST,
@@ -14,7 +14,7 @@ from pybroker.broker.metadata.features import (
     encode_features,
 )
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import Create, Set
+from pybroker.broker.metadata.metadata_store import Create, Set
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -38,7 +38,7 @@ from pybroker.broker.metadata.ingest_records import (
     series_of,
     topic_paths,
 )
-from pybroker.broker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Operation, Set
+from pybroker.broker.metadata.metadata_store import VALUE_BYTES_MAX, Create, Delete, Operation, Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -11,7 +11,7 @@ from pybroker.broker.controller.partition_states import with_partitions
 from pybroker.broker.controller.topic_decisions import encode_state
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage
-from pybroker.broker.metadata.store import Operation, Set
+from pybroker.broker.metadata.metadata_store import Operation, Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -16,7 +16,7 @@ from pybroker.broker.controller.leader_election import (
 )
 from pybroker.broker.controller.partition_states import NAMED_MAX, Losses, next_state, set_state, with_partitions
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
-from pybroker.broker.metadata.store import Operation
+from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 

@@ -17,7 +17,7 @@ from pybroker.broker.controller.internal_events import FinishMigrations
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import Delete
+from pybroker.broker.metadata.metadata_store import Delete
 
 
 @decides(FinishMigrations)

@@ -10,7 +10,7 @@ from pybroker.broker.controller.leader_election import LeaderElection, awaited, 
 from pybroker.broker.controller.topic_decisions import encode_state
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from pybroker.broker.metadata.store import Operation, Set
+from pybroker.broker.metadata.metadata_store import Operation, Set
 
 NAMED_MAX = 100
 """Number of partitions in one log line."""

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from pybroker.broker.cluster.events import AlterClientQuotas
 from pybroker.broker.controller.decision import Decision, Steps, decides
-from pybroker.broker.metadata.client_quotas import entity_of, is_credentials, parents_of, path_of
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
-from pybroker.broker.metadata.store import Create, Operation, Set
-from pybroker.broker.metadata.users import user_of_path
+from pybroker.broker.metadata.metadata_store import Create, Operation, Set
+from pybroker.broker.metadata.quota_nodes import entity_of, is_credentials, parents_of, path_of, user_of_path
 from pybroker.broker.metadata.znodes import encode_config
 
 _NO_NODE = ConfigImage({}, -1)

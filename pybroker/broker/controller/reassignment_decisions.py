@@ -33,7 +33,7 @@ from pybroker.broker.metadata.image import (
     is_moving,
     target_replicas,
 )
-from pybroker.broker.metadata.store import Operation, Set
+from pybroker.broker.metadata.metadata_store import Operation, Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

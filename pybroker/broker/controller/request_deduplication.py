@@ -16,7 +16,7 @@ import msgspec
 from pybroker.broker.cluster.controller_client import RequestIdentity
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_reply, unpack_reply
-from pybroker.broker.metadata.store import Create, Delete, MetadataStore, Node, Operation, ensure_path
+from pybroker.broker.metadata.metadata_store import Create, Delete, MetadataStore, Node, Operation, ensure_path
 from pybroker.broker.metadata.znodes import OUTCOMES, DamagedNodeError, decode_json
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from pybroker.broker.cluster.events import AlterUsers, CreateAcls, DeleteAcls
 from pybroker.broker.controller.decision import Decision, decides
-from pybroker.broker.metadata.acls import AclBinding, AclNode, AclPattern, acl_path, encode_acls
+from pybroker.broker.metadata.acl_nodes import AclBinding, AclNode, AclPattern, acl_path, encode_acls
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
-from pybroker.broker.metadata.store import Create, Delete, Operation, Set
-from pybroker.broker.metadata.users import user_path
+from pybroker.broker.metadata.metadata_store import Create, Delete, Operation, Set
+from pybroker.broker.metadata.quota_nodes import user_path
 from pybroker.broker.metadata.znodes import encode_config
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

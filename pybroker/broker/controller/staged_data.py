@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.store import MetadataStore, NoNodeError, WatchEvent
+from pybroker.broker.metadata.metadata_store import MetadataStore, NoNodeError, WatchEvent
 from pybroker.native import Uuid
 
 

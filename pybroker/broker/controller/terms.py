@@ -19,7 +19,7 @@ from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.staged_data import StagedData, StoredStagedData
 from pybroker.broker.controller.unregistrations import BrokerNotes, StoredBrokerNotes
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.metadata.store import MetadataStore
+from pybroker.broker.metadata.metadata_store import MetadataStore
 
 
 class TermStart(msgspec.Struct, frozen=True):

@@ -6,9 +6,9 @@ import msgspec
 
 from pybroker.broker.cluster.events import ChangeToken, CreateToken
 from pybroker.broker.controller.decision import Decision, decides, nothing
-from pybroker.broker.metadata.delegation_tokens import encode_token, token_path
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import Create, Delete, Set
+from pybroker.broker.metadata.metadata_store import Create, Delete, Set
+from pybroker.broker.metadata.token_nodes import encode_token, token_path
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -29,7 +29,7 @@ from pybroker.broker.metadata.image import (
     target_replicas,
 )
 from pybroker.broker.metadata.lineage import AUTO_CREATED, CREATED, TopicEvent, TopicLineage
-from pybroker.broker.metadata.store import Create, Delete, Operation, Set
+from pybroker.broker.metadata.metadata_store import Create, Delete, Operation, Set
 from pybroker.broker.metadata.znodes import MISSING_LOG, LogEnd
 from pybroker.errors import KafkaError
 from pybroker.native import INTERNAL_TOPICS, Uuid
@@ -47,7 +47,7 @@ Replicas = tuple[int, ...]
 @decides(CreateTopics)
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
     """Create topics; each succeeds or fails independently (KIP-4). The ids of new topics are made here and in
-    `truncate`, the ids of migrated ones in `metadata.load`."""
+    `truncate`, the ids of migrated ones in `metadata.image_loader`."""
     steps = Steps()
     created: list[TopicImage] = []
     reply: list[CreatedTopic | KafkaError] = []

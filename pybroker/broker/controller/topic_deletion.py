@@ -40,7 +40,7 @@ from pybroker.broker.metadata.deletion_records import (
 )
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.broker.metadata.lineage import DELETED, TopicEvent
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     DECISION_BYTES_MAX,
     PART_OPERATIONS_MAX,
     Create,

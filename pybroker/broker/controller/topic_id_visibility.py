@@ -20,7 +20,7 @@ import msgspec
 
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage, TopicImage
-from pybroker.broker.metadata.store import Create, Operation, Set
+from pybroker.broker.metadata.metadata_store import Create, Operation, Set
 
 
 def topic_node(topic: TopicImage, topic_ids: bool) -> bytes:

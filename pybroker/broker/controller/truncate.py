@@ -22,7 +22,7 @@ from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, target_replicas
 from pybroker.broker.metadata.lineage import TRUNCATED, TopicEvent, TopicLineage
-from pybroker.broker.metadata.store import Set, operations_bytes
+from pybroker.broker.metadata.metadata_store import Set, operations_bytes
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -35,9 +35,9 @@ from pybroker.broker.metadata.deletion_records import (
 )
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.broker.metadata.lineage import UNDELETED, TopicEvent
-from pybroker.broker.metadata.times import time_text
 from pybroker.errors import KafkaError
 from pybroker.native import INTERNAL_TOPICS, Uuid
+from pybroker.printable import time_text
 from pybroker.protocol.error_codes import ErrorCode
 
 

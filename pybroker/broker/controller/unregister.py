@@ -28,7 +28,7 @@ from pybroker.broker.metadata.deletion_records import (
     forget_operations,
 )
 from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta, TopicImage
-from pybroker.broker.metadata.store import Operation, Set
+from pybroker.broker.metadata.metadata_store import Operation, Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -17,7 +17,7 @@ from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.controller.internal_events import BrokerForgotten
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     Check,
     Delete,
     MetadataStore,

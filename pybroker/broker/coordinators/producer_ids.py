@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     BadVersionError,
     MetadataStore,
     NodeExistsError,

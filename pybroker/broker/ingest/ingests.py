@@ -23,16 +23,15 @@ from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
 from pybroker.broker.cluster.events import BeginIngest, DropIngests, Event
 from pybroker.broker.cluster.ingest_orders import IngestPeers, PrepareIngest
-from pybroker.broker.ingest.changes import changes_of
-from pybroker.broker.ingest.commits import CommitOutcome, IngestCommits
-from pybroker.broker.ingest.expiry import Expiry
-from pybroker.broker.ingest.joining import Joining
-from pybroker.broker.ingest.leader import IngestLeader, StagedIngest
-from pybroker.broker.ingest.preparing import Preparing
-from pybroker.broker.ingest.removal import Removal
-from pybroker.broker.metadata.cache import RemovedTopic
+from pybroker.broker.ingest.ingest_changes import changes_of
+from pybroker.broker.ingest.ingest_commits import CommitOutcome, IngestCommits
+from pybroker.broker.ingest.ingest_expiry import Expiry
+from pybroker.broker.ingest.ingest_leader import IngestLeader, Joining, StagedIngest
+from pybroker.broker.ingest.staged_file_removal import Removal
+from pybroker.broker.ingest.two_phase_prepare import Preparing
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.ingest_records import COMMITTING, OPEN, IngestKey, IngestRecord
+from pybroker.broker.metadata.metadata_cache import RemovedTopic
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
 from pybroker.native import ListedAttempt, Uuid

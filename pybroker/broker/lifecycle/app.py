@@ -13,26 +13,26 @@ from pybroker.broker.clock import Clock, SystemClock
 from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.broker.dispatch import STOPPING, Dispatcher, Tables
 from pybroker.broker.lifecycle.composition import BrokerDependencies, BrokerParts, build
-from pybroker.broker.lifecycle.startup.last_stop import unclean
 from pybroker.broker.lifecycle.startup.ownership import (
     directory_id_of,
     refuse_empty_store,
     refuse_other_clusters,
     refuse_others_data,
+    unclean,
 )
-from pybroker.broker.lifecycle.startup.store import open_store, prepare_store
+from pybroker.broker.lifecycle.startup.store_opening import open_store, prepare_store
 from pybroker.broker.log_limits import CLIENT_LINES
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.load import LocalIds, LoweredError, broker_configs
-from pybroker.broker.metadata.store import MetadataStore, Node, RefusedError, StoreError
+from pybroker.broker.metadata.image_loader import LocalIds, LoweredError, broker_configs
+from pybroker.broker.metadata.metadata_store import MetadataStore, Node, RefusedError, StoreError
 from pybroker.broker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.broker.observability.reporters import Reporters
 from pybroker.broker.replicas.dynamic_configs import with_stored
 from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.broker.requests.context import Handler
 from pybroker.broker.security.keystores import Keystores
-from pybroker.broker.security.oauth.listeners import OAuthListeners
-from pybroker.broker.security.stored import obey_stored
+from pybroker.broker.security.oauth.oauth_listeners import OAuthListeners
+from pybroker.broker.security.security_state import obey_stored
 from pybroker.broker.services import Services
 from pybroker.cluster_resource import ClusterResource
 from pybroker.config import BrokerConfig, ConfigSource, Listener
@@ -307,7 +307,7 @@ class Broker:
 
     async def metadata(self) -> Mapping[str, Node]:
         """Return the nodes of the metadata store for a report; none before it is open. Raises StoreError."""
-        from pybroker.broker.observability.diagnosis.nodes import read
+        from pybroker.broker.observability.diagnosis.node_documents import read
 
         return await read(self._store) if self._store is not None else {}
 

@@ -24,7 +24,7 @@ from pybroker.broker.admin.disk_room import DiskRoom
 from pybroker.broker.admin.returned_offsets import LateOffsets, ReturnedOffsets
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.api.control import ControlReceiver
-from pybroker.broker.client_metrics.instances import Telemetry
+from pybroker.broker.client_metrics.client_instances import Telemetry
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.cluster_view import Seat
@@ -58,45 +58,42 @@ from pybroker.broker.coordinators.transaction.membership import TransactionMembe
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.coordinators.transaction.ports import MarkerWriter
 from pybroker.broker.coordinators.transaction.transactions import Transactions
+from pybroker.broker.ingest.ingest_leader import IngestLeader
 from pybroker.broker.ingest.ingests import Ingests
-from pybroker.broker.ingest.leader import IngestLeader
-from pybroker.broker.metadata.cache import MetadataCache
 from pybroker.broker.metadata.deletion_records import DeletionRecord
-from pybroker.broker.metadata.features import SHARE_VERSION
+from pybroker.broker.metadata.feature_levels import SHARE_VERSION
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.lineage import TopicLineage
-from pybroker.broker.metadata.session import StoreSession
-from pybroker.broker.metadata.store import MetadataStore
-from pybroker.broker.replicas.change_figures import ChangeFigures
-from pybroker.broker.replicas.client_quotas import ClientQuotas
-from pybroker.broker.replicas.closing import TopicClosing
+from pybroker.broker.metadata.metadata_cache import MetadataCache
+from pybroker.broker.metadata.metadata_store import MetadataStore
+from pybroker.broker.metadata.store_session import StoreSession
+from pybroker.broker.replicas.broker_registration import BrokerRegistration
+from pybroker.broker.replicas.controller_fence import Fence
+from pybroker.broker.replicas.controller_notifier import FailedReplicas
 from pybroker.broker.replicas.dynamic_configs import DynamicConfigs
-from pybroker.broker.replicas.evidence import KnownTopics
-from pybroker.broker.replicas.failed import FailedReplicas
-from pybroker.broker.replicas.features import ToldFeatures
-from pybroker.broker.replicas.fence import Fence
-from pybroker.broker.replicas.following import Addresses, Following
-from pybroker.broker.replicas.found import FoundReports
-from pybroker.broker.replicas.isr import IsrKeeper
+from pybroker.broker.replicas.fenced_topics import TopicClosing
+from pybroker.broker.replicas.image_observers import ChangeFigures, Purges, ToldFeatures
+from pybroker.broker.replicas.isr_proposals import IsrKeeper
 from pybroker.broker.replicas.known_cluster import KnownCluster
-from pybroker.broker.replicas.log_ends import LogEnds
-from pybroker.broker.replicas.manager import ReplicaManager
-from pybroker.broker.replicas.membership import BrokerRegistration
+from pybroker.broker.replicas.leader_following import Addresses, Following
+from pybroker.broker.replicas.log_end_reports import LogEnds
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
-from pybroker.broker.replicas.purges import Purges
-from pybroker.broker.replicas.roles import RoleReconciler
+from pybroker.broker.replicas.quota_publisher import ClientQuotas
+from pybroker.broker.replicas.replica_manager import ReplicaManager
+from pybroker.broker.replicas.role_reconciler import RoleReconciler
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.store_guard import StoreGuard
+from pybroker.broker.replicas.stray_evidence import KnownTopics
+from pybroker.broker.replicas.stray_reports import FoundReports
 from pybroker.broker.replicas.strays import Strays
 from pybroker.broker.security.authorizer import Authorizer
 from pybroker.broker.security.broker_gate import BrokerGate
-from pybroker.broker.security.credentials import Credentials
-from pybroker.broker.security.decided import DecidedRights
-from pybroker.broker.security.mutations import CountedMutations
-from pybroker.broker.security.oauth.listeners import OAuthListeners
-from pybroker.broker.security.sasl import SaslServer
-from pybroker.broker.security.security import Security
-from pybroker.broker.security.tokens import secret_of
+from pybroker.broker.security.credentials import Credentials, secret_of
+from pybroker.broker.security.mutation_usage import CountedMutations
+from pybroker.broker.security.oauth.oauth_listeners import OAuthListeners
+from pybroker.broker.security.pending_acls import DecidedRights
+from pybroker.broker.security.sasl_server import SaslServer
+from pybroker.broker.security.security_state import Security
 from pybroker.broker.services import Services
 from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, KafkaError

@@ -16,7 +16,7 @@ import msgspec
 
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.lineage import DELETED, TopicLineage
-from pybroker.broker.metadata.store import Create, Delete, Node, Operation, Set
+from pybroker.broker.metadata.metadata_store import Create, Delete, Node, Operation, Set
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 

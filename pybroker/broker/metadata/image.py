@@ -11,15 +11,15 @@ from typing import TypeVar
 
 import msgspec
 
-from pybroker.broker.metadata.acls import AclNode, AclPattern
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.acl_nodes import AclNode, AclPattern
 from pybroker.broker.metadata.deletion_records import REMOVED, UNDELETING, DeletionRecord
-from pybroker.broker.metadata.features import FeaturesImage
+from pybroker.broker.metadata.feature_levels import FeaturesImage
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.broker.metadata.lineage import TopicLineage
-from pybroker.broker.metadata.times import time_text
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.metadata.znodes import MISSING_LOG, Endpoint, LogEnd
 from pybroker.native import INTERNAL_TOPICS, Uuid
+from pybroker.printable import time_text
 
 NO_LEADER = -1
 UNREGISTERED = -1
@@ -217,7 +217,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     users: Mapping[str, ConfigImage] = {}
     """The stored values of users: SCRAM credentials under the mechanisms' names, and quotas."""
     quotas: Mapping[str, ConfigImage] = {}
-    """Quotas of other entities by path, and the nodes between (`metadata.client_quotas`)."""
+    """Quotas of other entities by path, and the nodes between (`metadata.quota_nodes`)."""
     tokens: Mapping[str, DelegationToken] = {}
     """Delegation tokens by id."""
     features: FeaturesImage = FeaturesImage()

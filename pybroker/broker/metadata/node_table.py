@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     ANY_VERSION,
     VALUE_BYTES_MAX,
     BadVersionError,

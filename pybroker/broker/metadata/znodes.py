@@ -9,9 +9,9 @@
     /brokers/topics/[topic]                        id and replica assignment, version 3                      KIP-516
     /brokers/topics/[topic]/partitions/[p]/state   leader, ISR, epochs
     /config/topics|brokers|groups|users/[name]     {"version":1,"config":{…}}
-    /config/clients|ips/[name], /config/users/[name]/clients/[name]         quotas, see client_quotas.py
-    /tokenauth/tokens/[id]                         a delegation token, see delegation_tokens.py              KIP-48
-    /feature                                       finalized feature levels, see features.py                KIP-584
+    /config/clients|ips/[name], /config/users/[name]/clients/[name]         quotas, see quota_nodes.py
+    /tokenauth/tokens/[id]                         a delegation token, see token_nodes.py                    KIP-48
+    /feature                                       finalized feature levels, see feature_levels.py          KIP-584
     /admin/delete_topics/[topic]                   order to delete a name, in the format without topic ids
     /admin/deleted_topics/[topic id]               one deletion: what was deleted, when, until when its data stays
     /admin/deleted_topics/[topic id]/[n]           its pieces, if it exceeds the size of a node
@@ -23,9 +23,9 @@
                                                    to version 3 is not finished
     /admin/audit/op-[number]                       offline commands that changed the cluster
     /ingest/open|committed/[topic id]/[key]        staged ingests: see ingest_records.py
-    /migration                                     see migration_mark.py
+    /migration                                     see migration_node.py
     /latest_producer_id_block                      owned by the producer id manager
-    /kafka-acl, /kafka-acl-extended                ACLs, see `acls`
+    /kafka-acl, /kafka-acl-extended                ACLs, see acl_nodes.py
 
 Reading is lenient where KIP-516 contradicts itself ("topic_id" beside "id", numbers as strings); writing is exact.
 Any other content raises DamagedNodeError: the topic or record is quarantined and never deleted.
@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pybroker.broker.metadata.users import sanitized
+from pybroker.broker.metadata.quota_nodes import sanitized
 from pybroker.native import Uuid
 
 CLUSTER_ID = "/cluster/id"

@@ -14,7 +14,7 @@ from typing import Any
 from kazoo.exceptions import EXCEPTIONS, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
-from pybroker.broker.metadata.store import Node
+from pybroker.broker.metadata.metadata_store import Node
 
 GET_DATA = 4
 GET_CHILDREN = 8

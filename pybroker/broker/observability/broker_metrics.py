@@ -9,7 +9,7 @@ from pybroker.broker.observability.cluster_metrics import cluster_metrics
 from pybroker.broker.observability.disk_metrics import disk_metrics
 from pybroker.broker.observability.group_metrics import group_metrics
 from pybroker.broker.observability.lag_metrics import CommittedPosition, committed_positions, lag_metrics
-from pybroker.broker.observability.metrics import Metric, identity_metrics, render_metrics
+from pybroker.broker.observability.metrics_text import Metric, identity_metrics, render_metrics
 from pybroker.broker.observability.process_metrics import process_metrics
 from pybroker.broker.observability.share_metrics import share_metrics
 from pybroker.broker.observability.telemetry_metrics import telemetry_metrics

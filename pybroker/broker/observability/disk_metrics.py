@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Literal
 
-from pybroker.broker.observability.metrics import Metric
+from pybroker.broker.observability.metrics_text import Metric
 from pybroker.native import LogDirRoom
 
 _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (

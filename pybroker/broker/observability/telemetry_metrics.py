@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.broker.client_metrics.instances import Telemetry
-from pybroker.broker.observability.metrics import Metric
+from pybroker.broker.client_metrics.client_instances import Telemetry
+from pybroker.broker.observability.metrics_text import Metric
 
 _OWN = "pybroker_client_telemetry"
 

@@ -10,12 +10,20 @@ import secrets
 import time
 from pathlib import Path
 
-from pybroker.broker.lifecycle.startup.store import open_store
+from pybroker.broker.lifecycle.startup.store_opening import open_store
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.store import Create, MetadataStore, Operation, Set, StoreError, ensure_paths, get_or_none
+from pybroker.broker.metadata.metadata_store import (
+    Create,
+    MetadataStore,
+    Operation,
+    Set,
+    StoreError,
+    ensure_paths,
+    get_or_none,
+)
 from pybroker.broker.metadata.store_history import Acceptance
-from pybroker.broker.offline.audit import audit_record
-from pybroker.broker.offline.directories import locked, read_properties_of
+from pybroker.broker.offline.audit_records import audit_record
+from pybroker.broker.offline.offline_directories import locked, read_properties_of
 from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, StartError

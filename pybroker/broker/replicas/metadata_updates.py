@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.metadata.cache import MetadataCache, RemovedTopic
 from pybroker.broker.metadata.control_messages import UpdateMetadataRequest, UpdateMetadataResponse
 from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.metadata_cache import MetadataCache, RemovedTopic
 from pybroker.native import Uuid
 
 OnRemoved = Callable[[Sequence[RemovedTopic]], None]

@@ -23,7 +23,7 @@ import msgspec
 from pybroker.broker.clock import Clock
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionHead, decode_deletion_head
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     Create,
     MetadataStore,
     MultiError,
@@ -38,12 +38,12 @@ from pybroker.broker.metadata.store import (
     get_or_none,
     in_parts,
 )
-from pybroker.broker.metadata.times import time_text
-from pybroker.broker.replicas.evidence import KnownTopics, Replica
-from pybroker.broker.replicas.membership import boot_id
-from pybroker.broker.replicas.reconcile import Evidence
+from pybroker.broker.replicas.broker_registration import boot_id
+from pybroker.broker.replicas.stray_evidence import KnownTopics, Replica
+from pybroker.broker.replicas.stray_reconciliation import Evidence
 from pybroker.errors import KafkaError
 from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
+from pybroker.printable import time_text
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 class Reports(Protocol):
-    """Receiver of the staged data that waits for an operator (`replicas.found.FoundReports`)."""
+    """Receiver of the staged data that waits for an operator (`replicas.stray_reports.FoundReports`)."""
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
         """Report staged topics with these names."""

@@ -17,7 +17,7 @@ import msgspec
 
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_none
+from pybroker.broker.metadata.metadata_store import MetadataStore, StoreError, get_or_none
 from pybroker.broker.metadata.store_history import (
     Acceptance,
     ControllerHistory,

@@ -28,14 +28,13 @@ import msgspec
 
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
-from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_none
+from pybroker.broker.metadata.metadata_store import MetadataStore, StoreError, get_or_none
 from pybroker.broker.replicas import partition_metadata
-from pybroker.broker.replicas.epochs_on_disk import last_epoch
-from pybroker.broker.replicas.evidence import KnownTopics, Replica
-from pybroker.broker.replicas.hosted import HostedReplicas
-from pybroker.broker.replicas.partition_metadata import PartitionMetadataError
-from pybroker.broker.replicas.reconcile import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
+from pybroker.broker.replicas.hosted_replicas import HostedReplicas
+from pybroker.broker.replicas.partition_metadata import PartitionMetadataError, last_epoch
 from pybroker.broker.replicas.staging import Staging
+from pybroker.broker.replicas.stray_evidence import KnownTopics, Replica
+from pybroker.broker.replicas.stray_reconciliation import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.requests.turns import Turns
+from pybroker.broker.requests.loop_sharing import Turns
 from pybroker.native import CommitRight, CommitTopic, ShardCommits, StandingAnswer
 from pybroker.protocol.caller import Caller
 

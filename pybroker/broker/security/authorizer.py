@@ -12,14 +12,32 @@ from typing import Protocol
 import msgspec
 
 from pybroker.broker.log_limits import BY_CLIENT
+from pybroker.broker.metadata.acl_nodes import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclBinding,
+    AclFilter,
+)
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
-from pybroker.broker.security.change import SecurityChange
+from pybroker.broker.security.security_delta import SecurityChange
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
 from pybroker.errors import KafkaError
 from pybroker.native import AclEntry
+from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol.error_codes import ErrorCode
+
+__all__ = [
+    "CLUSTER_NAME",
+    "WILDCARD",
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "PatternType",
+    "PermissionType",
+    "ResourceType",
+]
+
 
 log = logging.getLogger(__name__)
 
@@ -153,3 +171,19 @@ def cluster_operations(authorizer: Authorizer, context: RequestContext) -> int:
     if not authorizer.may_on_cluster(context, AclOperation.DESCRIBE):
         return 0
     return authorizer.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+TOPIC, GROUP = 2, 32
+"""Kafka's codes of config resource types, which differ from those of ACLs."""
+
+
+def require_configs(
+    authorizer: Authorizer, context: RequestContext, operation: AclOperation, resource_type: int, name: str
+) -> None:
+    """Raise TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED unless the operation is permitted."""
+    if resource_type == TOPIC:
+        authorizer.require_topic(context, operation, name)
+    elif resource_type == GROUP:
+        authorizer.require_group(context, operation, name)
+    else:
+        authorizer.require_cluster(context, operation)

@@ -10,8 +10,7 @@ client of the listener is a broker.
 from __future__ import annotations
 
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.acls import AclOperation
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_login import broker_login
 from pybroker.config.broker_security import super_users

@@ -3,16 +3,34 @@ tokens, computed on demand."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import logging
 import secrets
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
-from pybroker.broker.security.change import SecurityChange
-from pybroker.broker.security.tokens import password_of
+from pybroker.broker.metadata.token_nodes import DelegationToken
+from pybroker.broker.security.security_delta import SecurityChange
+from pybroker.config import BrokerConfig
 from pybroker.protocol.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
+
+
+def secret_of(config: BrokerConfig) -> bytes | None:
+    """Return `delegation.token.secret.key`; None: delegation tokens are disabled."""
+    text = config["delegation.token.secret.key"] or config["delegation.token.master.key"]
+    return str(text).encode() if text else None
+
+
+def hmac_of(secret: bytes, token_id: str) -> bytes:
+    """Return the token's HMAC, which a client proves to know."""
+    return hmac.digest(secret, token_id.encode(), "sha512")
+
+
+def password_of(secret: bytes, token_id: str) -> str:
+    """Return the HMAC in base64, which clients use as the password."""
+    return base64.b64encode(hmac_of(secret, token_id)).decode()
+
 
 log = logging.getLogger(__name__)
 

@@ -54,7 +54,7 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
     """
     import asyncio
 
-    from pybroker.broker.offline.cluster_id import adopt_cluster_id
+    from pybroker.broker.offline.cluster_id_change import adopt_cluster_id
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
     from pybroker.files import keep_private

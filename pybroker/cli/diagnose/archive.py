@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pybroker.broker.observability.diagnosis.report import cleaned
+from pybroker.broker.observability.diagnosis.diagnosis_report import cleaned
 
 
 class Archive:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pybroker.broker.observability.diagnosis.hidden import HIDDEN, may_be_shown
+from pybroker.broker.observability.diagnosis.redaction import HIDDEN, may_be_shown
 from pybroker.cli.diagnose.archive import Archive
 from pybroker.client.client_errors import KafkaError
 

@@ -65,7 +65,7 @@ def diagnose(
 
     The archive contains names of topics, groups, users, hosts and files: review it before you share it.
     """
-    from pybroker.broker.observability.diagnosis.hidden import Cleaner
+    from pybroker.broker.observability.diagnosis.redaction import Cleaner
     from pybroker.cli.diagnose.archive import Archive
     from pybroker.cli.diagnose.machine_report import machine
 
@@ -98,9 +98,9 @@ def _settings(file: str | None, assignments: tuple[str, ...]) -> tuple[BrokerCon
 
 
 def _secrets(config: BrokerConfig | None, client_config: dict[str, Any]) -> set[str]:
-    from pybroker.broker.observability.diagnosis import hidden
+    from pybroker.broker.observability.diagnosis import redaction
 
-    return (hidden.secrets(config) if config is not None else set()) | hidden.secrets_of_client(client_config)
+    return (redaction.secrets(config) if config is not None else set()) | redaction.secrets_of_client(client_config)
 
 
 def _broker_here(
@@ -147,7 +147,7 @@ RUNNING = {
 
 def _of_running(archive: Archive, config: BrokerConfig) -> bool:
     """Add a running broker's report; return whether one answered."""
-    from pybroker.broker.observability.diagnosis.socket import ask
+    from pybroker.broker.observability.diagnosis.diagnosis_socket import ask
 
     try:
         report = ask(Path(config.log_dirs[0]))
@@ -175,14 +175,14 @@ def _of_running(archive: Archive, config: BrokerConfig) -> bool:
 
 
 def _of_stopped(archive: Archive, config: BrokerConfig) -> None:
-    from pybroker.broker.metadata.store import StoreError
-    from pybroker.broker.observability.diagnosis import hidden
+    from pybroker.broker.metadata.metadata_store import StoreError
+    from pybroker.broker.observability.diagnosis import redaction
     from pybroker.cli.diagnose.metadata_snapshot import metadata
     from pybroker.errors import StartError
 
     archive.document("broker.json", "no running broker responded", {"pid": None})
     name, what = RUNNING["settings"]
-    archive.document(name, f"{what} (from the command line and the settings file)", hidden.settings(config))
+    archive.document(name, f"{what} (from the command line and the settings file)", redaction.settings(config))
     name, what = RUNNING["metadata"]
     try:
         archive.document(name, what, asyncio.run(metadata(config)))

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pybroker.broker.metadata.embedded import FILE_NAME
+from pybroker.broker.metadata.metadata_store import Node
 from pybroker.broker.metadata.node_table import NodeTable
-from pybroker.broker.metadata.store import Node
-from pybroker.broker.observability.diagnosis import nodes
+from pybroker.broker.metadata.sqlite_store import FILE_NAME
+from pybroker.broker.observability.diagnosis import node_documents
 from pybroker.config import BrokerConfig, ConfigSource
 from pybroker.errors import FatalError
 
@@ -25,7 +25,7 @@ async def metadata(config: BrokerConfig) -> dict[str, Any]:
     """Return the nodes for JSON. Raises StartError, StoreError, OSError or sqlite3.Error if the store cannot be
     read."""
     found = await _of_zookeeper(config) if config.in_cluster else _of_file(Path(config.log_dirs[0]))
-    return nodes.document(found)
+    return node_documents.document(found)
 
 
 def _of_file(directory: Path) -> Mapping[str, Node]:
@@ -39,7 +39,7 @@ def _of_file(directory: Path) -> Mapping[str, Node]:
         with contextlib.closing(sqlite3.connect(copy)) as connection:
             table = NodeTable(connection, create=False)
             found: dict[str, Node] = {}
-            for root in nodes.ROOTS:
+            for root in node_documents.ROOTS:
                 node = table.get(root)
                 if node is not None:
                     found |= {root: node, **table.subtree(root)}
@@ -47,7 +47,7 @@ def _of_file(directory: Path) -> Mapping[str, Node]:
 
 
 async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
-    from pybroker.broker.lifecycle.startup.store import open_store
+    from pybroker.broker.lifecycle.startup.store_opening import open_store
 
     def on_fatal(problem: FatalError) -> None:
         """Ignore the failure: the next call to the store raises it."""
@@ -56,6 +56,6 @@ async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)
     store = await open_store(BrokerConfig(static, config.listener_settings), on_fatal)
     try:
-        return await nodes.read(store)
+        return await node_documents.read(store)
     finally:
         await store.close()

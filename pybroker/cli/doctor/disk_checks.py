@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.broker.lifecycle.startup.exposure import exposed, readable
-from pybroker.broker.lifecycle.startup.last_stop import unclean
-from pybroker.broker.lifecycle.startup.ownership import refuse_others_data
-from pybroker.broker.metadata.embedded import FILE_NAME as STORE_FILE
+from pybroker.broker.lifecycle.startup.ownership import refuse_others_data, unclean
+from pybroker.broker.lifecycle.startup.permission_check import exposed, readable
 from pybroker.broker.metadata.node_table import split
+from pybroker.broker.metadata.sqlite_store import FILE_NAME as STORE_FILE
 from pybroker.broker.metadata.znodes import CLUSTER_ID, DamagedNodeError, decode_cluster_id
-from pybroker.broker.offline.directories import LOCK_FILE, META_PROPERTIES, read_properties_of
+from pybroker.broker.offline.offline_directories import LOCK_FILE, META_PROPERTIES, read_properties_of
 from pybroker.cli.doctor.finding import Finding, bad, ok, warn
 from pybroker.cli.output import of_bytes
 from pybroker.config import BrokerConfig

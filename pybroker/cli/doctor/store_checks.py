@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_none
+from pybroker.broker.metadata.metadata_store import MetadataStore, StoreError, get_or_none
 from pybroker.broker.metadata.znodes import (
     BROKER_IDS,
     CLUSTER_ID,
@@ -14,7 +14,7 @@ from pybroker.broker.metadata.znodes import (
     decode_broker,
     decode_cluster_id,
 )
-from pybroker.broker.offline.directories import read_properties_of
+from pybroker.broker.offline.offline_directories import read_properties_of
 from pybroker.cli.doctor.disk_checks import in_use
 from pybroker.cli.doctor.finding import Finding, bad, ok, warn
 from pybroker.config import BrokerConfig, ConfigSource
@@ -28,7 +28,7 @@ SKEW_MS_MAX = 2_000
 
 async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     """Check the ensemble of the settings."""
-    from pybroker.broker.lifecycle.startup.store import open_store
+    from pybroker.broker.lifecycle.startup.store_opening import open_store
 
     connect = config.get_str("zookeeper.connect")
     hosts, slash, path = connect.partition("/")

@@ -25,8 +25,8 @@ from pybroker.client.cluster_metadata import Cluster, Node, TopicPartition
 from pybroker.client.config import ClientConfig, addresses
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.broker_connection import BrokerConnection, address, needs_login
+from pybroker.client.connection.client_metadata import ClientMetadata
 from pybroker.client.connection.connection_errors import Trouble
-from pybroker.client.connection.metadata_cache import ClientMetadata
 from pybroker.client.connection.request_schema import message_facts
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import FindCoordinatorRequest

@@ -13,8 +13,8 @@ from pybroker.client.client_errors import KafkaError
 from pybroker.client.cluster_metadata import PartitionInfo, TopicPartition
 from pybroker.client.config import CONSUMER, ClientConfig, check_protocol
 from pybroker.client.connection.client_lifecycle import LivingClient
+from pybroker.client.connection.client_metadata import TopicRecreation
 from pybroker.client.connection.close_timeout import Patience
-from pybroker.client.connection.metadata_cache import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.consumer.fetch_positions import DeliveredRecords, PartitionState, Positions
 from pybroker.client.consumer.fetcher import Fetcher

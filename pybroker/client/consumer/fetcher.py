@@ -11,7 +11,7 @@ from pybroker.client.client_errors import KafkaError, NoOffsetError, TopicRecrea
 from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.metadata_cache import TopicRecreation
+from pybroker.client.connection.client_metadata import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.offset_requests import heeds_ids
 from pybroker.client.connection.wake_loop import WakeLoop

@@ -18,7 +18,7 @@ from pybroker.client.client_errors import (
 from pybroker.client.cluster_metadata import TopicInfo
 from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.metadata_cache import TopicRecreation
+from pybroker.client.connection.client_metadata import TopicRecreation
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.connection.wake_loop import WakeLoop
 from pybroker.client.plugins.client_metrics import ClientMetrics

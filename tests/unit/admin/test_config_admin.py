@@ -10,7 +10,7 @@ import pytest
 from pybroker.broker.admin.config_changes import OpType
 from pybroker.broker.admin.config_views import ConfigEntry
 from pybroker.broker.cluster.events import AlterConfigs, ConfigChange, CreateAcls
-from pybroker.broker.metadata.acls import AclBinding
+from pybroker.broker.metadata.acl_nodes import AclBinding
 from pybroker.config import ConfigSource
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -110,7 +110,7 @@ async def test_a_topic_setting_is_stored_and_in_force(control_plane: ControlPlan
 async def test_many_resources_hold_nobody_up_and_repetitions_are_answered_once(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.broker.requests.turns.SLICE_S", 0)
+    monkeypatch.setattr("pybroker.broker.requests.loop_sharing.SLICE_S", 0)
     await control_plane.start()
 
     def resource(name: str, *keys: str) -> DescribeConfigsRequest_DescribeConfigsResource:

@@ -16,9 +16,9 @@ from pybroker.broker.cluster.value_codec import (
     unpack_reply,
 )
 from pybroker.broker.controller.internal_events import BrokersChanged
-from pybroker.broker.metadata.acls import AclBinding, AclFilter
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.acl_nodes import AclBinding, AclFilter
 from pybroker.broker.metadata.ingest_records import OPEN, IngestRecord
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 

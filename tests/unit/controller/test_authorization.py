@@ -15,10 +15,10 @@ from pybroker.broker.controller.authorization import RULES, AuthorizedEvent, gra
 from pybroker.broker.controller.decision import rule_of
 from pybroker.broker.controller.decision_modules import FAMILIES
 from pybroker.broker.controller.local_controller_client import Submission
-from pybroker.broker.metadata.acls import CLUSTER_NAME, AclBinding, AclFilter
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.acl_nodes import CLUSTER_NAME, AclBinding, AclFilter
 from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType

@@ -13,7 +13,7 @@ from pybroker.broker.controller.undelete import decide_finish_undelete, decide_u
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import LIVE, DeletionRecord, decode_deletion
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.metadata.store import Set
+from pybroker.broker.metadata.metadata_store import Set
 from pybroker.native import Uuid
 from tests.unit.controller.test_decisions import cluster, created, deleted
 

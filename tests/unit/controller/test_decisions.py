@@ -51,10 +51,10 @@ from pybroker.broker.controller.topic_deletion import TOMBSTONES_MAX, decide_adv
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
 from pybroker.broker.metadata.deletion_records import decode_deletion
-from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ConfigImage, ImageDelta, PartitionImage
-from pybroker.broker.metadata.load import Nodes, load_image
-from pybroker.broker.metadata.store import Create, Delete, Node, Set, UnavailableError
+from pybroker.broker.metadata.image_loader import Nodes, load_image
+from pybroker.broker.metadata.metadata_store import Create, Delete, Node, Set, UnavailableError
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -14,8 +14,8 @@ from pybroker.broker.controller.activation import take_office
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.controller_election import ControllerElection
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import Node, ensure_path, get_or_none
+from pybroker.broker.metadata.metadata_store import Node, ensure_path, get_or_none
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.errors import FatalError
 
 DEAD, FASTER, SLOWER = 1, 2, 3

@@ -6,10 +6,10 @@ import pytest
 
 from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
 from pybroker.broker.controller.feature_decisions import decide_update_features
-from pybroker.broker.metadata.features import FEATURES, GROUP_VERSION, FeaturesImage, load_features
+from pybroker.broker.metadata.feature_levels import FEATURES, GROUP_VERSION, FeaturesImage, load_features
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.metadata.load import Nodes, load_image
-from pybroker.broker.metadata.store import Create, Node, Set
+from pybroker.broker.metadata.image_loader import Nodes, load_image
+from pybroker.broker.metadata.metadata_store import Create, Node, Set
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.errors import KafkaError
 

@@ -18,6 +18,7 @@ from pybroker.broker.controller.ingest_decisions import (
     decide_finish_ingest,
 )
 from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.image_loader import Nodes, load_image
 from pybroker.broker.metadata.ingest_records import (
     COMMITTED,
     COMMITTING,
@@ -28,8 +29,7 @@ from pybroker.broker.metadata.ingest_records import (
     ingest_paths,
     topic_paths,
 )
-from pybroker.broker.metadata.load import Nodes, load_image
-from pybroker.broker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Node, Set
+from pybroker.broker.metadata.metadata_store import VALUE_BYTES_MAX, Create, Delete, Node, Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

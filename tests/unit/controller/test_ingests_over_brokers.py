@@ -27,7 +27,7 @@ from pybroker.broker.controller.ingest_decisions import (
 )
 from pybroker.broker.controller.isr_decisions import decide_alter_isr
 from pybroker.broker.controller.leader_election import attaching, may_elect_uncleanly
-from pybroker.broker.ingest.changes import changes_of
+from pybroker.broker.ingest.ingest_changes import changes_of
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, decode_ingest
 from pybroker.protocol.error_codes import ErrorCode

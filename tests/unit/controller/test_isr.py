@@ -10,7 +10,7 @@ from pybroker.broker.controller.broadcast import Broadcast
 from pybroker.broker.controller.isr_decisions import decide_alter_isr
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, UpdateCluster, UpdateMetadataRequest
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, as_told
-from pybroker.broker.metadata.store import Set
+from pybroker.broker.metadata.metadata_store import Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -26,8 +26,8 @@ from pybroker.broker.controller.truncate import decide_truncate
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
-from pybroker.broker.metadata.load import Nodes, load_image
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.image_loader import Nodes, load_image
+from pybroker.broker.metadata.metadata_store import (
     DECISION_BYTES_MAX,
     Check,
     Create,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pybroker.broker.cluster.events import AlterClientQuotas, AlterUsers, QuotaChange, UserChange
 from pybroker.broker.controller.decision import rule_of
 from pybroker.broker.controller.quota_decisions import decide_alter_client_quotas
-from pybroker.broker.metadata.client_quotas import Entity, entity_of, path_of, stored_quotas
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.metadata.load import Nodes, load_image
-from pybroker.broker.metadata.store import Create, Node, Operation, Set
+from pybroker.broker.metadata.image_loader import Nodes, load_image
+from pybroker.broker.metadata.metadata_store import Create, Node, Operation, Set
+from pybroker.broker.metadata.quota_nodes import Entity, entity_of, path_of, stored_quotas
 
 START = ClusterImage.initial(1)
 ALICE: Entity = (("user", "alice"),)

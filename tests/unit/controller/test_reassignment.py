@@ -44,8 +44,8 @@ from pybroker.broker.controller.undelete import decide_finish_undelete, decide_u
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, StopReplicaRequest
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, target_replicas
-from pybroker.broker.metadata.load import Nodes, load_image
-from pybroker.broker.metadata.store import Create, Node, Operation, Set
+from pybroker.broker.metadata.image_loader import Nodes, load_image
+from pybroker.broker.metadata.metadata_store import Create, Node, Operation, Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

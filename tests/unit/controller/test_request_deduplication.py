@@ -10,7 +10,7 @@ from pybroker.broker.cluster.controller_client import RequestIdentity
 from pybroker.broker.cluster.events import CreateAcls, DeletedTopic, DeleteTopics
 from pybroker.broker.controller import request_deduplication as module
 from pybroker.broker.controller.request_deduplication import KEPT_MS, RequestOutcomes
-from pybroker.broker.metadata.store import Create, Delete, Node, Operation
+from pybroker.broker.metadata.metadata_store import Create, Delete, Node, Operation
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

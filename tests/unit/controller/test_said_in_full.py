@@ -18,7 +18,7 @@ from pybroker.broker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.unit.control_plane import ControlPlane, until

@@ -29,7 +29,7 @@ from pybroker.broker.controller.undelete import decide_finish_undelete, decide_u
 from pybroker.broker.controller.unregister import NAMED_MAX, decide_forgotten, decide_unregister
 from pybroker.broker.metadata.deletion_records import DELETING, FOUND, STAGED, UNDELETING
 from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import Set
+from pybroker.broker.metadata.metadata_store import Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -24,8 +24,8 @@ from pybroker.broker.controller.topic_deletion import decide_advance
 from pybroker.broker.controller.undelete import decide_undelete
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.metadata.load import LoweredError, Nodes, load_image
-from pybroker.broker.metadata.store import Create, Delete, Operation, Set
+from pybroker.broker.metadata.image_loader import LoweredError, Nodes, load_image
+from pybroker.broker.metadata.metadata_store import Create, Delete, Operation, Set
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created, deleted, nodes

@@ -11,8 +11,7 @@ import pytest_asyncio
 from pybroker.broker.controller.activation import take_office
 from pybroker.broker.controller.decision_writer import ResignedError, Writer
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     PART_OPERATIONS_MAX,
     Create,
     MetadataStore,
@@ -24,6 +23,7 @@ from pybroker.broker.metadata.store import (
     UnknownOutcomeError,
     ensure_path,
 )
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -23,7 +23,7 @@ from pybroker.broker.api import (
 )
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.requests.context import RequestContext, Standing, StandingCommits
-from pybroker.broker.requests.later import Later
+from pybroker.broker.requests.deferred_response import Later
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

@@ -12,8 +12,14 @@ import pytest
 from pybroker.broker.api import k22_init_producer_id
 from pybroker.broker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import BadVersionError, Node, NodeExistsError, NoNodeError, StoreClosedError
+from pybroker.broker.metadata.metadata_store import (
+    BadVersionError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    StoreClosedError,
+)
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

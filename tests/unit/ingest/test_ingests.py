@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from pybroker.broker.ingest.expiry import ROUND_S_EACH, Expiry
-from pybroker.broker.ingest.removal import RETRY_MS
+from pybroker.broker.ingest.ingest_expiry import ROUND_S_EACH, Expiry
+from pybroker.broker.ingest.staged_file_removal import RETRY_MS
 from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING
 from pybroker.native import ListedAttempt, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -115,7 +115,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The janitor comes by the clock's time, which the test moves."""
-    monkeypatch.setattr("pybroker.broker.ingest.expiry.ROUND_S_MAX", 0.05)
+    monkeypatch.setattr("pybroker.broker.ingest.ingest_expiry.ROUND_S_MAX", 0.05)
 
 
 @pytest.mark.usefixtures("often")
@@ -161,7 +161,7 @@ async def test_files_that_cannot_be_removed_are_tried_again(
 async def test_what_is_tried_again_is_bounded(
     control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pybroker.broker.ingest.removal.LEFT_MAX", 1)
+    monkeypatch.setattr("pybroker.broker.ingest.staged_file_removal.LEFT_MAX", 1)
     await control_plane.start()
     topic_id = await create(control_plane)
     held.failing = {"one", "two"}
@@ -178,7 +178,7 @@ async def test_what_is_tried_again_is_bounded(
 async def test_a_round_of_the_janitor_that_fails_is_not_its_last(
     control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pybroker.broker.ingest.expiry.RETRY_S", 0.01)
+    monkeypatch.setattr("pybroker.broker.ingest.ingest_expiry.RETRY_S", 0.01)
     await control_plane.start()
     topic_id = await create(control_plane)
     broken = [True]

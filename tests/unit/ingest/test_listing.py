@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.broker.ingest.access import IngestAccess
+from pybroker.broker.ingest.ingest_access import IngestAccess
 from pybroker.protocol.messages import ListIngestsRequest
 from pybroker.spark import ingest
 from pybroker.spark.cluster import SparkCluster
@@ -54,7 +54,7 @@ async def test_a_page_is_encoded_in_some_milliseconds(control_plane: ControlPlan
 async def test_pages_have_each_ingest_once_whatever_comes_and_goes(
     control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.broker.ingest.pages.PAGE_ENTRIES_MAX", 20)
+    monkeypatch.setattr("pybroker.broker.ingest.ingest_pages.PAGE_ENTRIES_MAX", 20)
     await control_plane.start()
     topic_id = await create(control_plane)
     remember(control_plane, topic_id, 90)
@@ -83,7 +83,7 @@ async def test_pages_have_each_ingest_once_whatever_comes_and_goes(
 async def test_what_the_asker_may_not_see_takes_no_room_in_a_page(
     control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.broker.ingest.pages.PAGE_ENTRIES_MAX", 10)
+    monkeypatch.setattr("pybroker.broker.ingest.ingest_pages.PAGE_ENTRIES_MAX", 10)
     await control_plane.start()
     topic_id, hidden = await create(control_plane), await create(control_plane, "hidden")
     remember(control_plane, hidden, 100)
@@ -95,7 +95,7 @@ async def test_what_the_asker_may_not_see_takes_no_room_in_a_page(
 async def test_the_command_follows_pages(
     control_plane: ControlPlane, held: HeldIngests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.broker.ingest.pages.PAGE_ENTRIES_MAX", 10)
+    monkeypatch.setattr("pybroker.broker.ingest.ingest_pages.PAGE_ENTRIES_MAX", 10)
     await control_plane.start()
     remember(control_plane, await create(control_plane), 95)
     loop = asyncio.get_running_loop()

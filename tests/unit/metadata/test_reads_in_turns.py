@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.metadata.store import Node
+from pybroker.broker.metadata.metadata_store import Node
 from pybroker.broker.metadata.zookeeper_reads import GET_CHILDREN, READS_A_TURN_MAX, read_subtree
 
 TOPICS, PARTITIONS = 12, 1_000

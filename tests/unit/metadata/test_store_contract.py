@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pybroker.broker.metadata.embedded import EmbeddedStore
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     VALUE_BYTES_MAX,
     BadVersionError,
     Check,
@@ -36,7 +35,8 @@ from pybroker.broker.metadata.store import (
     ensure_path,
     ensure_paths,
 )
-from pybroker.broker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
+from pybroker.broker.metadata.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 Opener = Callable[[], Awaitable[MetadataStore]]

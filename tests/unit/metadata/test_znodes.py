@@ -16,7 +16,7 @@ from pybroker.broker.metadata.deletion_records import (
     write_operations,
 )
 from pybroker.broker.metadata.lineage import TopicEvent, TopicLineage
-from pybroker.broker.metadata.store import Create, Delete, Node, Operation, Set
+from pybroker.broker.metadata.metadata_store import Create, Delete, Node, Operation, Set
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from pybroker.broker.metadata.store import (
+from pybroker.broker.metadata.metadata_store import (
     MULTI_BYTES_MAX,
     Create,
     MultiError,
@@ -27,7 +27,7 @@ from pybroker.broker.metadata.store import (
     WatchEvent,
     WatchKind,
 )
-from pybroker.broker.metadata.zookeeper import OPERATIONS_A_TURN_MAX, Tls, ZooKeeperSettings, ZooKeeperStore
+from pybroker.broker.metadata.zookeeper_store import OPERATIONS_A_TURN_MAX, Tls, ZooKeeperSettings, ZooKeeperStore
 from pybroker.errors import FatalError, StartError
 from tests.support.certificates import Authority
 from tests.support.zookeeper import Ensemble, ZooKeeperServer, zookeeper

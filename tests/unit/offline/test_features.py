@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.broker.metadata.features import HIGHEST
-from pybroker.broker.offline.adopt.plan import features_of
+from pybroker.broker.metadata.feature_levels import HIGHEST
+from pybroker.broker.offline.adopt.adoption_plan import features_of
 
 
 def test_levels_are_kept_as_far_as_there_are_such_here() -> None:

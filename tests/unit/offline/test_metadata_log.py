@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.broker.metadata.acls import AclBinding
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
-from pybroker.broker.offline.adopt.batches import MalformedBatchError
+from pybroker.broker.metadata.acl_nodes import AclBinding
+from pybroker.broker.metadata.token_nodes import DelegationToken
+from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError
 from pybroker.broker.offline.adopt.metadata_log import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,

@@ -17,11 +17,11 @@ from pybroker.broker.metadata.control_messages import (
     UpdateMetadataTopicState,
 )
 from pybroker.broker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
-from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
-from pybroker.broker.metadata.store import ensure_path
+from pybroker.broker.metadata.metadata_store import ensure_path
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.native import Uuid
-from tests.unit.replicas.test_manager import FULL, INCREMENTAL, A, B, Host
+from tests.unit.replicas.test_replica_manager import FULL, INCREMENTAL, A, B, Host
 
 DEAD, AWAY, BACK, UNKNOWN = (Uuid.random() for _ in range(4))
 UNSPECIFIED, LATER_KIND = 0, 3

@@ -15,14 +15,14 @@ from pybroker.broker.clock import FakeClock
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import UpdateCluster
 from pybroker.broker.metadata.deletion_records import STAGED, DeletionRecord
-from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.store import ensure_path
+from pybroker.broker.metadata.metadata_store import ensure_path
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.replicas import staging as module
-from pybroker.broker.replicas.evidence import KnownTopics
+from pybroker.broker.replicas.image_observers import Purges
 from pybroker.broker.replicas.known_cluster import KnownCluster
-from pybroker.broker.replicas.purges import Purges
 from pybroker.broker.replicas.staging import Staging
+from pybroker.broker.replicas.stray_evidence import KnownTopics
 from pybroker.native import NativeBroker, Uuid
 from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 

@@ -22,7 +22,7 @@ const SOFTWARE_BYTES_MAX: usize = 256;
 /// Features for clients: name, highest level, and the API that the feature requires.
 ///
 /// Consumer groups (KIP-848), share groups (KIP-932), streams groups (KIP-1071), transactions version 2 (KIP-890). The
-/// highest level is active unless the cluster has finalized another one. `pybroker/broker/metadata/features.py` names
+/// highest level is active unless the cluster has finalized another one. `pybroker/broker/metadata/feature_levels.py` names
 /// the same features.
 const FEATURES: [(&str, i16, ApiKey); 4] = [
     ("group.version", 1, ApiKey::ConsumerGroupHeartbeat),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pybroker.broker.metadata.cache import MetadataCache
 from pybroker.broker.metadata.deletion_records import REMOVED, DeletionRecord
 from pybroker.broker.metadata.lineage import TopicLineage
+from pybroker.broker.metadata.metadata_cache import MetadataCache
 from pybroker.native import Uuid
 
 

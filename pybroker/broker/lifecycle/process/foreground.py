@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pybroker.broker import gc_tuning as collector
-from pybroker.broker.lifecycle.process.service_manager import notify
-from pybroker.broker.lifecycle.startup.exposure import exposed, readable
+from pybroker.broker.lifecycle.process.supervision import notify
+from pybroker.broker.lifecycle.startup.permission_check import exposed, readable
 from pybroker.broker.logs import configure_logging
-from pybroker.broker.observability.diagnosis.socket import DiagnosisSocket
+from pybroker.broker.observability.diagnosis.diagnosis_socket import DiagnosisSocket
 from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.config.broker_otlp import ENDPOINT
 from pybroker.errors import FatalError, StartError
@@ -32,9 +32,9 @@ from pybroker.files import keep_private
 
 if TYPE_CHECKING:
     from pybroker.broker.lifecycle.app import Broker
-    from pybroker.broker.observability.diagnosis.report import Subject
-    from pybroker.broker.observability.http import MetricsServer
-    from pybroker.broker.observability.otlp.export import Export
+    from pybroker.broker.observability.diagnosis.diagnosis_report import Subject
+    from pybroker.broker.observability.metrics_server import MetricsServer
+    from pybroker.broker.observability.otlp.otlp_export import Export
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
     `ready_fd`: a pipe that gets one JSON line once the broker serves clients. `parent_fd`: see `parent_watch`.
     """
     if parent_fd is not None:
-        from pybroker.broker.lifecycle.process.parent_watch import die_with_parent
+        from pybroker.broker.lifecycle.process.supervision import die_with_parent
 
         die_with_parent(parent_fd)
     try:
@@ -131,7 +131,7 @@ class Foreground:
     async def run(self) -> int:
         """Start, wait for a signal or a fatal failure, and stop."""
         if self._parent_fd is not None:
-            from pybroker.broker.lifecycle.process.parent_watch import watch_parent
+            from pybroker.broker.lifecycle.process.supervision import watch_parent
 
             watch_parent(self._loop, self._parent_fd)
         for each in STOP_SIGNALS:
@@ -173,7 +173,7 @@ class Foreground:
         return await self._stop(broker)
 
     def _subject(self, broker: Broker) -> Subject:
-        from pybroker.broker.observability.diagnosis.report import Subject
+        from pybroker.broker.observability.diagnosis.diagnosis_report import Subject
 
         return Subject(self._config, self._loop, broker.scrape, broker.metadata)
 
@@ -227,7 +227,7 @@ class Foreground:
         address = self._config.get_str("metrics.listener")
         if not address:
             return
-        from pybroker.broker.observability.http import MetricsServer
+        from pybroker.broker.observability.metrics_server import MetricsServer
         from pybroker.config.listeners import host_port
 
         host, port = host_port(address)
@@ -249,7 +249,7 @@ class Foreground:
         if not self._config[ENDPOINT]:
             return
         try:
-            importlib.import_module("pybroker.broker.observability.otlp.export")
+            importlib.import_module("pybroker.broker.observability.otlp.otlp_export")
         except ImportError as problem:
             needs = f"{ENDPOINT} needs the package {problem.name}: pip install 'pybroker[otlp]'"
             raise StartError(needs) from None
@@ -257,8 +257,7 @@ class Foreground:
     def _start_otlp(self, broker: Broker) -> None:
         if not self._config[ENDPOINT]:
             return
-        from pybroker.broker.observability.otlp.export import Source
-        from pybroker.broker.observability.otlp.setup import export
+        from pybroker.broker.observability.otlp.otlp_export import Source, export
 
         services = broker.services
         assert services is not None, "a started broker has services"

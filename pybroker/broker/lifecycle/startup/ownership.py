@@ -1,4 +1,5 @@
-"""Checks which broker and cluster own the log directories before a start writes anything.
+"""Checks of the log directories before a start writes anything: which broker and cluster own them, and whether the
+last stop was clean.
 
 Native code checks again with the directories locked, but only after the store was created and an election has raised
 the controller epoch.
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pybroker.broker.metadata.embedded import FILE_NAME as STORE_FILE
-from pybroker.broker.metadata.seal import refuse_sealed
-from pybroker.broker.metadata.store import MetadataStore, get_or_none
+from pybroker.broker.metadata.metadata_store import MetadataStore, get_or_none
+from pybroker.broker.metadata.migration_marker import refuse_sealed
+from pybroker.broker.metadata.sqlite_store import FILE_NAME as STORE_FILE
 from pybroker.broker.metadata.znodes import CLUSTER_ID
 from pybroker.errors import StartError
 
@@ -96,3 +97,15 @@ def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
                 f"the metadata store {store} is missing or empty, but {directory} holds data. Restore it from a "
                 "backup, or point log.dirs to another directory. Nothing was changed."
             )
+
+
+MARKER = ".kafka_cleanshutdown"
+
+
+def unclean(log_dirs: Sequence[str]) -> list[str]:
+    """Return a sentence for each directory that no clean stop closed (a crash, a power cut)."""
+    return [
+        f"{directory} was not closed by a clean stop; checking its logs from their recovery points"
+        for directory in map(Path, log_dirs)
+        if (directory / META_PROPERTIES).exists() and not (directory / MARKER).exists()
+    ]

@@ -12,12 +12,12 @@ from pybroker.config.values import InvalidValue
 from pybroker.errors import StartError
 
 if TYPE_CHECKING:
-    from pybroker.broker.metadata.zookeeper import Tls
+    from pybroker.broker.metadata.zookeeper_store import Tls
 
 
 def zookeeper_tls(config: BrokerConfig) -> Tls | None:
     """Return None if `zookeeper.ssl.client.enable` is off. Raises StartError with the setting and the file."""
-    from pybroker.broker.metadata.zookeeper import Tls
+    from pybroker.broker.metadata.zookeeper_store import Tls
 
     if not config["zookeeper.ssl.client.enable"]:
         return None

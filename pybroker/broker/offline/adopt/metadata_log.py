@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pybroker.broker.offline.adopt import security_records
-from pybroker.broker.offline.adopt.batches import MalformedBatchError, values
+from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError, values
 from pybroker.broker.offline.adopt.security_records import AdoptedSecurity
 from pybroker.native import CodecError, Uuid, decode_data
 from pybroker.protocol import messages as m

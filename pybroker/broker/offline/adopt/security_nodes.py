@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pybroker.broker.metadata.acls import (
+from pybroker.broker.metadata.acl_nodes import (
     OPERATION_NAMES,
     PERMISSION_NAMES,
     TYPE_NAMES,
@@ -13,7 +13,8 @@ from pybroker.broker.metadata.acls import (
     acl_path,
     encode_acls,
 )
-from pybroker.broker.metadata.client_quotas import (
+from pybroker.broker.metadata.metadata_store import Create, Operation
+from pybroker.broker.metadata.quota_nodes import (
     CLIENT_ID,
     IP,
     OF_ADDRESSES,
@@ -23,10 +24,9 @@ from pybroker.broker.metadata.client_quotas import (
     entity_of,
     parents_of,
     path_of,
+    user_path,
 )
-from pybroker.broker.metadata.delegation_tokens import encode_token, token_path
-from pybroker.broker.metadata.store import Create, Operation
-from pybroker.broker.metadata.users import user_path
+from pybroker.broker.metadata.token_nodes import encode_token, token_path
 from pybroker.broker.metadata.znodes import encode_config
 from pybroker.broker.offline.adopt.security_records import AdoptedSecurity
 from pybroker.protocol.acl_codes import PatternType

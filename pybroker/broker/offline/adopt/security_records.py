@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.metadata.acls import AclBinding
-from pybroker.broker.metadata.client_quotas import Entity
-from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.acl_nodes import AclBinding
+from pybroker.broker.metadata.quota_nodes import Entity
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.scram import ScramCredential

@@ -1,0 +1,45 @@
+"""`/migration`: this ZooKeeper has, or is getting, the metadata of a single broker.
+
+While it is COPYING no broker starts on it: missing nodes would count as deleted.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.metadata.metadata_store import MetadataStore, Node, get_or_none
+from pybroker.broker.metadata.znodes import decode_json
+from pybroker.errors import StartError
+
+PATH = "/migration"
+COPYING = "copying"
+DONE = "done"
+
+
+class Mark(msgspec.Struct):
+    """The mark. `migration` is a random word that the seal of the source has too."""
+
+    migration: str
+    cluster_id: str
+    state: str
+    version: int = 1
+
+    def encode(self) -> bytes:
+        """Return the node's value."""
+        return msgspec.json.encode(self)
+
+
+def decode_mark(node: Node) -> Mark:
+    """Return the mark. Raises DamagedNodeError."""
+    mark: Mark = decode_json(PATH, node.data, Mark)
+    return mark
+
+
+async def refuse_unfinished(store: MetadataStore) -> None:
+    """Raise StartError while the copy is incomplete; DamagedNodeError."""
+    node = await get_or_none(store, PATH)
+    if node is not None and decode_mark(node).state != DONE:
+        raise StartError(
+            "a migration of a broker's metadata to this ZooKeeper is not complete. Run `pybroker metadata "
+            "migrate --to zookeeper` again with that broker's settings"
+        )

@@ -1,0 +1,288 @@
+"""The embedded `MetadataStore`: SQLite, one file in the data directory, for one node.
+
+Guarantees: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash
+the store opens with the last committed state. It assumes that fsync works. After a failed commit or fsync the content
+of the disk is unknown, so nothing is retried: the store closes itself, reports the failure, and the broker stops.
+
+One thread owns the connection. Calls queue up for it in their order, so the loop never waits for the disk. The thread
+also holds the watches: a watch fires in the order of the changes, before the change's own answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from pybroker.broker.metadata.metadata_store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Node,
+    NoNodeError,
+    Operation,
+    OperationResult,
+    SessionState,
+    Set,
+    StoreClosedError,
+    StoreError,
+    Watch,
+    WatchEvent,
+    WatchKind,
+)
+from pybroker.broker.metadata.migration_marker import refuse_sealed
+from pybroker.broker.metadata.node_table import NodeTable
+from pybroker.errors import FatalError, StartError
+from pybroker.files import DirectoryLock, fsync_directory
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "metadata.db"
+LOCK_NAME = "metadata.lock"
+
+FORMAT = 1
+"""Version of the table layout. A newer one is refused."""
+
+APPLICATION_ID = 0x70796272
+"""Marks the file as pybroker's ("pybr")."""
+
+T = TypeVar("T")
+
+
+class EmbeddedStore:
+    """The embedded store; create it with `await EmbeddedStore.open(directory)`."""
+
+    def __init__(
+        self, directory: Path, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[FatalError], None]
+    ) -> None:
+        self._path = directory / FILE_NAME
+        self._lock = DirectoryLock(directory / LOCK_NAME)
+        self._loop = loop
+        self._on_fatal = on_fatal
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._connection: sqlite3.Connection | None = None
+        self._table: NodeTable
+        self._session_id = 0
+        self._closed = False
+        self._failure: FatalError | None = None
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._data_watches: dict[str, list[Watch]] = {}
+        self._child_watches: dict[str, list[Watch]] = {}
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        on_fatal: Callable[[FatalError], None] = lambda problem: None,
+        *,
+        sealed: bool = False,
+    ) -> EmbeddedStore:
+        """Open or create the store in `directory`. `on_fatal` is called on the loop if a commit fails later. `sealed`
+        also allows a store whose content has moved to ZooKeeper.
+
+        Raises StartError if another broker holds the directory, or the file has a newer format, is damaged, is not
+        pybroker's or is sealed.
+        """
+        if not sealed:
+            refuse_sealed(directory)
+        loop = asyncio.get_running_loop()
+        store = cls(directory, loop, on_fatal)
+        try:
+            await loop.run_in_executor(store._executor, store._open)
+        except BaseException:
+            store._executor.shutdown(wait=False)
+            raise
+        return store
+
+    # --- MetadataStore ------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def starting(self, is_starting: bool) -> None:
+        """Do nothing: the store is always reachable."""
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        node = await self._run(self._read, path, watch, False)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        return await self._run(self._read, path, watch, True)
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        result = await self._run(self._write_one, Create(path, data, ephemeral, sequential))
+        assert isinstance(result, str)
+        return result
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        result = await self._run(self._write_one, Set(path, data, version))
+        assert isinstance(result, int)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._run(self._write_one, Delete(path, version))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return await self._run(self._children, path, watch)
+
+    async def subtree(self, path: str) -> dict[str, Node]:
+        return await self._run(lambda: self._table.subtree(path))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        return await self._run(self._write, operations)
+
+    async def sync(self) -> None:
+        await self._run(lambda: None)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._loop.run_in_executor(self._executor, self._close)
+        self._executor.shutdown(wait=False)
+        for listener in self._listeners:
+            listener(SessionState.LOST)
+
+    # --- on the store's thread ----------------------------------------------------------------------------------------
+
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        if self._failure is not None:
+            raise StoreClosedError(str(self._failure))
+        if self._closed:
+            raise StoreClosedError("the metadata store is closed")
+        try:
+            return await self._loop.run_in_executor(self._executor, function, *arguments)
+        except sqlite3.Error as problem:
+            # After any SQLite error (disk full, I/O error, corruption), memory and disk may differ.
+            raise self._fail(problem) from problem
+
+    def _fail(self, problem: Exception) -> StoreClosedError:
+        if self._failure is None:
+            self._failure = FatalError(f"the metadata store {self._path} failed: {problem}")
+            log.critical("%s; the broker stops", self._failure)
+            self._on_fatal(self._failure)
+        return StoreClosedError(str(self._failure))
+
+    def _open(self) -> None:
+        directory = self._path.parent
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except OSError as problem:
+            raise StartError(f"log.dirs: cannot use {directory}: {problem.strerror}") from None
+        try:
+            self._open_locked()
+        except sqlite3.Error as problem:
+            self._lock.release()
+            raise StartError(
+                f"cannot open the metadata store {self._path}: {problem}. Restore it from a backup; if its disk "
+                "has failed, repair the disk first. Nothing was changed."
+            ) from problem
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open_locked(self) -> None:
+        new = not self._path.exists()
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=True, cached_statements=64)
+        try:
+            if new:
+                fsync_directory(self._path.parent)
+            self._check_format(connection)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if damage != "ok":
+                raise sqlite3.DatabaseError(f"damaged: {damage}")
+            connection.execute("BEGIN IMMEDIATE")
+            self._table = NodeTable(connection, create=connection.execute("PRAGMA user_version").fetchone()[0] == 0)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={FORMAT}")
+            self._session_id = self._table.begin_session(int(time.time() * 1000))
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if application not in (0, APPLICATION_ID) or (application == 0 and version != 0):
+            raise StartError(f"{self._path} is not a pybroker metadata store. Move it away. Nothing was changed.")
+        if version > FORMAT:
+            raise StartError(
+                f"{self._path} has format {version}, and this version of pybroker reads up to {FORMAT}. Start the "
+                "version that wrote it. Nothing was changed."
+            )
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self._failure is None:
+                connection.execute("BEGIN IMMEDIATE")
+                self._table.end_session(self._session_id, int(time.time() * 1000))
+                connection.execute("COMMIT")
+        except sqlite3.Error as problem:
+            log.critical("cannot close the metadata store path=%s: %s", self._path, problem)
+        finally:
+            connection.close()
+            self._lock.release()
+
+    def _read(self, path: str, watch: Watch | None, watch_missing: bool) -> Node | None:
+        node = self._table.get(path)
+        if watch is not None and (node is not None or watch_missing):
+            self._data_watches.setdefault(path, []).append(watch)
+        return node
+
+    def _children(self, path: str, watch: Watch | None) -> list[str]:
+        names = self._table.children(path)
+        if watch is not None:
+            self._child_watches.setdefault(path, []).append(watch)
+        return names
+
+    def _write_one(self, operation: Operation) -> OperationResult:
+        try:
+            return self._write([operation])[0]
+        except StoreError as error:
+            raise getattr(error, "cause", error) from None
+
+    def _write(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        connection = self._connection
+        if connection is None:
+            raise StoreClosedError("the metadata store is closed")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            results, events = self._table.apply(operations, self._session_id, int(time.time() * 1000))
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        if self._data_watches or self._child_watches:
+            self._fire(events)
+        return results
+
+    def _fire(self, events: list[WatchEvent]) -> None:
+        for event in events:
+            if event.kind is WatchKind.CHILDREN:
+                watches = self._child_watches.pop(event.path, [])
+            else:
+                watches = self._data_watches.pop(event.path, [])
+                if event.kind is WatchKind.DELETED:
+                    watches += self._child_watches.pop(event.path, [])
+            for watch in watches:
+                self._loop.call_soon_threadsafe(watch, event)

@@ -1,0 +1,24 @@
+"""State and history of this broker's session with the metadata store."""
+
+from __future__ import annotations
+
+from pybroker.broker.metadata.metadata_store import MetadataStore, SessionState
+
+
+class StoreSession:
+    """Record of the store's session events from its creation. An embedded store is always connected."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.state = SessionState.CONNECTED
+        self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
+        """Number of each event since the start."""
+        store.on_session(self._changed)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the store is reachable."""
+        return self.state in (SessionState.CONNECTED, SessionState.RECONNECTED)
+
+    def _changed(self, state: SessionState) -> None:
+        self.state = state
+        self.told[state] += 1

@@ -1,0 +1,23 @@
+"""Audit records of offline commands that changed a cluster: `/admin/audit/op-[number]`. The same multi writes the
+change and its record, so neither exists without the other."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+
+import msgspec
+
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.metadata_store import Create
+
+
+def audit_record(command: str, **facts: object) -> Create:
+    """Return the operation that records `command`, the user, the time, and the change."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = str(os.getuid())
+    content = {"version": 1, "command": command, "user": user, "time_ms": int(time.time() * 1000), **facts}
+    return Create(f"{znodes.AUDIT}/op-", msgspec.json.encode(content), sequential=True)

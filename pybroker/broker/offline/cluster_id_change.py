@@ -1,0 +1,97 @@
+"""`pybroker cluster adopt-id`: changes the cluster id of a stopped broker.
+
+The store is written first, with the audit record, then `meta.properties` of each directory. After a crash in between, a
+start refuses the remaining directories by name and suggests this command; running it again finishes the work.
+
+In a cluster the id is in ZooKeeper and shared by all brokers: the command changes only the directories of this broker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pybroker.broker.lifecycle.startup.store_opening import open_store
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.metadata_store import Create, Operation, Set, StoreError, ensure_paths, get_or_none
+from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
+from pybroker.broker.offline.audit_records import audit_record
+from pybroker.broker.offline.offline_directories import locked, read_properties_of, write_properties_of
+from pybroker.config import BrokerConfig
+from pybroker.errors import StartError
+
+
+class ClusterIdChange(NamedTuple):
+    """The result of the command."""
+
+    before: str | None
+    """The id in the store or, in a cluster, in the directories; None if there was none."""
+    directories: tuple[Path, ...]
+    """Directories whose `meta.properties` had another id."""
+
+
+async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdChange:
+    """Make `cluster_id` the id of the broker with these settings.
+
+    Raises StartError: an invalid id, a directory in use, a lost store, damaged files, or in a cluster an id other than
+    the cluster's.
+    """
+    directories = [Path(each) for each in config.log_dirs]
+    if not znodes.is_cluster_id(cluster_id):
+        raise StartError(f"{cluster_id!r} is not a cluster id. Use letters, digits, '_' and '-' only")
+    first = directories[0]
+    with locked(directories):
+        properties = {one: read_properties_of(one) for one in directories}
+        if config.in_cluster:
+            await _check_id_of_cluster(config, cluster_id)
+            owned = (content["cluster.id"] for content in properties.values() if content and "cluster.id" in content)
+            before: str | None = next((each for each in owned if each != cluster_id), cluster_id)
+        else:
+            if properties[first] is not None and not (first / FILE_NAME).exists():
+                told = f"{first} holds data but no metadata store ({FILE_NAME}). Restore it from a backup first"
+                raise StartError(told)
+            store = await EmbeddedStore.open(first)
+            try:
+                before = await _change(store, cluster_id)
+            finally:
+                await store.close()
+        changed = []
+        for directory, content in properties.items():
+            if content is not None and content.get("cluster.id") != cluster_id:
+                write_properties_of(directory, {**content, "cluster.id": cluster_id})
+                changed.append(directory)
+    return ClusterIdChange(before, tuple(changed))
+
+
+async def _check_id_of_cluster(config: BrokerConfig, cluster_id: str) -> None:
+    where = f"ZooKeeper at {config['zookeeper.connect']}"
+    try:
+        store = await open_store(config, lambda problem: None)
+        try:
+            node = await get_or_none(store, znodes.CLUSTER_ID)
+        finally:
+            await store.close()
+        found = None if node is None else znodes.decode_cluster_id(node.data)
+    except (StoreError, znodes.DamagedNodeError) as problem:
+        raise StartError(f"{where}: {problem}") from None
+    if found is None:
+        raise StartError(f"{where} holds no cluster. Correct the path in zookeeper.connect")
+    if found != cluster_id:
+        raise StartError(f"{where} holds cluster {found}, whose brokers share that id. Adopt {found}")
+
+
+async def _change(store: EmbeddedStore, cluster_id: str) -> str | None:
+    await ensure_paths(store, ("/cluster", znodes.AUDIT))
+    node = await get_or_none(store, znodes.CLUSTER_ID)
+    before = None
+    if node is not None:
+        try:
+            before = znodes.decode_cluster_id(node.data)
+        except znodes.DamagedNodeError:
+            before = node.data.decode("utf-8", "replace")
+    if before == cluster_id:
+        return before
+    data = znodes.encode_cluster_id(cluster_id)
+    write: Operation = Create(znodes.CLUSTER_ID, data) if node is None else Set(znodes.CLUSTER_ID, data, node.version)
+    await store.multi([write, audit_record("cluster adopt-id", before=before, after=cluster_id)])
+    return before

@@ -1,0 +1,245 @@
+"""This broker's registration: `/brokers/ids/[id]`, and whether visible records may be lost since its previous run.
+
+| the previous run | since then | visible records are |
+|---|---|---|
+| ended with a clean stop, or there was none | – | intact |
+| ended otherwise, `log.flush.mode=commit` | – | intact: only records on disk are ever visible |
+| ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
+| ended otherwise, `log.flush.mode=os` | the machine was restarted, or it is unknown | perhaps lost |
+| ended in any way | a log directory is gone, or another one is in its place | lost there |
+
+The id in `meta.properties` identifies a log directory. The store remembers a lost one until a run ends cleanly while no
+replica waits for its data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image_loader import LoweredError, shown_id
+from pybroker.broker.metadata.metadata_store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreClosedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    WatchEvent,
+    get_or_none,
+)
+from pybroker.broker.metadata.znodes import BrokerNode, Endpoint, RunningNode
+from pybroker.errors import FatalError, StartError
+from pybroker.files import read_bounded
+
+log = logging.getLogger(__name__)
+
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+"""Linux: a different text after each start of the machine."""
+
+
+def boot_id() -> str:
+    """Return the id of this run of the machine; "" if the system has none. Tests of power cuts set another one in the
+    environment variable PYBROKER_BOOT_ID."""
+    chosen = os.environ.get("PYBROKER_BOOT_ID")
+    if chosen is not None:
+        return chosen
+    try:
+        return read_bounded(BOOT_ID_FILE, 64).decode("ascii").strip()
+    except OSError:
+        return ""
+
+
+class BrokerRegistration:
+    """Registration of this broker."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        flush_mode: str,
+        on_fatal: Callable[[FatalError], None],
+        *,
+        check: Callable[[], Awaitable[None]] | None = None,
+        log_dirs: tuple[str, ...] = (),
+        cordoned: tuple[str, ...] = (),
+    ) -> None:
+        """`check` raises FatalError if the store is not the one that this broker knows. `cordoned` comes from the
+        configuration file."""
+        self._log_dirs = log_dirs
+        self._cordoned = cordoned
+        self._check = check
+        self._store = store
+        self._clock = clock
+        self._broker_id = broker_id
+        self._flush_mode = flush_mode
+        self._on_fatal = on_fatal
+        self._path = f"{znodes.BROKER_IDS}/{broker_id}"
+        self._running_path = f"{znodes.RUNNING}/{broker_id}"
+        self._running = RunningNode("", flush_mode)
+        self._staying: asyncio.Task[None] | None = None
+        self._epoch = -1
+
+    async def register(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
+    ) -> int:
+        """Create the node and return its creation zxid: the broker epoch (KIP-380). The node tells the controller
+        whether visible records can be lost; the same multi writes the mark of a running broker, in case this run
+        crashes.
+
+        A registration of this broker's previous run, recognized by the id of the first log directory, is replaced
+        instead of waiting for its session to expire. `topic_ids`: this broker's protocol version is 2.8 or later.
+        Raises StartError if another broker has the id. Raises LoweredError if this broker has used topic ids before,
+        and topics have them.
+        """
+        here = tuple(one for one in directory_ids if one)
+        self._running = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
+        found = await get_or_none(self._store, self._running_path)
+        intact = True
+        if found is not None:
+            before = znodes.decode_running(self._running_path, found.data)
+            if before.topic_ids and not topic_ids:
+                topic = shown_id(await self._store.subtree(znodes.TOPICS))
+                if topic is not None:
+                    raise LoweredError(topic)
+            gone = set(before.directory_ids + before.gone) - set(here)
+            new = gone - set(before.gone)
+            if new:
+                log.warning(
+                    "log directories that this broker had before are gone; records that only they had are lost "
+                    "unless they come back directory.id=%s",
+                    ", ".join(sorted(new)),
+                )
+            intact = not (new or before.suspect) and (before.stopped or self._outlived(before, self._running))
+            self._running = msgspec.structs.replace(self._running, gone=tuple(sorted(gone)), suspect=not intact)
+        return await self._create(self._node(endpoints, rack, directory_ids[0]))
+
+    def _node(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> BrokerNode:
+        emptied, intact = bool(self._running.gone), not self._running.suspect
+        now_ms = self._clock.wall_ms()
+        return BrokerNode(endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned)
+
+    async def judged(self) -> None:
+        """Record that a controller has processed the loss that this registration reports: the next one need not repeat
+        it."""
+        if not self._running.suspect:
+            return
+        self._running = msgspec.structs.replace(self._running, suspect=False)
+        try:
+            await self._store.set(self._running_path, self._running.encode())
+        except (UnavailableError, UnknownOutcomeError) as problem:
+            # The next registration records it; at worst the next run reports the loss once more.
+            log.warning("cannot record yet that this broker has come back: %s", problem)
+
+    def stay(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        rack: str | None,
+        directory_id: str,
+        registered: Callable[[int], None],
+    ) -> None:
+        """Register again whenever the registration is gone, and report the new epoch: the session with the store was
+        lost, or the controller took this broker for dead. No record is lost by that, because the process is alive; an
+        earlier loss is reported until a controller has processed it."""
+
+        def node() -> BrokerNode:
+            return self._node(endpoints, rack, directory_id)
+
+        self._staying = asyncio.create_task(self._stay(node, registered), name="registration")
+
+    async def _stay(self, node: Callable[[], BrokerNode], registered: Callable[[int], None]) -> None:
+        while True:
+            try:
+                await self._until_gone()
+                if self._check is not None:
+                    await self._check()
+                epoch = await self._create(node())
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                # The next read shows the outcome.
+                log.warning(
+                    "cannot read from the metadata store whether this broker is registered, retrying: %s", problem
+                )
+                continue
+            except StoreClosedError:
+                return
+            except (StartError, FatalError) as problem:
+                self._on_fatal(FatalError(str(problem)))
+                return
+            log.warning("registered again after the registration was lost broker_epoch=%d", epoch)
+            registered(epoch)
+
+    async def _until_gone(self) -> None:
+        """Return when this broker epoch is not registered any more."""
+        while True:
+            changed = asyncio.Event()
+
+            def fired(_: WatchEvent, changed: asyncio.Event = changed) -> None:
+                changed.set()
+
+            there = await self._store.exists(self._path, fired)
+            if there is None or there.created_zxid != self._epoch:
+                return
+            await changed.wait()
+
+    async def _create(self, node: BrokerNode) -> int:
+        while True:
+            before = await get_or_none(self._store, self._running_path)
+            mark: Operation = (
+                Create(self._running_path, self._running.encode())
+                if before is None
+                else Set(self._running_path, self._running.encode(), before.version)
+            )
+            try:
+                await self._store.multi([Create(self._path, node.encode(), ephemeral=True), mark])
+            except MultiError as error:
+                if not isinstance(error.cause, NodeExistsError | BadVersionError):
+                    raise
+                await self._replace_own(node.directory_id)
+                continue
+            self._epoch = (await self._store.get(self._path)).created_zxid
+            return self._epoch
+
+    async def _replace_own(self, directory_id: str) -> None:
+        there = await get_or_none(self._store, self._path)
+        if there is None:
+            return
+        if not directory_id or znodes.decode_broker(self._path, there.data).directory_id != directory_id:
+            raise StartError(
+                f"broker id {self._broker_id} is in use by a live broker of this cluster; choose another node.id"
+            )
+        with contextlib.suppress(NoNodeError, BadVersionError):
+            await self._store.delete(self._path, there.version)
+
+    @staticmethod
+    def _outlived(before: RunningNode, now: RunningNode) -> bool:
+        return before.flush_mode == "commit" or (bool(now.boot_id) and before.boot_id == now.boot_id)
+
+    def stop_staying(self) -> None:
+        """Stop registering again: this broker is about to leave."""
+        if self._staying is not None:
+            self._staying.cancel()
+
+    async def leave(self, *, complete: bool) -> None:
+        """Unregister after everything is on disk: the next start reports no loss. `complete`: no replica waits for the
+        data of a lost log directory. Raises StoreError."""
+        self.stop_staying()
+        gone = () if complete else self._running.gone
+        ended = msgspec.structs.replace(self._running, stopped=True, gone=gone)
+        with contextlib.suppress(NoNodeError):
+            await self._store.set(self._running_path, ended.encode())
+        with contextlib.suppress(NoNodeError):
+            await self._store.delete(self._path)

@@ -1,0 +1,91 @@
+"""Reports about local replicas to the controller, repeated until it has accepted them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.events import Event, ReplicasOffline
+from pybroker.broker.replicas.isr_proposals import PAUSE_MAX_S, PAUSE_S, UNDECIDED
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS = 10_000
+
+Partition = tuple[Uuid, int]
+"""Topic id and partition index."""
+
+
+class Telling:
+    """Reports of one kind. On the loop's thread."""
+
+    def __init__(
+        self,
+        port: ControllerPort,
+        event_of: Callable[[tuple[Partition, ...]], Event[Any] | None],
+        *,
+        refused: str,
+        batch_max: int | None = None,
+    ) -> None:
+        """`event_of` builds the event for some partitions when it is sent; None if the controller no longer needs it.
+        `refused` is the log message for a refusal."""
+        self._port = port
+        self._event_of = event_of
+        self._refused = refused
+        self._batch_max = batch_max
+        self._waiting: dict[Partition, None] = {}
+        self._work: asyncio.Task[None] | None = None
+
+    def tell(self, partitions: Iterable[Partition]) -> None:
+        """Report these partitions too."""
+        self._waiting.update(dict.fromkeys(partitions))
+        if self._waiting and (self._work is None or self._work.done()):
+            self._work = asyncio.create_task(self._tell(), name="telling")
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        pause = PAUSE_S
+        while self._waiting:
+            batch = tuple(self._waiting)[: self._batch_max]
+            event = self._event_of(batch)
+            if event is not None:
+                try:
+                    await self._port.submit(event, TIMEOUT_MS)
+                except KafkaError as error:
+                    if error.code not in UNDECIDED:
+                        log.error("%s: %s", self._refused, error)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, PAUSE_MAX_S)
+                    continue
+            pause = PAUSE_S
+            for one in batch:
+                self._waiting.pop(one, None)
+
+
+class FailedReplicas:
+    """The reports of a broker in a cluster; a single broker has no other replica to lead. On the loop's thread."""
+
+    def __init__(self, port: ControllerPort, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._telling = Telling(
+            port,
+            lambda told: ReplicasOffline(broker_id, told, broker_epoch()),
+            refused="the controller refused the report of replicas on a failed log directory",
+        )
+
+    def offline(self, partitions: Sequence[Partition]) -> None:
+        """Report partitions that stay out of service while this process runs."""
+        self._telling.tell(partitions)
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        await self._telling.stop()

@@ -1,0 +1,55 @@
+"""Log ends of local replicas that may have lost records and have no leader to copy from: the controller gets them, and
+elects the replica with the longest log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.events import LogEndsTold
+from pybroker.broker.metadata.image import NO_LEADER
+from pybroker.broker.metadata.znodes import UNKNOWN_END
+from pybroker.broker.replicas.controller_notifier import Partition, Telling
+from pybroker.native import NativePartitions, Uuid
+
+BATCH_MAX = 10_000
+
+
+class LogEnds:
+    """The log-end reports of a broker in a cluster. On the loop's thread."""
+
+    def __init__(
+        self, partitions: NativePartitions, view: ClusterView, port: ControllerPort, broker_id: int
+    ) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._broker_id = broker_id
+        self._broker_epoch = -1
+        self._telling = Telling(
+            port, self._told, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
+        )
+
+    def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
+        """Report these local partitions, for which an order to this broker epoch names no leader."""
+        self._broker_epoch = broker_epoch
+        self._telling.tell(partitions)
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        await self._telling.stop()
+
+    def _told(self, batch: tuple[Partition, ...]) -> LogEndsTold | None:
+        ends = tuple(end for one in batch if (end := self._asked_for(*one)) is not None)
+        return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
+
+    def _asked_for(self, topic_id: Uuid, index: int) -> tuple[Uuid, int, int, int] | None:
+        """Return the log end to report; None if the controller does not wait for it."""
+        topic = self._view.image.topic_by_id(topic_id)
+        state = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
+        if state is None or state.leader != NO_LEADER:
+            return None
+        if not any(one.broker_id == self._broker_id and one.end == UNKNOWN_END for one in state.suspect):
+            return None
+        offsets = self._partitions.offsets(topic_id, index)
+        return None if offsets is None else (topic_id, index, offsets.last_epoch, offsets.log_end_offset)

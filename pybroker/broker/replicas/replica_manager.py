@@ -1,0 +1,401 @@
+"""`ReplicaManager`: the replicas of this broker. It executes LeaderAndIsr, StopReplica and RestoreReplicas with native
+code.
+
+Only this module and native code compare topic ids. Two rules:
+- Deleting needs proof: a StopReplica for this id, a deletion record, or a successor that begins above every local
+  leader epoch. Unknown data stays in place, out of service, and the operator gets a log line.
+- A request with thousands of partitions is one call to native code, off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.metadata.control_messages import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+    LeaderAndIsrType,
+    PartitionError,
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitionErrors,
+)
+from pybroker.broker.metadata.image import NO_LEADER, may_lack_logs
+from pybroker.broker.replicas.hosted_replicas import HostedReplicas
+from pybroker.broker.replicas.leader_following import Following
+from pybroker.broker.replicas.log_end_reports import LogEnds
+from pybroker.broker.replicas.staging import Staging
+from pybroker.broker.replicas.stray_reconciliation import succeeds
+from pybroker.broker.replicas.strays import Strays
+from pybroker.config import BrokerConfig, resolve_topic_configs
+from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
+from pybroker.protocol.error_codes import ErrorCode, error_name
+
+log = logging.getLogger(__name__)
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A partition to open."""
+
+    topic_id: Uuid
+    name: str
+    partition: int
+    epoch: int
+    order: PartitionOrder
+
+
+class ServedReplica(msgspec.Struct, frozen=True):
+    """The replica in service at a place."""
+
+    topic_id: Uuid
+    epoch: int
+
+
+class _Outcome:
+    """Errors by topic id and partition, in the order of the request's topics."""
+
+    def __init__(self, topics: Iterable[Uuid] = ()) -> None:
+        self._errors: dict[Uuid, list[PartitionError]] = {topic_id: [] for topic_id in topics}
+
+    def note(self, topic_id: Uuid, partition: int, code: int) -> None:
+        self._errors.setdefault(topic_id, []).append(PartitionError(partition, code))
+
+    def answers(self) -> list[TopicPartitionErrors]:
+        return [TopicPartitionErrors(topic_id, found) for topic_id, found in self._errors.items()]
+
+
+class ReplicaManager:
+    """The replicas of one broker; the state belongs to the loop's thread. Orders run one at a time: they come from the
+    channel of a controller, briefly of two controllers, and from `roles.RoleReconciler`."""
+
+    def __init__(
+        self,
+        *,
+        native: NativeBroker,
+        view: ClusterView,
+        config: BrokerConfig,
+        staging: Staging,
+        strays: Strays,
+        following: Following | None = None,
+        log_ends: LogEnds | None = None,
+    ) -> None:
+        """`following` and `log_ends` are None on a single broker, which follows no other."""
+        self._native = native
+        self._view = view
+        self._config = config
+        self._staging = staging
+        self._strays = strays
+        self._following = following
+        self._log_ends = log_ends
+        self._hosted = HostedReplicas()
+        self._turn = asyncio.Lock()
+
+    def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
+        """Take the result of the scan at start; before the first request."""
+        self._strays.found(local)
+
+    async def stop(self) -> None:
+        """Stop reporting to the controller."""
+        if self._log_ends is not None:
+            await self._log_ends.stop()
+
+    def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
+        """Return all effective settings of a topic on this broker."""
+        topic = self._view.image.topic_by_id(topic_id)
+        return resolve_topic_configs({} if topic is None else topic.config, self._config)
+
+    def served_at(self, name: str, partition: int) -> ServedReplica | None:
+        """Return the incarnation in service under a name, and its leader epoch."""
+        topic_id = self._hosted.id_at(name, partition)
+        epoch = None if topic_id is None else self._hosted.epoch(topic_id, partition)
+        return None if topic_id is None or epoch is None else ServedReplica(topic_id, epoch)
+
+    def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
+        """Return the incarnations on disk under a name that no request has named."""
+        return self._strays.ids_at(name, partition)
+
+    @property
+    def _delay_ms(self) -> int:
+        delay_ms: int = self._config["delete.topic.delay.ms"]
+        return delay_ms
+
+    # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Apply the roles of a LeaderAndIsr; a FULL request is also compared with the directories on disk."""
+        async with self._turn:
+            return await self._leader_and_isr(request)
+
+    async def apply_again(
+        self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
+    ) -> LeaderAndIsrResponse | None:
+        """Execute a lost order again, as `leader_and_isr` does. Returns None if `still_due` is False at its turn: a
+        replica that StopReplica has staged meanwhile must not come back."""
+        async with self._turn:
+            return await self._leader_and_isr(request) if still_due() else None
+
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        if request.type == LeaderAndIsrType.FULL or self._strays.any:
+            gone = await self._strays.settle(request, self._hosted, self._stop, self._staging, self._delay_ms)
+            for slot in gone:
+                self._hosted.remove(*slot)
+        outcome = _Outcome(topic.topic_id for topic in request.topic_states)
+        wanted, replaced = self._check_all(request, outcome)
+        if replaced:
+            wanted = await self._make_room(wanted, replaced, outcome)
+        if wanted:
+            await self._open(wanted, request, outcome)
+        return LeaderAndIsrResponse(0, outcome.answers())
+
+    def _check_all(
+        self, request: LeaderAndIsrRequest, outcome: _Outcome
+    ) -> tuple[list[_Wanted], list[tuple[Uuid, int]]]:
+        """Return the orders that may be executed, and the partitions of other incarnations that they replace."""
+        wanted: list[_Wanted] = []
+        replaced: list[tuple[Uuid, int]] = []
+        defaults = resolve_topic_configs({}, self._config)
+        for topic in request.topic_states:
+            # Topics without their own settings share one dict, which native code parses only once.
+            known = self._view.image.topic_by_id(topic.topic_id)
+            own = {} if known is None else known.config
+            config = resolve_topic_configs(own, self._config) if own else defaults
+            for state in topic.partition_states:
+                code = self._check(topic, state)
+                if code != ErrorCode.NONE:
+                    outcome.note(topic.topic_id, state.partition_index, code)
+                    continue
+                local_id = self._hosted.id_at(topic.topic_name, state.partition_index)
+                if local_id not in (None, topic.topic_id):
+                    replaced.append((local_id, state.partition_index))
+                wanted.append(
+                    _Wanted(
+                        topic.topic_id,
+                        topic.topic_name,
+                        state.partition_index,
+                        state.leader_epoch,
+                        PartitionOrder(
+                            topic_id=topic.topic_id,
+                            topic=topic.topic_name,
+                            partition=state.partition_index,
+                            leader=state.leader,
+                            leader_epoch=state.leader_epoch,
+                            isr=state.isr,
+                            version=state.zk_version,
+                            replicas=state.replicas,
+                            is_new=state.is_new,
+                            config=config,
+                            start_offset=state.start_offset,
+                        ),
+                    )
+                )
+        return wanted, replaced
+
+    def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
+        """Return the error that forbids the order, else NONE."""
+        name, partition = topic.topic_name, state.partition_index
+        if topic.topic_id == Uuid.ZERO:
+            # Kafka sends ZERO for topics before the migration; here every topic has its id before LeaderAndIsr.
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        problem = self._strays.problem(name, partition)
+        if problem is not None:
+            log.error("replica not served partition=%s-%d id=%s: %s", name, partition, topic.topic_id, problem.text)
+            return problem.code
+        local_id = self._hosted.id_at(name, partition)
+        local_epoch = None if local_id is None else self._hosted.epoch(local_id, partition)
+        if local_epoch is None:
+            return ErrorCode.NONE
+        if local_id != topic.topic_id:
+            return ErrorCode.NONE if succeeds(state.leader_epoch, local_epoch) else ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.NONE if state.leader_epoch >= local_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
+
+    async def _make_room(
+        self, wanted: list[_Wanted], replaced: list[tuple[Uuid, int]], outcome: _Outcome
+    ) -> list[_Wanted]:
+        """Stage local incarnations for their successors. If that fails for a partition, the old incarnation stays in
+        service and its successor must not be opened; return the other orders."""
+        names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
+        codes = await self._put_aside(
+            [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced], names
+        )
+        self._staging.say(logging.WARNING, "replaced by a new topic of the same name", replaced)
+        stayed: dict[tuple[str, int], int] = {}
+        for (topic_id, partition), code in zip(replaced, codes, strict=True):
+            if code == ErrorCode.NONE:
+                self._hosted.remove(topic_id, partition)
+                continue
+            name, reason = names[topic_id], error_name(code)
+            stayed[name, partition] = code
+            log.error(
+                "cannot stage a replica for deletion to make room for the new topic of the same name "
+                "partition=%s-%d id=%s: %s",
+                name,
+                partition,
+                topic_id,
+                reason,
+            )
+        left = []
+        for one in wanted:
+            refused = stayed.get((one.name, one.partition))
+            if refused is None:
+                left.append(one)
+            else:
+                outcome.note(one.topic_id, one.partition, refused)
+        return left
+
+    async def _open(self, wanted: list[_Wanted], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
+        orders = [one.order for one in wanted]
+        codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
+        for one, code in zip(wanted, codes, strict=True):
+            outcome.note(one.topic_id, one.partition, code)
+            if code == ErrorCode.NONE:
+                self._hosted.add(one.topic_id, one.name, one.partition, one.epoch)
+            elif code == ErrorCode.LOG_DIR_NOT_FOUND:
+                self._say_missing(one)
+            else:
+                reason = error_name(code)
+                log.error("replica not served partition=%s-%d id=%s: %s", one.name, one.partition, one.topic_id, reason)
+        if self._following is not None:
+            applied = [one for one, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
+            self._following.obey(
+                request.live_leaders,
+                ((one.topic_id, one.partition, one.order.leader, one.epoch) for one in applied),
+            )
+            if self._log_ends is not None:
+                self._log_ends.without_leader(
+                    request.broker_epoch,
+                    ((one.topic_id, one.partition) for one in applied if one.order.leader == NO_LEADER),
+                )
+        if any((one.name, one.partition) in self._strays.left_alone for one in wanted):
+            await self._staging.take_over(self._delay_ms)
+        await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})
+
+    def _say_missing(self, one: _Wanted) -> None:
+        topic = self._view.image.topic_by_id(one.topic_id)
+        known = () if topic is None else topic.partitions
+        where = f"{one.name}-{one.partition} id={one.topic_id}"
+        if one.partition < len(known) and may_lack_logs(known[one.partition]):
+            log.info(
+                "replica has no log on this broker; the partition begins empty if no other replica has a log "
+                "partition=%s",
+                where,
+            )
+        else:
+            log.error(
+                "the data of a replica is gone from this broker; the broker copies it again if another replica "
+                "has it partition=%s",
+                where,
+            )
+
+    async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
+        """Stop replicas, and meanwhile store the delays of the deleted ones: the name is usable when both are done."""
+        _, codes = await asyncio.gather(self._staging.promise(names, self._delay_ms), self._stop(orders))
+        self._staging.staged(names)
+        return codes
+
+    async def _stop(self, orders: list[StopOrder]) -> list[int]:
+        if self._following is not None:
+            served = ((one, self._hosted.epoch(one.topic_id, one.partition)) for one in orders)
+            self._following.leave(
+                (one.topic_id, one.partition, epoch)
+                for one, epoch in served
+                # Native code refuses an order of an earlier leader epoch; the replica keeps following.
+                if epoch is not None and not 0 <= one.leader_epoch < epoch
+            )
+        return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
+
+    # --- StopReplica --------------------------------------------------------------------------------------------------
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop replicas, and with `delete_partition` stage them. An unknown id answers success: nothing is left to do,
+        and a newer topic of the same name is not touched. While a log directory is offline it may answer an error, see
+        `_hidden`."""
+        async with self._turn:
+            return await self._stop_replica(request)
+
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        names: dict[Uuid, str] = {}
+        orders: list[StopOrder] = []
+        slots: list[tuple[Uuid, int]] = []
+        doomed: list[tuple[Uuid, int]] = []
+        unseen: set[tuple[Uuid, int]] = set()
+        # The partition's own flag decides; the request's flag counts only if no partition has one.
+        none_set = not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
+        for topic in request.topic_states:
+            name = self._hosted.name(topic.topic_id)
+            if name is None:
+                name = self._strays.name_of(topic.topic_id)
+            if name is None:
+                name = self._staging.endless_name(topic.topic_id)
+            for state in topic.partition_states:
+                slot = (topic.topic_id, state.partition_index)
+                delete = state.delete_partition or (none_set and request.delete_partitions)
+                orders.append(StopOrder(*slot, state.leader_epoch, delete))
+                slots.append(slot)
+                if delete and self._hosted.epoch(*slot) is None:
+                    unseen.add(slot)
+                if delete and name is not None:
+                    names[topic.topic_id] = name
+                    doomed.append(slot)
+        if unseen:
+            # The broker may have been killed after it had moved the data and before it had stored the delay.
+            await self._staging.taken_over(self._delay_ms)
+        codes = await self._put_aside(orders, names)
+        self._staging.say(logging.DEBUG, "deleted", doomed)
+        hidden = await self._hidden(unseen) if unseen else frozenset()
+        outcome = _Outcome()
+        for slot, stopped in zip(slots, codes, strict=True):
+            code = stopped or (ErrorCode.KAFKA_STORAGE_ERROR if slot in hidden else ErrorCode.NONE)
+            outcome.note(*slot, code)
+            if code == ErrorCode.NONE:
+                self._hosted.remove(*slot)
+                self._strays.gone(*slot)
+        return StopReplicaResponse(0, outcome.answers())
+
+    async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
+        """Return the replicas whose data may be in an offline log directory: they are neither in service nor staged.
+        They count as not staged until the directory is back or is removed from `log.dirs`."""
+
+        def look() -> Collection[tuple[Uuid, int]]:
+            if not any(directory.error_code for directory in self._native.log_dirs.describe()):
+                return ()
+            return unseen - {(found.topic_id, found.partition) for found in self._native.log_dirs.staged()}
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, look)
+        except NativeError as problem:
+            log.error("cannot list staged replicas: %s", problem)
+            return unseen
+
+    # --- RestoreReplicas ----------------------------------------------------------------------------------------------
+
+    async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
+        """Move staged data back to its place, out of service (undelete). Data whose removal has begun is refused; data
+        that is back already is a success."""
+        async with self._turn:
+            return await self._restore_replicas(request)
+
+    async def _restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
+        answers: list[TopicPartitionErrors] = []
+        for topic in request.topic_states:
+            if self._staging.hold(topic.topic_id):
+                restore = partial(
+                    self._native.partitions.restore, topic.topic_id, topic.topic_name, list(topic.partitions)
+                )
+                codes = await asyncio.get_running_loop().run_in_executor(None, restore)
+            else:
+                codes = [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(topic.partitions)
+            errors = [PartitionError(index, code) for index, code in zip(topic.partitions, codes, strict=True)]
+            answers.append(TopicPartitionErrors(topic.topic_id, errors))
+            what = "cannot undelete local replicas" if any(codes) else "undeleted local replicas"
+            log.info("%s name=%s id=%s", what, topic.topic_name, topic.topic_id)
+        return RestoreReplicasResponse(0, tuple(answers))

@@ -1,0 +1,144 @@
+"""Evidence about the topic of a directory: proof that it is dead or on other brokers, or none.
+
+With several brokers the view is complete as of one controller's load: the controller loads everything after its own
+write, so not from a stale server, before it sends anything. A single broker asks the store itself, which also has
+unreadable deletion records: their path alone proves that the id is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.deletion_records import DEAD_STATES, REMOVED, UNDELETING, decode_deletion_head
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.metadata_store import MetadataStore, get_or_none
+from pybroker.broker.replicas.stray_reconciliation import Evidence
+from pybroker.native import Uuid
+
+log = logging.getLogger(__name__)
+
+
+class Replica(NamedTuple):
+    """The partition replica that a directory describes."""
+
+    topic_id: Uuid
+    partition: int
+    name: str | None
+    """None if the directory is named by id."""
+
+
+class StoredTopic(NamedTuple):
+    """The store's state of a topic."""
+
+    evidence: Evidence
+    closed: bool = False
+    """True if no undelete can need the data any more."""
+
+
+class KnownTopics:
+    """Collector of evidence on one broker."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        store: MetadataStore,
+        broker_id: int,
+        *,
+        complete: bool,
+        doubtful: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`complete`: there are several brokers, and an id that the view does not know does not exist. `doubtful`
+        returns whether a restored store was accepted recently, so that its content may be wrong."""
+        self.doubtful = doubtful
+        self._view = view
+        self._store = store
+        self._broker_id = broker_id
+        self.complete = complete
+
+    def is_of(self, controller_epoch: int) -> bool:
+        """Return whether the view is from this controller, so that its FULL request can be compared with it."""
+        return not self.complete or self._view.image.controller_epoch == controller_epoch
+
+    async def of(self, replicas: Iterable[Replica]) -> dict[Replica, Evidence]:
+        """Return the evidence for each replica."""
+        image = self._view.image
+        found = {replica: self._shown(image, replica) for replica in replicas}
+        if not self.complete:
+            unknown = {replica.topic_id for replica, what in found.items() if what is Evidence.NOTHING}
+            recorded = {topic_id: await self._recorded(topic_id) for topic_id in unknown}
+            for replica, what in found.items():
+                if what is Evidence.NOTHING:
+                    found[replica] = recorded[replica.topic_id]
+        return found
+
+    def _shown(self, image: ClusterImage, replica: Replica) -> Evidence:
+        record = image.deletions.get(replica.topic_id)
+        if record is not None and record.state in DEAD_STATES:
+            return Evidence.DEAD
+        if record is not None and record.state == UNDELETING:
+            return Evidence.RETURNING
+        topic = image.topic_by_id(replica.topic_id)
+        if topic is None:
+            # A topic with unreadable nodes may be any missing one.
+            damaged = image.damaged and (replica.name is None or replica.name in image.damaged)
+            return Evidence.HERE if damaged else Evidence.NOTHING
+        if replica.name is not None and replica.name != topic.name:
+            return Evidence.OTHER_NAME
+        partitions = topic.partitions
+        if self._broker_id in topic.departed.get(replica.partition, ()):
+            return Evidence.DEPARTED
+        there = replica.partition >= len(partitions) or self._broker_id in partitions[replica.partition].replicas
+        return Evidence.HERE if there else Evidence.ELSEWHERE
+
+    def delay_max_ms(self, topic_id: Uuid) -> int | None:
+        """Return how long data of a deleted topic stays at most after staging, if an administrator has
+        shortened that."""
+        record = self._view.image.deletions.get(topic_id)
+        if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
+            return None
+        return record.delay_max_ms
+
+    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
+        """Read the store before data is removed, because the view may be behind. ELSEWHERE applies to all these
+        partitions. With several brokers only."""
+        await self._store.sync()
+        path = znodes.deletion_path(topic_id)
+        node = await get_or_none(self._store, path)
+        if node is not None:
+            try:
+                head = decode_deletion_head(path, node.data)
+            except znodes.DamagedNodeError:
+                return StoredTopic(Evidence.NOTHING)
+            if head.state not in DEAD_STATES:
+                return StoredTopic(Evidence.RETURNING)
+            return StoredTopic(Evidence.DEAD, head.closed or head.state == REMOVED)
+        name = self._view.image.names.get(topic_id)
+        if name is None:
+            return StoredTopic(Evidence.NOTHING)
+        path = znodes.topic_path(name)
+        node = await get_or_none(self._store, path)
+        try:
+            topic = None if node is None else znodes.decode_topic(path, node.data)
+        except znodes.DamagedNodeError:
+            return StoredTopic(Evidence.HERE)
+        if topic is None or topic.topic_id != topic_id:
+            return StoredTopic(Evidence.NOTHING)
+        here = any(self._broker_id in topic.partitions.get(partition, (self._broker_id,)) for partition in partitions)
+        return StoredTopic(Evidence.HERE) if here else StoredTopic(Evidence.ELSEWHERE, True)
+
+    async def _recorded(self, topic_id: Uuid) -> Evidence:
+        path = znodes.deletion_path(topic_id)
+        node = await get_or_none(self._store, path)
+        if node is None:
+            return Evidence.NOTHING
+        try:
+            state = decode_deletion_head(path, node.data).state
+        except znodes.DamagedNodeError:
+            return Evidence.DEAD
+        if state in DEAD_STATES:
+            return Evidence.DEAD
+        return Evidence.RETURNING if state == UNDELETING else Evidence.HERE

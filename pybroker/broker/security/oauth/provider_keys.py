@@ -1,0 +1,134 @@
+"""The keys of a listener's identity provider, fetched in threads and refreshed.
+
+While the provider is unreachable, the previous keys stay valid. Without any key no client can log in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+
+from pybroker.broker.security.oauth.jwks import JwksError, KeySet
+from pybroker.broker.security.oauth.key_fetch import read_keys
+from pybroker.config.broker_oauth import OAuthSettings
+from pybroker.config.values import InvalidValue
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+"""Interval between checks of a key file."""
+
+UNKNOWN_PAUSE_S = 10.0
+"""The shortest time between fetches for unknown keys, because clients can name any key."""
+
+
+class ProviderKeys:
+    """The keys of one listener. Runs on the event loop's thread, except for the fetches."""
+
+    def __init__(self, listener: str, settings: OAuthSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self._place = f"listener {listener}: keys of {settings.url}"
+        self._settings = settings
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Future[None] | None = None
+        self._began: float | None = None
+        self._failures = 0
+        self._marks: tuple[int, int, int] | None = None
+        self._stopped = False
+        self.keys = KeySet()
+
+    def start(self) -> None:
+        """Start the refresh. A file is read now; raise InvalidValue. An unreachable provider does not delay the
+        start."""
+        path = self._settings.file
+        if path is None:
+            self._load()
+            return
+        self._marks = _marks(path)
+        try:
+            self._take(read_keys(self._settings))
+        except JwksError as problem:
+            raise InvalidValue(f"{self._place}: {problem}") from None
+        self._timer = self._loop.call_later(LOOK_S, self._look)
+
+    def stop(self) -> None:
+        """Stop fetching; a thread that waits for the provider may end later."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def newer(self) -> asyncio.Future[None] | None:
+        """Fetch keys for a token with an unknown key; return a future to wait for, None if no fetch is due."""
+        due = self._began is None or self._loop.time() - self._began >= UNKNOWN_PAUSE_S
+        if self._loading is None and due and not self._stopped:
+            self._load()
+        return self._loading
+
+    def _load(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._began = self._loop.time()
+        loading = self._loading = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                found: KeySet | JwksError = read_keys(self._settings)
+            except JwksError as problem:
+                found = problem
+            try:
+                self._loop.call_soon_threadsafe(self._loaded, loading, found)
+            except RuntimeError:
+                assert self._stopped, "the loop ends after the broker"
+
+        # Not a pool thread: the process can exit without waiting for the provider.
+        threading.Thread(target=run, name="oauth-keys", daemon=True).start()
+
+    def _loaded(self, loading: asyncio.Future[None], found: KeySet | JwksError) -> None:
+        self._loading = None
+        loading.set_result(None)
+        if self._stopped:
+            return
+        settings = self._settings
+        if isinstance(found, KeySet):
+            self._take(found)
+            pause_ms = settings.refresh_ms
+        else:
+            # Warn once per outage.
+            level = logging.WARNING if self._failures == 0 else logging.DEBUG
+            kept = "the earlier keys stay in use" if len(self.keys) else "clients cannot log in with a token"
+            log.log(level, "cannot load token keys, retrying: %s: %s; %s", self._place, found, kept)
+            pause_ms = min(settings.retry_ms << min(self._failures, 32), settings.retry_max_ms)
+            self._failures += 1
+        if settings.file is None:
+            self._timer = self._loop.call_later(pause_ms / 1000, self._load)
+        else:
+            self._timer = self._loop.call_later(LOOK_S, self._look)
+
+    def _take(self, found: KeySet) -> None:
+        if self._failures or len(found) != len(self.keys):
+            log.info("loaded token keys: %s count=%d", self._place, len(found))
+        if found.left_out != self.keys.left_out:
+            for told in found.left_out[:10]:
+                log.warning("skipped a token key: %s: key %s", self._place, told)
+        self._failures = 0
+        self.keys = found
+
+    def _look(self) -> None:
+        path = self._settings.file
+        assert path is not None
+        marks = _marks(path)
+        if marks != self._marks:
+            self._marks = marks
+            self._load()
+        else:
+            self._timer = self._loop.call_later(LOOK_S, self._look)
+
+
+def _marks(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,180 @@
+"""What a broker finds wrong with its own partitions, and when it mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
+from pybroker.broker.metadata.control_messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    TopicPartitionErrors,
+    UpdateMetadataPartitionState,
+)
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.znodes import MISSING_LOG
+from pybroker.broker.replicas.role_reconciler import RoleReconciler, wrong_role
+from pybroker.native import PartitionRole, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+ME, OTHER = 1, 2
+TOPIC = Uuid.random()
+
+
+def led(leader: int, epoch: int) -> PartitionImage:
+    return PartitionImage((ME, OTHER), leader, epoch, (ME, OTHER), 1, 0)
+
+
+def role(leader: int, epoch: int, *, fenced: bool = False, offline: bool = False) -> PartitionRole:
+    return PartitionRole(0, epoch, leader, fenced, offline)
+
+
+@pytest.mark.parametrize(
+    ("shown", "here", "wrong"),
+    [
+        (led(ME, 3), role(ME, 3), None),
+        (led(OTHER, 3), role(OTHER, 3), None),
+        (led(-1, 3), role(-1, 3), None),
+        # The view is behind.
+        (led(OTHER, 3), role(ME, 4), None),
+        # The controller knows of both.
+        (led(ME, 3), role(-1, 3, offline=True), None),
+        (led(OTHER, 3), None, None),
+        (led(ME, 3), None, "should lead but is not open"),
+        (led(ME, 3), role(OTHER, 2), "follows 2 in epoch 2 but should lead"),
+        (led(ME, 3), role(ME, 2), "leads in epoch 2 but should lead"),
+        (led(ME, 3), role(-1, -1), "follows -1 in epoch -1 but should lead"),
+        (led(OTHER, 3), role(ME, 2), "leads in epoch 2 but should follow 2"),
+    ],
+)
+def test_what_is_wrong(shown: PartitionImage, here: PartitionRole | None, wrong: str | None) -> None:
+    assert wrong_role(shown, here, ME) == wrong
+
+
+class Ground:
+    """All that a reconciler sees and calls."""
+
+    def __init__(self) -> None:
+        self.partition = led(ME, 3)
+        self.seen = (ME, 3)
+        self.here: PartitionRole | None = role(ME, 3)
+        self.closed = False
+        self.busy = False
+        self.opened = 0
+        self.code = 0
+        self.expired: list[int] = []
+        self.orders: list[LeaderAndIsrRequest] = []
+        self.told: list[Event[Any]] = []
+        self.controller_id = 7
+        this = cast(Any, self)
+        self.reconciler = RoleReconciler(
+            broker_id=ME,
+            broker_epoch=lambda: 5,
+            partitions=this,
+            view=this,
+            cache=this,
+            closing=this,
+            replicas=this,
+            on_led=lambda _: None,
+            port=this,
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        topic = TopicImage("t", TOPIC, (self.partition,), {}, 0, 0, -1)
+        return ClusterImage.initial(2).apply(ImageDelta(topics=(topic,)))
+
+    def topic_by_id(self, _: Uuid) -> Any:
+        class Shown:
+            partitions = (UpdateMetadataPartitionState(0, 1, *self.seen, (), 0, (), ()),)
+
+        return Shown
+
+    def roles(self, _: Uuid) -> Sequence[PartitionRole]:
+        return [] if self.here is None else [self.here]
+
+    async def expire(self, controller_epoch: int) -> int:
+        self.expired.append(controller_epoch)
+        return 0
+
+    def is_closed(self, _: Uuid) -> bool:
+        return self.closed
+
+    async def open_left(self, _: Uuid) -> None:
+        self.opened += 1
+        self.here = role(ME, 3)
+
+    async def apply_again(self, request: LeaderAndIsrRequest, still_due: Any) -> LeaderAndIsrResponse | None:
+        if not still_due():
+            return None
+        self.orders.append(request)
+        if not self.code:
+            self.here = role(self.partition.leader, self.partition.leader_epoch)
+        return LeaderAndIsrResponse(0, [TopicPartitionErrors(TOPIC, [PartitionError(0, self.code)])])
+
+    async def submit(self, event: Event[Any], _: int) -> None:
+        self.told.append(event)
+
+    async def passes(self, count: int) -> None:
+        for _ in range(count):
+            await self.reconciler.reconcile()
+
+
+@pytest.fixture
+def ground() -> Ground:
+    return Ground()
+
+
+async def test_what_two_passes_find_is_mended(ground: Ground) -> None:
+    ground.here = role(OTHER, 2)
+    await ground.passes(1)
+    assert ground.orders == []
+    await ground.passes(3)
+    (order,) = ground.orders
+    assert (order.controller_id, order.controller_epoch, order.broker_epoch) == (7, 2, 5)
+    ((state,),) = [topic.partition_states for topic in order.topic_states]
+    assert (state.leader, state.leader_epoch, state.is_new) == (ME, 3, False)
+
+
+async def test_closings_of_a_controller_end_when_two_passes_have_seen_another(ground: Ground) -> None:
+    await ground.passes(2)
+    assert ground.expired == [-1, 2]
+
+
+async def test_an_order_that_is_on_its_way_is_not_lost(ground: Ground) -> None:
+    """Clients do not see the epoch yet: UpdateMetadata comes behind LeaderAndIsr."""
+    ground.here, ground.seen = role(OTHER, 2), (OTHER, 2)
+    await ground.passes(3)
+    assert ground.orders == []
+
+
+async def test_a_fence_is_left_alone_as_long_as_a_decision_is_awaited(ground: Ground) -> None:
+    ground.here, ground.closed = role(ME, 3, fenced=True), True
+    await ground.passes(3)
+    ground.closed, ground.busy = False, True
+    await ground.passes(3)
+    assert ground.opened == 0
+    ground.busy = False
+    await ground.passes(2)
+    assert (ground.opened, ground.reconciler.wrong) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.LOG_DIR_NOT_FOUND, LogEndsTold(ME, 5, ((TOPIC, 0, -1, MISSING_LOG),))),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ReplicasOffline(ME, ((TOPIC, 0),), 5)),
+    ],
+)
+async def test_what_cannot_be_mended_is_told_once_and_stays_known(
+    ground: Ground, code: ErrorCode, told: Event[Any]
+) -> None:
+    ground.here, ground.code = None, int(code)
+    await ground.passes(5)
+    assert len(ground.orders) == 1
+    assert ground.told == [told]
+    assert [one.found for one in ground.reconciler.wrong] == ["should lead but is not open"]
