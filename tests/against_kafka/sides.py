@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pybroker.native import Uuid
+from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.kit import WAIT_S, create_topic
 from tests.groups.requests import consumer_beat, consumer_join
@@ -48,6 +49,7 @@ class Side:
         self.answers: list[tuple[str, object]] = []
         self._known: dict[str, str] = {}
         self._client: WireClient | None = None
+        self._later = 0
 
     def close(self) -> None:
         """Ends the connection."""
@@ -66,6 +68,15 @@ class Side:
         )
         self.quietly(consumer_beat(group, "probe", -1), 1)
         return self.know(assigned.assignment.topic_partitions[0].topic_id, "id of a topic")
+
+    def settled(self, name: str) -> None:
+        """Returns when every earlier change is visible: a broker of Kafka follows the controller's log in its order,
+        so it has them when it shows a topic that was made after them."""
+        self._later += 1
+        later = f"{name}-later-{self._later}"
+        create_topic(self.broker.bootstrap, 1, later)
+        wanted = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=later)])
+        self.until(lambda: wanted, 9, lambda answer: answer.topics[0].error_code == 0)
 
     def know(self, value: Any, name: str) -> Any:
         """From here on the broker's own value goes by this name."""

@@ -229,6 +229,7 @@ def configs(side: Side, name: str) -> None:
         [("cleanup.policy", 3, "compact")],
     ):
         side.ask(altering(TOPIC, name, *changes), 1)
+        side.settled(name)
         side.ask(described(TOPIC, name, ["retention.ms", "cleanup.policy"]), 4, but=("config_source",))
     for keys in ([""], ["no.such.config"], ["retention.ms", "retention.ms"]):
         side.ask(described(TOPIC, name, keys), 4, but=("config_source",))
