@@ -495,11 +495,11 @@ async def test_a_broker_that_goes_and_comes_is_mentioned_once(
         broker.kill()
         waiting = asyncio.create_task(producer.send("t", "b"))
         async with asyncio.timeout(LIMIT_S):
-            while "Connection refused; trying again" not in caplog.text:  # noqa: ASYNC110  # no event tells
+            while "Connection refused; retrying" not in caplog.text:  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.01)
         await asyncio.to_thread(broker.start)
         assert (await waiting).offset == 1
-    assert caplog.text.count("Connection refused; trying again") == 1
+    assert caplog.text.count("Connection refused; retrying") == 1
     assert f"{broker.bootstrap} responds again after" in caplog.text
 
 

@@ -99,7 +99,7 @@ def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_pa
         ({f"{PREFIX}location": str(tmp_path / "none")}, UNREADABLE),
         ({f"{PREFIX}type": "BKS"}, "must be one of PEM, JKS, PKCS12"),
         ({"listener.name.ssl.ssl.client.auth": "required"}, "requires ssl.truststore.location"),
-        ({"listener.name.none.ssl.keystore.type": "PEM"}, "listener NONE is not one with TLS"),
+        ({"listener.name.none.ssl.keystore.type": "PEM"}, "Listener NONE is not a TLS listener"),
         ({"listener.name.ssl.ssl.principal.mapping.rules": "DEFAULT"}, "Cannot update these configs dynamically"),
     ):
         code, message = altered(broker, good | wrong)

@@ -232,7 +232,7 @@ def test_our_own_client_is_refused(broker: Broker, provider: IdentityProvider, t
         assert SECRET not in str(caught.value)
         return str(caught.value)
 
-    assert "answers with status 401 ('invalid_client')" in told(by_secret(broker, provider, "wrong"))
+    assert "the response has status 401 ('invalid_client')" in told(by_secret(broker, provider, "wrong"))
     bad = {**settings_of(broker), "oauth_cb": lambda _: provider.token("alice", aud="x")}
     assert 'by a token: {"status":"invalid_token"}' in told(bad)
     missing = {**settings_of(broker), "sasl.oauthbearer.token.endpoint.url": (tmp_path / "none").as_uri()}

@@ -260,7 +260,7 @@ def test_a_provider_by_url(caplog: pytest.LogCaptureFixture) -> None:
             keys.start()
             await until(lambda: len(idp.asked) > 5)
             assert len(keys.keys) == 0
-            assert caplog.text.count("answers with status 503") == 1
+            assert caplog.text.count("the response has status 503") == 1
             idp.status = 200
             await until(lambda: len(keys.keys) == 1)
             asked = len(idp.asked)

@@ -99,10 +99,10 @@ def test_an_id_is_terminated(broker: PybrokerProcess) -> None:
     assert read(broker.bootstrap, topic) == []
     with pytest.raises(KafkaException) as caught:
         producer.commit_transaction(WAIT_S)
-    assert caught.value.args[0].fatal(), "fenced its producer"
+    assert caught.value.args[0].fatal(), "its producer is fenced"
     assert "TRANSACTIONAL_ID_NOT_FOUND" in cli(broker, "abort", "nobody", code=1)
     assert not [one for one in told(broker, "list") if one["transactional_id"] == "nobody"]
-    assert "Say which" in cli(broker, "abort", "--topic", topic, code=2)
+    assert "Use either an ID" in cli(broker, "abort", "--topic", topic, code=2)
 
 
 def test_what_hangs_is_found_and_aborted(broker: PybrokerProcess) -> None:
