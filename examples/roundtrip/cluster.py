@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from examples.roundtrip import connector, spark, texts, topics
 from examples.roundtrip.report import Row, report
 from pybroker.testing import BrokerProcessError, Cluster
-from pybroker.testing.cache import DownloadError
+from pybroker.testing.download_cache import DownloadError
 from pybroker.testing.java import NoJavaError
 from pybroker.testing.zookeeper.server import ZooKeeperError
 

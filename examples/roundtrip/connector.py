@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from pybroker.testing.cache import DownloadError
+from pybroker.testing.download_cache import DownloadError
 from pybroker.testing.maven import copy_dependencies
 
 POM = Path(__file__).with_name("pom.xml")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from pybroker.broker.log_limits import message_of
-from pybroker.topic_names import with_names
+from pybroker.log_topic_names import with_names
 
 
 class JsonFormatter(logging.Formatter):

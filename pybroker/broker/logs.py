@@ -13,8 +13,8 @@ from collections import deque
 from typing import TextIO
 
 from pybroker.broker.log_limits import CLIENT_LINES, message_of
+from pybroker.log_topic_names import with_names
 from pybroker.printable import printable
-from pybroker.topic_names import with_names
 
 TRACE = 5
 ROOT = "root"

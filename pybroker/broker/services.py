@@ -10,8 +10,7 @@ from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:
     from pybroker.broker.admin.administration import Administration
-    from pybroker.broker.admin.cluster import ClusterAdmin
-    from pybroker.broker.admin.cluster_state import ClusterState, Figures
+    from pybroker.broker.admin.cluster_description import ClusterAdmin, ClusterState, Figures
     from pybroker.broker.admin.delegation_tokens import TokenAdmin
     from pybroker.broker.admin.deleted_bytes import DeletedBytes
     from pybroker.broker.admin.disk_room import DiskRoom

@@ -85,7 +85,7 @@ def described(error: Exception) -> str:
 
 def refusals() -> tuple[type[Exception], ...]:
     """Return the exceptions of brokers that refuse or do not answer, and of invalid settings."""
-    from pybroker.config.values import ConfigError
+    from pybroker.config.setting_values import ConfigError
     from pybroker.errors import KafkaError
 
     return ConfigError, KafkaError, OSError, TimeoutError

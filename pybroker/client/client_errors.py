@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import pybroker.errors
-from pybroker.config.values import ConfigError
+from pybroker.config.setting_values import ConfigError
 from pybroker.protocol.error_codes import RETRIABLE, ErrorCode, error_name
 
 __all__ = [

@@ -10,8 +10,7 @@ from typing import Any
 
 from pybroker.client.client_errors import ClientConfigError
 from pybroker.config.definition import ConfigDef, nearest_name
-from pybroker.config.stores import CRL, check_type
-from pybroker.config.values import (
+from pybroker.config.setting_values import (
     ConfigKey,
     ConfigType,
     InvalidValue,
@@ -21,6 +20,7 @@ from pybroker.config.values import (
     one_of,
     render_value,
 )
+from pybroker.config.stores import CRL, check_type
 from pybroker.protocol.scram import BY_NAME
 
 _BOOLEAN, _STRING, _INT, _LONG, _LIST, _CLASS, _PASSWORD = (

@@ -5,10 +5,11 @@
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS, validate_client_metrics_config
+from pybroker.config.config_loader import LoadedConfig, load_config
 from pybroker.config.definition import ConfigDef, nearest_name
 from pybroker.config.group_defs import GROUP_SETTINGS, check_group_configs, validate_group_config
-from pybroker.config.listeners import Listener
-from pybroker.config.load import LoadedConfig, load_config
+from pybroker.config.listener_addresses import Listener
+from pybroker.config.setting_values import ConfigError, ConfigKey, ConfigType, InvalidValue, Scope, render_value
 from pybroker.config.topic_defs import (
     BROKER_SYNONYM,
     TOPIC_SETTINGS,
@@ -16,7 +17,6 @@ from pybroker.config.topic_defs import (
     resolve_topic_configs,
     validate_topic_configs,
 )
-from pybroker.config.values import ConfigError, ConfigKey, ConfigType, InvalidValue, Scope, render_value
 
 __all__ = [
     "BROKER_SETTINGS",

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.foreign import OF_THE_PAST
-from pybroker.config.listeners import Listener, is_loopback
+from pybroker.config.foreign_settings import OF_THE_PAST
+from pybroker.config.listener_addresses import Listener, is_loopback
 from pybroker.config.topic_defs import BROKER_SYNONYM
 
 SHORT_DELAY_MS = 60_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least, one_of
 from pybroker.config.stores import check_type
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least, one_of
 
 BOOLEAN, STRING, PASSWORD = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.PASSWORD
 INT, LONG = ConfigType.INT, ConfigType.LONG

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from pybroker.config import broker_oauth, broker_tls, broker_token, connection_overrides, one_node
+from pybroker.config import broker_oauth, broker_tls, broker_token, connection_overrides, single_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.broker_tls import TlsSettings
+from pybroker.config.listener_addresses import SECURITY_BETWEEN, Listener, parse_listeners, protocol_map
 from pybroker.config.listener_settings import (
     JAAS,
     ListenerSecurity,
@@ -24,9 +25,8 @@ from pybroker.config.listener_settings import (
     listener_setting,
     oauth_options,
 )
-from pybroker.config.listeners import SECURITY_BETWEEN, Listener, parse_listeners, protocol_map
 from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
-from pybroker.config.values import ConfigError, ConfigKey, InvalidValue, Value, render_value
+from pybroker.config.setting_values import ConfigError, ConfigKey, InvalidValue, Value, render_value
 
 
 class ConfigSource(IntEnum):
@@ -284,8 +284,8 @@ def _parse(name: str, text: str) -> Value:
 
 def _default(name: str, *, in_cluster: bool) -> Value:
     """Return the default of a setting, which may differ on a single node."""
-    if not in_cluster and name in one_node.REPLICAS:
-        return one_node.BROKERS
+    if not in_cluster and name in single_node.REPLICAS:
+        return single_node.BROKERS
     return BROKER_SETTINGS[name].default
 
 

@@ -2,10 +2,13 @@
 settings without effect here.
 
 Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`, `DynamicBrokerConfig`); a
-setting's documentation mentions a different default or scope. `foreign` has Kafka's settings that this broker lacks.
+setting's documentation mentions a different default or scope. `foreign_settings` has Kafka's settings that this broker
+lacks.
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from pybroker.config import (
     broker_cluster,
@@ -15,7 +18,6 @@ from pybroker.config import (
     broker_network,
     broker_oauth,
     broker_otlp,
-    broker_quotas,
     broker_security,
     broker_share,
     broker_streams,
@@ -23,8 +25,11 @@ from pybroker.config import (
     broker_token,
     broker_transactions,
 )
+from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import ConfigDef
+from pybroker.config.listener_settings import listener_setting
+from pybroker.config.setting_values import ConfigKey, Scope
 
 BROKER_SETTINGS = ConfigDef(
     broker_network.IDENTITY
@@ -48,7 +53,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_log.RECORDS
     + broker_log.TOPICS
     + broker_ingest.INGEST
-    + broker_quotas.QUOTAS
+    + broker_network.QUOTAS
     + broker_groups.GROUPS
     + broker_groups.CONSUMER_GROUPS
     + broker_groups.OFFSETS
@@ -74,3 +79,16 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     )
     for name in family
 }
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """Return the table row for a setting's name in a request; None for unknown ones, and for listener settings that are
+    not dynamic.
+    """
+    if name in BROKER_SETTINGS:
+        return BROKER_SETTINGS[name]
+    setting = listener_setting(name)
+    if setting is None or setting.mechanism is not None or setting.name not in TLS:
+        return None
+    key = TLS[setting.name]
+    return None if key.scope is Scope.READ_ONLY else msgspec.structs.replace(key, name=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, items_of, one_of_any_case
+from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, at_least, items_of, one_of_any_case
 
 INT, SHORT, LONG, LIST, STRING = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST, ConfigType.STRING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least
+from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, at_least
 
 CLUSTER = Scope.CLUSTER_WIDE
 LONG = ConfigType.LONG

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import (
+from pybroker.config.setting_values import (
     ConfigKey,
     ConfigType,
     InvalidValue,

@@ -11,9 +11,9 @@ from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_oauth import OAUTHBEARER
 from pybroker.config.broker_security import SERVED, super_users
 from pybroker.config.broker_tls import TlsSettings
+from pybroker.config.listener_addresses import Listener
 from pybroker.config.listener_settings import JAAS, PREFIX, listener_setting, login_of
-from pybroker.config.listeners import Listener
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 

@@ -1,13 +1,13 @@
-"""Broker settings: identity, listeners, and limits of connections."""
+"""Broker settings: identity, listeners, limits of connections, and the windows of client quotas (KIP-13, KIP-599)."""
 
 from __future__ import annotations
 
 import os
 
 from pybroker.config import connection_overrides
-from pybroker.config.listeners import PROTOCOLS, SECURITY_BETWEEN, host_port
+from pybroker.config.listener_addresses import PROTOCOLS, SECURITY_BETWEEN, host_port
 from pybroker.config.protocol_version import LATEST, PROTOCOL_VERSION, check_protocol_version
-from pybroker.config.values import (
+from pybroker.config.setting_values import (
     ConfigKey,
     ConfigType,
     Scope,
@@ -363,5 +363,37 @@ OPERATION = (
         ),
         one_of("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
         CLUSTER,
+    ),
+)
+
+
+QUOTAS = (
+    ConfigKey(
+        "quota.window.num",
+        INT,
+        11,
+        (
+            "Number of time windows over which client quotas are measured, including the current one. A client may use "
+            "the quota of all other windows in one burst."
+        ),
+        between(1, 1000),
+    ),
+    ConfigKey("quota.window.size.seconds", INT, 1, "Length of a quota window, in seconds.", between(1, 3600)),
+    ConfigKey(
+        "controller.quota.window.num",
+        INT,
+        11,
+        (
+            "Number of time windows whose quota of created and deleted partitions may be used in one burst "
+            "(controller_mutation_rate)."
+        ),
+        between(1, 1000),
+    ),
+    ConfigKey(
+        "controller.quota.window.size.seconds",
+        INT,
+        1,
+        "Length of a controller_mutation_rate window, in seconds.",
+        between(1, 3600),
     ),
 )

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from pybroker.config.listeners import is_loopback
+from pybroker.config.listener_addresses import is_loopback
+from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Value, at_least, not_empty
 from pybroker.config.stores import StoreFile, StoreText
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least, not_empty
 
 BOOLEAN, STRING, INT, LONG, LIST = (
     ConfigType.BOOLEAN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least
+from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Value, at_least
 
 ENDPOINT = "otlp.endpoint"
 HEADERS = "otlp.headers"

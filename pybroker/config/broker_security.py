@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.config.broker_oauth import OAUTHBEARER
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least
+from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least
 from pybroker.protocol.scram import BY_NAME
 
 BOOLEAN, STRING, INT, LONG, LIST = (

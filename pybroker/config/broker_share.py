@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, between
+from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, at_least, between
 
 BOOLEAN, INT, SHORT, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.SHORT, ConfigType.STRING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, items_of, unlike
+from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, at_least, items_of, unlike
 
 INT, LONG, LIST = ConfigType.INT, ConfigType.LONG, ConfigType.LIST
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Scope, Value, not_empty, one_of
 from pybroker.config.stores import CRL, PEM, CrlFile, StoreFile, StoreText, check_type
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, not_empty, one_of
 
 STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 

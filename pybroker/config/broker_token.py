@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least, render_value
+from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Value, at_least, render_value
 
 STRING, PASSWORD, INT, LONG = ConfigType.STRING, ConfigType.PASSWORD, ConfigType.INT, ConfigType.LONG
 

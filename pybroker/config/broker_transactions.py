@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, at_least
+from pybroker.config.setting_values import ConfigKey, ConfigType, at_least
 
 INT, SHORT = ConfigType.INT, ConfigType.SHORT
 

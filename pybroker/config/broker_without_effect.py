@@ -7,7 +7,7 @@ but in `foreign`.
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between
+from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pybroker.config.definition import ConfigDef
-from pybroker.config.values import ConfigError, ConfigKey, ConfigType, Scope, between, render_value
+from pybroker.config.setting_values import ConfigError, ConfigKey, ConfigType, Scope, between, render_value
 from pybroker.native import Pattern
 from pybroker.protocol import patterns
 

@@ -11,7 +11,7 @@ import re
 import socket
 from ipaddress import ip_address
 
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 
 NAME = "max.connections.per.ip.overrides"
 COUNT_MAX = (1 << 31) - 1

@@ -9,10 +9,10 @@ from pybroker.config.broker_cluster import METADATA_STORE
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
+from pybroker.config.listener_addresses import SECURITY_BETWEEN, Listener, is_loopback, parse_listeners, protocol_map
 from pybroker.config.listener_settings import PREFIX
-from pybroker.config.listeners import SECURITY_BETWEEN, Listener, is_loopback, parse_listeners, protocol_map
+from pybroker.config.setting_values import ConfigError, InvalidValue
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
-from pybroker.config.values import ConfigError, InvalidValue
 from pybroker.native import NativeBroker
 
 CHECKED_NAME = "ssl.endpoint.identification.algorithm"

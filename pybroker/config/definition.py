@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybroker.config.values import ConfigKey
+from pybroker.config.setting_values import ConfigKey
 
 
 class ConfigDef(Mapping[str, ConfigKey]):

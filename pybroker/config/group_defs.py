@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.definition import ConfigDef, nearest_name
-from pybroker.config.values import (
+from pybroker.config.setting_values import (
     ConfigError,
     ConfigKey,
     ConfigType,

@@ -15,7 +15,7 @@ from pybroker.config.broker_token import BY_NAME as TOKEN
 from pybroker.config.broker_token import LOGIN_HANDLER, OF_JAAS
 from pybroker.config.definition import nearest_name
 from pybroker.config.jaas import module_of, options
-from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
+from pybroker.config.setting_values import ConfigType, InvalidValue, at_least, parse_value
 
 PREFIX = "listener.name."
 JAAS = "sasl.jaas.config"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pybroker.config.values import InvalidValue, Value
+from pybroker.config.setting_values import InvalidValue, Value
 
 PROTOCOL_VERSION = "inter.broker.protocol.version"
 LATEST = "3.9-IV0"

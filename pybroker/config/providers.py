@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pybroker.config.properties import PropertiesError, read_properties
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 from pybroker.files import read_bounded
 
 NAME = "config.providers"

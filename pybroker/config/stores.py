@@ -6,7 +6,7 @@ import os
 import re
 from typing import NamedTuple
 
-from pybroker.config.values import InvalidValue, Value
+from pybroker.config.setting_values import InvalidValue, Value
 from pybroker.files import read_regular
 from pybroker.native import TlsStore
 

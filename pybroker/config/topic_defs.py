@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.definition import ConfigDef, nearest_name
-from pybroker.config.values import (
+from pybroker.config.setting_values import (
     ConfigError,
     ConfigKey,
     ConfigType,

@@ -7,13 +7,13 @@ default `mode=exactly-once` needs pybroker's staged ingest (docs/staged-ingest.m
 | module | subject |
 |---|---|
 | `source` | the entry points that Spark calls |
-| `options` | the user's options |
-| `cluster` | requests of the driver: topics, offsets, groups |
-| `positions` | offsets with their cluster and topic ids: the checkpoint |
-| `starting` | start and end of a read |
+| `source_options` | the user's options |
+| `cluster_requests` | requests of the driver: topics, offsets, groups |
+| `checkpoint_positions` | offsets with their cluster and topic ids: the checkpoint |
+| `read_bounds` | start and end of a read |
 | `fencing` | comparison of a checkpoint with the current topics |
-| `plan` | offset ranges of the tasks |
-| `reader`, `stream_reader` | reading |
-| `target` | topic of a write, and its creation |
-| `writer`, `stream_writer`, `ingest` | writing, and the commit that makes it exactly once |
+| `offset_ranges` | offset ranges of the tasks |
+| `batch_reader`, `stream_reader` | reading |
+| `write_target` | topic of a write, and its creation |
+| `batch_writer`, `stream_writer`, `ingest_steps` | writing, and the commit that makes it exactly once |
 """

@@ -5,9 +5,9 @@ native/client/src/settings/client.rs and native/spark/src/settings.rs; this modu
 from __future__ import annotations
 
 from pybroker.native import SPARK_SETTINGS, BlockingClient, NativeError
-from pybroker.spark.errors import OptionError
-from pybroker.spark.tokens import OF_PROVIDER, with_token
-from pybroker.spark.values import unknown
+from pybroker.spark.option_values import unknown
+from pybroker.spark.source_errors import OptionError
+from pybroker.spark.token_source import OF_PROVIDER, with_token
 
 KAFKA = "kafka."
 # Settings of Java clients that have no meaning here and do no harm: a batch is sent when it is full or the rows end,

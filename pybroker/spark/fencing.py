@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pybroker.spark.cluster import SparkTopic
-from pybroker.spark.errors import DataLossError, TopicChangedError
-from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
+from pybroker.spark.cluster_requests import SparkTopic
+from pybroker.spark.source_errors import DataLossError, TopicChangedError
 
 Offsets = Mapping[tuple[str, int], int]
 

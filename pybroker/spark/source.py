@@ -21,12 +21,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pybroker.spark.errors import OptionError
-from pybroker.spark.options import read_options, write_options
-from pybroker.spark.reader import BatchReader
+from pybroker.spark.batch_reader import BatchReader
+from pybroker.spark.batch_writer import BatchWriter
+from pybroker.spark.source_errors import OptionError
+from pybroker.spark.source_options import read_options, write_options
 from pybroker.spark.stream_reader import NAME, StreamReader
 from pybroker.spark.stream_writer import StreamWriter
-from pybroker.spark.writer import BatchWriter
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 TYPES: dict[str, DataType] = {

@@ -18,14 +18,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pybroker.native import NativeError
-from pybroker.spark import fencing, starting
-from pybroker.spark.cluster import SparkCluster, SparkTopic
-from pybroker.spark.errors import SparkSourceError
-from pybroker.spark.options import ReadOptions
-from pybroker.spark.plan import capped, lag_of, limited, offsets_behind, split
-from pybroker.spark.planned import PlannedBatch
-from pybroker.spark.positions import StreamPosition, TopicPosition
-from pybroker.spark.reader import RangePartition, TaskReader
+from pybroker.spark import fencing, read_bounds
+from pybroker.spark.batch_reader import RangePartition, TaskReader
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
+from pybroker.spark.cluster_requests import SparkCluster, SparkTopic
+from pybroker.spark.offset_ranges import capped, lag_of, limited, offsets_behind, split
+from pybroker.spark.planned_batch import PlannedBatch
+from pybroker.spark.source_errors import SparkSourceError
+from pybroker.spark.source_options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         options = self._options
         topics = self._cluster.subscribed(options.subscription)
-        return starting.resolve(
+        return read_bounds.resolve(
             self._cluster,
             topics,
             options.subscription,
@@ -144,12 +144,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _wanted(self, topics: list[SparkTopic], offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return the offsets of subscribed partitions."""
         subscription = self._options.subscription
-        places = {(topic.id, number) for topic in topics for number in starting.partitions_of(topic, subscription)}
+        places = {(topic.id, number) for topic in topics for number in read_bounds.partitions_of(topic, subscription)}
         return {place: at for place, at in offsets.items() if place in places}
 
     def _ends(self) -> StreamPosition:
         topics, _, last = self._cluster.existing_bounds(self._options.subscription)
-        return starting.position_of(self._cluster.id, topics, self._wanted(topics, last))
+        return read_bounds.position_of(self._cluster.id, topics, self._wanted(topics, last))
 
     def _compare(self, checkpoint: StreamPosition) -> tuple[StreamPosition, StreamPosition, StreamPosition]:
         """Return (the checkpoint carried over to the current topics, the position to continue from, the end).
@@ -160,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics, first, last = self._cluster.existing_bounds(self._options.subscription)
         rules = fencing.Rules(self._options.on_topic_recreated, self._options.fail_on_data_loss, first, last)
         carried = rules.carried_over(self._still_subscribed(checkpoint, topics), topics)
-        latest = starting.position_of(self._cluster.id, topics, self._wanted(topics, last))
+        latest = read_bounds.position_of(self._cluster.id, topics, self._wanted(topics, last))
         for topic_id, topic in carried.topics.items():
             if topic_id not in latest.topics:
                 self._tell(

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pybroker.spark import ingest, transactions
-from pybroker.spark.cluster import SparkCluster
-from pybroker.spark.errors import IngestError
-from pybroker.spark.options import WriteOptions
-from pybroker.spark.target import pinned_topic
-from pybroker.spark.writer import StagedRows, Task, check_schema, give_up
+from pybroker.spark import ingest_steps, transactional_writes
+from pybroker.spark.batch_writer import StagedRows, Task, check_schema, give_up
+from pybroker.spark.cluster_requests import SparkCluster
+from pybroker.spark.source_errors import IngestError
+from pybroker.spark.source_options import WriteOptions
+from pybroker.spark.write_target import pinned_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._options.exactly_once:
             query, batch = _query_and_batch(context)
             assert self._topic is not None, "exactly-once has a topic: the options were checked"
-            begun = ingest.begin(
+            begun = ingest_steps.begin(
                 SparkCluster(self._options.client, waits=True),
                 self._topic.id,
                 query,
@@ -69,10 +69,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._task.write(iterator, context.partitionId(), begun)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        prepared = transactions.prepared_in(messages)
+        prepared = transactional_writes.prepared_in(messages)
         if prepared:
             _tell_of_repeats(prepared, batchId)
-            transactions.commit(SparkCluster(self._options.client, waits=True), prepared)
+            transactional_writes.commit(SparkCluster(self._options.client, waits=True), prepared)
         staged = [each for each in messages if isinstance(each, StagedRows) and each.begun is not None]
         if not staged:
             return
@@ -90,10 +90,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 begun.topic_id,
             )
         attempts = [each.attempt for each in staged if each.attempt is not None]
-        ingest.commit(SparkCluster(self._options.client, waits=True), begun, attempts)
+        ingest_steps.commit(SparkCluster(self._options.client, waits=True), begun, attempts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        transactions.abort(lambda: SparkCluster(self._options.client), transactions.prepared_in(messages))
+        transactional_writes.abort(
+            lambda: SparkCluster(self._options.client), transactional_writes.prepared_in(messages)
+        )
         begun = next((each.begun for each in messages if isinstance(each, StagedRows) and each.begun), None)
         if begun is not None:
             give_up(self._options, begun, f"batch {batchId} of {begun.ingest_id}")
@@ -106,7 +108,7 @@ def _query_and_batch(context: TaskContext) -> tuple[str, int]:
     return query, int(batch)
 
 
-def _tell_of_repeats(prepared: list[transactions.PreparedTransaction], batch: int) -> None:
+def _tell_of_repeats(prepared: list[transactional_writes.PreparedTransaction], batch: int) -> None:
     done = sum(one.done for one in prepared)
     if done:
         log.warning(

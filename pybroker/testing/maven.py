@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pybroker.testing.cache import DownloadError, built_once, run_download
+from pybroker.testing.download_cache import DownloadError, built_once, run_download
 
 
 def copy_dependencies(pom: Path, folder: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pybroker.protocol import messages as m
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.chaos.history import History
 from tests.support.cluster import BrokerCluster, ClusterBroker
 from tests.support.cluster_state import ClusterState, StateUnknownError

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from pybroker.broker.observability.diagnosis.diagnosis_socket import FILE_NAME, ask
 from pybroker.cli import cli
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.certificates import Authority
 from tests.support.cluster import until

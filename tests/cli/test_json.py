@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from pybroker.cli import cli
 from pybroker.native import Uuid
-from pybroker.spark import ingest
-from pybroker.spark.cluster import SparkCluster
+from pybroker.spark import ingest_steps
+from pybroker.spark.cluster_requests import SparkCluster
 from tests.support.brokers import BrokerProcess
 from tests.topic_ids.kit import unique
 
@@ -71,7 +71,7 @@ def told(broker: BrokerProcess, names: tuple[str, str, str]) -> dict[str, Any]:
     run("groups", "describe", group)
     run("groups", "describe", group, "--members")
     cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
-    ingest.begin(cluster, topic_id, load, join=False)
+    ingest_steps.begin(cluster, topic_id, load, join=False)
     run("ingest", "list", topic)
     run("ingest", "describe", load)
     run("ingest", "abort", load)

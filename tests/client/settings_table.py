@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybroker.client.config import ADMIN, CONSUMER, PRODUCER, SHARE_CONSUMER, TRANSACTIONAL
-from pybroker.config.values import ConfigKey
+from pybroker.config.setting_values import ConfigKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 BEGIN, END = "<!-- settings: written by tests.client.settings_table -->\n", "<!-- end of settings -->\n"

@@ -9,7 +9,7 @@ import pytest
 from pybroker.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition, UnknownHostError
 from pybroker.native import NativeError
 from pybroker.protocol import messages as m
-from pybroker.spark.cluster import SparkCluster
+from pybroker.spark.cluster_requests import SparkCluster
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 

@@ -31,7 +31,7 @@ from pybroker.client import (
     UnknownTopicError,
 )
 from pybroker.protocol import messages as m
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.client.conftest import SecureKafka
 from tests.client.fake_broker import FakeBroker
 from tests.client.test_consumer import reader, until, values

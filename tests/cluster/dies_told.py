@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest
 
 DIED = 9

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from pybroker.__main__ import main
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.controller import deletion_tracker
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,

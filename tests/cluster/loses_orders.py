@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.controller.write_fence import ClosedTopics, Closing
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,

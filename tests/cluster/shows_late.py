@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.metadata.control_messages import ControlRequest, UpdateMetadataRequest
 
 LATE_S = 0.5

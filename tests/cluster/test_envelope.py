@@ -16,7 +16,7 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_network, until
 from tests.support.cluster_state import ClusterState
 from tests.support.links import ZOOKEEPER, Links

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pybroker.client import NewTopic, blocking
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
 from tests.support.zookeeper import zookeeper_client
 

@@ -14,7 +14,7 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.support.cluster import BrokerCluster, ClusterBroker, isr, until
 from tests.support.zookeeper import zookeeper
 from tests.wire.client import WireClient

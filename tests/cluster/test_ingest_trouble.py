@@ -15,7 +15,7 @@ import pytest
 
 from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.cluster.test_ingest_deaths import Dying
 from tests.ingest.client import COMMITTED, COMMITTING, Attempt
 from tests.support.cluster import running_cluster, until

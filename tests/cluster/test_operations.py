@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.testing import Cluster
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.support.cluster import SESSION_MS, until
 
 SETTINGS = {"delete.topic.delay.ms": 600_000, "zookeeper.session.timeout.ms": SESSION_MS}

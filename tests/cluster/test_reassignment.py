@@ -23,7 +23,7 @@ from pybroker.client import (
     TopicPartition,
     blocking,
 )
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.support.cluster import LIMIT_S, BrokerCluster, described, running_cluster, until
 from tests.support.kafka_tools import run_tool
 from tests.support.zookeeper import zookeeper_client

@@ -13,7 +13,7 @@ import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 

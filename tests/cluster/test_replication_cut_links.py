@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 from tests.support.cluster import Network, running_network, until
 from tests.support.links import CLIENTS, ZOOKEEPER
 from tests.support.replicas import (

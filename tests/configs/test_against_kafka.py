@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, TOPIC_SETTINGS, ConfigKey, render_value
-from pybroker.config.foreign import is_foreign
+from pybroker.config.foreign_settings import is_foreign
 from pybroker.config.topic_defs import ONLY_AS
 from tests.support.java import compiled, java_command
 from tests.support.maven import BROKER, jars

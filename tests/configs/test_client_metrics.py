@@ -19,7 +19,7 @@ from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import ToolError, run_tool, tool_running
 from tests.wire.client import WireClient

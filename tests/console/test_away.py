@@ -12,7 +12,7 @@ import pytest
 
 from pybroker.client import AdminClient, NewTopic
 from pybroker.console import routes
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.conftest import StartBroker
 from tests.console.chromium import Chromium
 from tests.console.console_process import Browserless, console, text_of

@@ -18,7 +18,7 @@ from pybroker.console.queries.cluster_activity import LAG, RECORDS
 from pybroker.console.queries.measurements import History, Measurement
 from pybroker.console.queries.metrics_scrape import ScrapedMetrics, ScrapeError
 from pybroker.console.screens import throughput_page
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.console.chromium import Chromium
 from tests.console.console_process import Browserless, console
 

@@ -9,7 +9,7 @@ from pybroker.broker.client_metrics.otlp_reader import MalformedError, numbers
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
 from pybroker.config.jaas import module_of, options, options_of_client
 from pybroker.config.properties import PropertiesError, read_properties, write_properties
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 from pybroker.console.queries import avro_decoding, value_decoding
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.conftest import StartBroker
 from tests.groups.kit import unique
 from tests.groups.newer_member import ask

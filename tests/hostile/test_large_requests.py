@@ -17,7 +17,7 @@ from pybroker import Broker, native
 from pybroker.broker.requests.large_requests import BOUNDS, Bounds
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.hostile.large import encoded, exchange, has_arrays, large, strangers, waits
 from tests.security.kit import VERSIONS, call, login, secure_broker
 from tests.support.cluster import until

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.conftest import StartBroker
 from tests.topic_ids.kit import create, idempotent, produce
 from tests.wire.client import WireClient

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 
 from pybroker.client import QuotaEntity, blocking
 from pybroker.console.queries.metrics_scrape import parse_metrics
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.cluster import until
 from tests.support.processes import data_threads

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from tests.configs.test_client_metrics import alter
 from tests.observability.otlp_receiver import Receiver
 from tests.observability.test_metrics_page import consume, create, produce

@@ -13,8 +13,8 @@ import pytest
 from pybroker import Broker
 from pybroker.client import blocking
 from pybroker.client.client_errors import ClientConfigError
+from pybroker.config.setting_values import InvalidValue
 from pybroker.config.stores import StoreFile
-from pybroker.config.values import InvalidValue
 from pybroker.native import BlockingClient, NativeError
 from pybroker.protocol import messages as m
 from pybroker.testing.broker import BrokerProcessError

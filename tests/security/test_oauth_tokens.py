@@ -19,7 +19,7 @@ from pybroker.broker.security.oauth.oauth_conversation import OAuthConversation
 from pybroker.broker.security.oauth.provider_keys import ProviderKeys
 from pybroker.broker.security.sasl_mechanisms import SaslFailedError
 from pybroker.config.broker_oauth import OAuthSettings
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 from tests.support.identity_provider import AUDIENCE, ISSUER, IdentityProvider, signed
 
 NOW_S = 1_800_000_000

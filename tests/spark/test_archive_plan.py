@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.cli.archive.archive_plan import EMPTY, ArchivePart, ArchivePlan, ArchiveRequest, WrittenPartition
 from pybroker.native import Uuid
-from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
 
 ID = str(Uuid.random())
 BAD_PLACES = '{"topic_id": "x", "from": null, "to": null, "topic": "t", "start": {"cluster": 5}, "end": {}}'

@@ -13,14 +13,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import pybroker.spark
 from pybroker.native import NativeError
-from pybroker.spark import ingest
-from pybroker.spark.cluster import SparkCluster
-from pybroker.spark.errors import IngestError, OptionError
-from pybroker.spark.options import read_options, write_options
+from pybroker.spark import ingest_steps
+from pybroker.spark.batch_writer import BatchWriter
+from pybroker.spark.cluster_requests import SparkCluster
 from pybroker.spark.source import DefaultSource
+from pybroker.spark.source_errors import IngestError, OptionError
+from pybroker.spark.source_options import read_options, write_options
 from pybroker.spark.stream_reader import StreamReader
 from pybroker.spark.stream_writer import StreamWriter
-from pybroker.spark.writer import BatchWriter
 from tests.clients.confluent import Confluent
 from tests.conftest import StartBroker
 
@@ -65,7 +65,7 @@ def test_a_broker_that_is_away_is_waited_for_by_every_step_of_the_driver(start_b
         lambda: running[1].commit(start),
         lambda: reader(broker.bootstrap).initialOffset(),
         lambda: reader(broker.bootstrap).prepareForTriggerAvailableNow(),
-        lambda: ingest.begin(SparkCluster({"bootstrap.servers": broker.bootstrap}), topic_id, "x", join=True),
+        lambda: ingest_steps.begin(SparkCluster({"bootstrap.servers": broker.bootstrap}), topic_id, "x", join=True),
         *_writers(broker.bootstrap),
     ]
     broker.kill()
@@ -94,7 +94,7 @@ def test_a_broker_that_stays_away_fails_each_step_in_bounded_time_and_is_named(s
         reader(broker.bootstrap, **limit).initialOffset()
     client = {"bootstrap.servers": broker.bootstrap, "delivery.timeout.ms": "1000"}
     with pytest.raises(IngestError, match=f"127.0.0.1:{broker.port}"):
-        ingest.begin(SparkCluster(client), next(iter(start["topics"])), "x", join=True)
+        ingest_steps.begin(SparkCluster(client), next(iter(start["topics"])), "x", join=True)
     # Three times a second, and not three times two minutes, which is the default.
     assert 3 <= time.monotonic() - begun < 90
 

@@ -205,7 +205,7 @@ def test_files_are_loaded_once_under_one_name(broker: BrokerProcess, loads: dict
 
 def test_the_reason_is_taken_out_of_what_spark_says() -> None:
     """The end of a worker's traceback; else the first line, without classes, and its cause."""
-    text = "Job aborted\nTraceback\n  File x\npybroker.spark.errors.OptionError: there is no option x\n\tat java"
+    text = "Job aborted\nTraceback\n  File x\npybroker.spark.source_errors.OptionError: there is no option x\n\tat java"
     assert reason(text) == "there is no option x"
     assert reason("\n\n[PATH_NOT_FOUND] no\nat java") == "[PATH_NOT_FOUND] no"
     called = "An error occurred while calling o1.load.\n: org.apache.spark.SparkException: "

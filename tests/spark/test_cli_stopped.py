@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pybroker.cli.ingest.staged_progress import StagedProgress
-from pybroker.spark import ingest as steps
-from pybroker.spark.cluster import SparkCluster
+from pybroker.spark import ingest_steps as steps
+from pybroker.spark.cluster_requests import SparkCluster
 from tests.clients.api import Record
 from tests.clients.confluent import Confluent
 from tests.spark.commands import apart

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from pybroker.spark import ingest
-from pybroker.spark.cluster import SparkCluster
-from pybroker.spark.errors import IngestError, TopicChangedError
-from pybroker.spark.options import write_options
-from pybroker.spark.writer import BatchWriter
+from pybroker.spark import ingest_steps
+from pybroker.spark.batch_writer import BatchWriter
+from pybroker.spark.cluster_requests import SparkCluster
+from pybroker.spark.source_errors import IngestError, TopicChangedError
+from pybroker.spark.source_options import write_options
 from tests.clients.confluent import Confluent
 from tests.conftest import StartBroker
 from tests.spark.jobs import PARTITIONS, Contents, Jobs
@@ -180,7 +180,7 @@ def test_a_deleted_topic_and_another_cluster_are_told_apart_from_trouble(
     Confluent(other.bootstrap).create_topic(topic, PARTITIONS)
     elsewhere = SparkCluster({"bootstrap.servers": other.bootstrap})
     with pytest.raises(TopicChangedError):
-        ingest.begin(elsewhere, topic_id, "x", join=False)
+        ingest_steps.begin(elsewhere, topic_id, "x", join=False)
 
 
 def test_a_stream_writes_every_row_once_over_restarts_at_any_point(jobs: Jobs, topic: str, tmp_path: Path) -> None:

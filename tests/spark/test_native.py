@@ -25,8 +25,8 @@ from pybroker.native import (
     partition_of_key,
 )
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark import ingest
-from pybroker.spark.cluster import SparkCluster
+from pybroker.spark import ingest_steps
+from pybroker.spark.cluster_requests import SparkCluster
 from tests.clients.api import COMPRESSIONS
 from tests.clients.confluent import Confluent
 from tests.support.brokers import BrokerProcess
@@ -293,7 +293,7 @@ def test_what_is_staged_outlives_a_broker_that_is_killed(
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     found = cluster.topics_named([topic])[topic]
-    begun = ingest.begin(cluster, found.id, topic, join=False)
+    begun = ingest_steps.begin(cluster, found.id, topic, join=False)
     target = SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
     sink = ArrowSink(
         {"bootstrap.servers": broker.bootstrap, "batch.size": "5000"},
@@ -305,10 +305,12 @@ def test_what_is_staged_outlives_a_broker_that_is_killed(
         if round_ in (1, 3):
             broker.restart(crash=True)
     written = sink.finish()
-    shares = tuple(ingest.Share(each.partition, each.records, each.batch_bytes, each.checksum) for each in written)
+    shares = tuple(
+        ingest_steps.Share(each.partition, each.records, each.batch_bytes, each.checksum) for each in written
+    )
     assert consumed(broker, topic) == []
     for repeated in (False, True):
-        outcome = ingest.commit(cluster, begun, [ingest.Attempt(0, 77, shares)])
+        outcome = ingest_steps.commit(cluster, begun, [ingest_steps.Attempt(0, 77, shares)])
         assert outcome.repeated is repeated
         assert sum(end - first for first, end in outcome.offsets.values()) == 12_000
     assert len(consumed(broker, topic)) == 12_000

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from pybroker.native import SPARK_SETTINGS, BlockingClient, NativeError
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import SparkCluster
-from pybroker.spark.errors import OptionError
-from pybroker.spark.options import COLUMNS, NewTopicOptions, read_options, write_options
+from pybroker.spark.cluster_requests import SparkCluster
 from pybroker.spark.source import DefaultSource
+from pybroker.spark.source_errors import OptionError
+from pybroker.spark.source_options import COLUMNS, NewTopicOptions, read_options, write_options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

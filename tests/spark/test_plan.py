@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.spark.cluster import SparkTopic
-from pybroker.spark.errors import DataLossError, TopicChangedError
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
+from pybroker.spark.cluster_requests import SparkTopic
 from pybroker.spark.fencing import Rules, check_cluster
-from pybroker.spark.plan import OffsetRange, capped, lag_of, limited, split
-from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.offset_ranges import OffsetRange, capped, lag_of, limited, split
+from pybroker.spark.source_errors import DataLossError, TopicChangedError
 
 OLD, NEW = "A" * 21 + "Q", "B" * 21 + "Q"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.spark import ingest
-from pybroker.spark.cluster import SparkCluster
+from pybroker.spark import ingest_steps
+from pybroker.spark.cluster_requests import SparkCluster
 from tests.conftest import StartBroker
 from tests.spark import clusters
 from tests.spark.jobs import PARTITIONS, Jobs
@@ -31,7 +31,7 @@ IN_ONE = "local[2,4]"
 
 def _listed(jobs: Jobs, topic_id: str, ingest_id: str) -> list[tuple[int, int]]:
     """(state, rows) of the ingest, as the broker says it."""
-    found = ingest.listed(SparkCluster({"bootstrap.servers": jobs.bootstrap}), [topic_id], ingest_id)
+    found = ingest_steps.listed(SparkCluster({"bootstrap.servers": jobs.bootstrap}), [topic_id], ingest_id)
     return [(each.state, each.rows) for each in found]
 
 
@@ -51,7 +51,7 @@ def _ended(child: subprocess.Popen[bytes], log: Path) -> None:
 
 def _exactly_once(jobs: Jobs, topic: str, topic_id: str, ingest_id: str) -> None:
     """By the broker's count of the ingest, by its end offsets, and by what confluent-kafka reads."""
-    assert _listed(jobs, topic_id, ingest_id) == [(ingest.LoadState.COMMITTED, COUNT)]
+    assert _listed(jobs, topic_id, ingest_id) == [(ingest_steps.LoadState.COMMITTED, COUNT)]
     assert sum(jobs.client.end_offsets(topic, PARTITIONS).values()) == COUNT
     found = jobs.client.read(topic, PARTITIONS, COUNT)
     assert sorted(each.value or "" for each in found) == sorted(f"v-{number}" for number in range(COUNT))
@@ -113,14 +113,16 @@ def test_a_driver_that_is_killed_around_its_commit_may_be_run_again(
     gate, there = gated
     topic_id = there.create(topic)
     job = Job(master, gate.address, topic, topic, COUNT, str(tmp_path))
-    gate.stop(ingest.COMMIT, stopped)
+    gate.stop(ingest_steps.COMMIT, stopped)
     with clusters.driver(job.command(), tmp_path, clusters.environment(tmp_path)) as child:
         _until(gate.reached.is_set, child, tmp_path / "driver.log")
         # Executors are other machines: they live on until they notice.
         kill_all(tree(child.pid, spared=_is_executor))
         assert child.wait(WAIT_S) == -signal.SIGKILL
     gate.pass_on()
-    state, there_now = (ingest.LoadState.COMMITTED, COUNT) if stopped == "answer" else (ingest.LoadState.OPEN, 0)
+    state, there_now = (
+        (ingest_steps.LoadState.COMMITTED, COUNT) if stopped == "answer" else (ingest_steps.LoadState.OPEN, 0)
+    )
     assert _listed(there, topic_id, topic) == [(state, COUNT)]
     assert sum(there.client.end_offsets(topic, PARTITIONS).values()) == there_now
     for _ in range(2):

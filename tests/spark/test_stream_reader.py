@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pybroker.native import NativeError
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.errors import DataLossError, TopicChangedError
-from pybroker.spark.options import read_options
-from pybroker.spark.plan import OffsetRange
-from pybroker.spark.reader import RangePartition, TaskReader
+from pybroker.spark.batch_reader import RangePartition, TaskReader
+from pybroker.spark.offset_ranges import OffsetRange
 from pybroker.spark.source import DefaultSource
+from pybroker.spark.source_errors import DataLossError, TopicChangedError
+from pybroker.spark.source_options import read_options
 from pybroker.spark.stream_reader import StreamReader
 from tests.clients.api import Record
 from tests.clients.confluent import Confluent

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.native import BlockingClient
-from pybroker.spark.errors import OptionError, TokenError
-from pybroker.spark.tokens import with_token
+from pybroker.spark.source_errors import OptionError, TokenError
+from pybroker.spark.token_source import with_token
 from tests.spark.jobs import Jobs
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.certificates import Authority

@@ -14,13 +14,13 @@ import pytest
 
 from pybroker.native import ArrowSink, NativeError, SinkTarget, Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark import transactions
-from pybroker.spark.cluster import SparkCluster
-from pybroker.spark.errors import TransactionError
-from pybroker.spark.options import write_options
+from pybroker.spark import transactional_writes
+from pybroker.spark.cluster_requests import SparkCluster
 from pybroker.spark.source import DefaultSource
+from pybroker.spark.source_errors import TransactionError
+from pybroker.spark.source_options import write_options
 from pybroker.spark.stream_writer import StreamWriter
-from pybroker.spark.transactions import PreparedTransaction
+from pybroker.spark.transactional_writes import PreparedTransaction
 from tests.spark.jobs import OURS, Jobs
 from tests.support.brokers import BrokerProcess, KafkaProcess
 
@@ -57,16 +57,16 @@ class Writer:
         self.bootstrap = jobs.bootstrap
         self.cluster = SparkCluster({"bootstrap.servers": jobs.bootstrap})
         self.topic = self.cluster.topics_named([topic])[topic]
-        self.name = transactions.named(query or topic, 0)
+        self.name = transactional_writes.named(query or topic, 0)
 
     def begun(self, batch: int = 0) -> PreparedTransaction:
-        return transactions.begin(self.cluster, self.topic, self.name, batch, TIMEOUT_MS)
+        return transactional_writes.begin(self.cluster, self.topic, self.name, batch, TIMEOUT_MS)
 
     def send(self, prepared: PreparedTransaction, value: str) -> None:
         sink = ArrowSink(
             {"bootstrap.servers": self.bootstrap},
             [SinkTarget(Uuid.parse(self.topic.id), self.topic.name, self.topic.partitions, 1 << 20)],
-            transaction=transactions.sink_transaction(prepared),
+            transaction=transactional_writes.sink_transaction(prepared),
         )
         sink.write(pa.record_batch({"value": [value]}))
         sink.finish()
@@ -76,11 +76,11 @@ class Writer:
         prepared = self.begun(batch)
         assert not prepared.done
         self.send(prepared, value)
-        transactions.mark(self.cluster, prepared)
+        transactional_writes.mark(self.cluster, prepared)
         return prepared
 
     def commit(self, *prepared: PreparedTransaction) -> None:
-        transactions.commit(self.cluster, prepared)
+        transactional_writes.commit(self.cluster, prepared)
 
 
 def _values(count: int = COUNT, tag: str = "v") -> list[str]:
@@ -134,7 +134,7 @@ def test_attempts_of_one_partition(there: Jobs, topic: str) -> None:
     assert there.values(topic, **COMMITTED) == ["second"]
     given_up = writer.prepared("given up", batch=1)
     for _ in range(2):
-        transactions.abort(lambda: writer.cluster, [given_up])
+        transactional_writes.abort(lambda: writer.cluster, [given_up])
     with pytest.raises(TransactionError, match="cannot be committed"):
         writer.commit(given_up)
     writer.commit(writer.prepared("third", batch=1))
@@ -150,7 +150,7 @@ def test_one_that_cannot_be_committed_keeps_the_others_back(there: Jobs, topic: 
     other.begun()
     with pytest.raises(TransactionError):
         one.commit(mine, fenced)
-    transactions.abort(lambda: one.cluster, [mine])
+    transactional_writes.abort(lambda: one.cluster, [mine])
     assert there.values(topic, **COMMITTED) == []
 
 
@@ -160,9 +160,9 @@ def _dying(after: int) -> type[DefaultSource]:
 
     class DyingWriter(StreamWriter):
         def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-            prepared = transactions.prepared_in(messages)
+            prepared = transactional_writes.prepared_in(messages)
             for one in prepared[:after]:
-                transactions.commit(SparkCluster(self._options.client), [one])
+                transactional_writes.commit(SparkCluster(self._options.client), [one])
             raise RuntimeError("the driver dies")
 
         def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from pybroker.spark import ingest
-from pybroker.spark.cluster import BrokerRefusalError, SparkCluster
-from pybroker.spark.errors import NoSuchTopicIdError, OptionError, TopicChangedError, UnknownTopicError
-from pybroker.spark.options import write_options
+from pybroker.spark import ingest_steps
+from pybroker.spark.batch_writer import BatchWriter
+from pybroker.spark.cluster_requests import BrokerRefusalError, SparkCluster
+from pybroker.spark.source_errors import NoSuchTopicIdError, OptionError, TopicChangedError, UnknownTopicError
+from pybroker.spark.source_options import write_options
 from pybroker.spark.stream_writer import StreamWriter
-from pybroker.spark.writer import BatchWriter
 from tests.clients.confluent import Confluent
 from tests.support.brokers import BrokerProcess
 
@@ -66,7 +66,7 @@ def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, ca
     cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     topic_id = cluster.topics_named([topic])[topic].id
     for told in (False, True):
-        begun = ingest.begin(cluster, topic_id, f"{topic}-query", 7, join=True)
+        begun = ingest_steps.begin(cluster, topic_id, f"{topic}-query", 7, join=True)
         stream.commit([stream._task.write(iter([rows]), 0, begun)], 7)
         assert (f"batch 7 of query {topic}-query was committed into {topic} ({topic_id}) before" in caplog.text) == told
     assert client.end_offsets(topic, 1) == {0: 4}

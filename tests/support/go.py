@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pybroker.testing.cache import built_once, run_download
+from pybroker.testing.download_cache import built_once, run_download
 
 
 def built(module: Path) -> Path:

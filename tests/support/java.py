@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pybroker.testing.cache import built_once
+from pybroker.testing.download_cache import built_once
 from pybroker.testing.java import java_command, java_tool
 
 __all__ = ["compiled", "java_command", "java_tool", "running"]

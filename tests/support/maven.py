@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape
 
-from pybroker.testing.cache import built_once
+from pybroker.testing.download_cache import built_once
 from pybroker.testing.maven import compare_checksums, copy_dependencies
 
 KAFKA_VERSION = "4.4.0"

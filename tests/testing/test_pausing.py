@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pybroker.testing.pausing import pause
+from pybroker.testing.child_processes import pause
 
 THREADS = 16
 BUSY = f"""

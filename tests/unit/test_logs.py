@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker import topic_names
+from pybroker import log_topic_names
 from pybroker.broker import logs
 from pybroker.broker.json_lines import EVENTS, event_of
 
@@ -113,11 +113,11 @@ def test_asking_for_a_logger_does_not_make_one() -> None:
 @pytest.mark.checklist(59)
 def test_a_topic_id_has_its_name_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"qHnVQnx0RayPTxby6GkaAQ": "orders"}
-    monkeypatch.setattr(topic_names, "_name_of", names.get)
+    monkeypatch.setattr(log_topic_names, "_name_of", names.get)
     for message, expected in (
         ("qHnVQnx0RayPTxby6GkaAQ-3, led by broker 2", "qHnVQnx0RayPTxby6GkaAQ-3 (topic orders), led by broker 2"),
         ("topic orders (id qHnVQnx0RayPTxby6GkaAQ)", "topic orders (id qHnVQnx0RayPTxby6GkaAQ)"),
         ("preorders of qHnVQnx0RayPTxby6GkaAQ", "preorders of qHnVQnx0RayPTxby6GkaAQ (topic orders)"),
         ("xqHnVQnx0RayPTxby6GkaAQ, AAAAAAAAAAAAAAAAAAAAAA", "xqHnVQnx0RayPTxby6GkaAQ, AAAAAAAAAAAAAAAAAAAAAA"),
     ):
-        assert topic_names.with_names(message) == expected
+        assert log_topic_names.with_names(message) == expected

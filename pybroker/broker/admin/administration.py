@@ -18,18 +18,16 @@ from pybroker.native import NativeBroker
 
 if TYPE_CHECKING:
     from pybroker.broker.admin.acls import AclAdmin
-    from pybroker.broker.admin.brokers import BrokerAdmin
+    from pybroker.broker.admin.automatic_topics import StreamsTopics
     from pybroker.broker.admin.configs import ConfigAdmin
-    from pybroker.broker.admin.elections import ElectionAdmin
     from pybroker.broker.admin.features import FeatureAdmin
     from pybroker.broker.admin.history import HistoryAdmin
     from pybroker.broker.admin.lineage import LineageAdmin
     from pybroker.broker.admin.log_dirs import LogDirAdmin
     from pybroker.broker.admin.quotas import QuotaAdmin
-    from pybroker.broker.admin.reassignments import ReassignmentAdmin
-    from pybroker.broker.admin.records import RecordAdmin
+    from pybroker.broker.admin.record_deletion import RecordAdmin
+    from pybroker.broker.admin.replica_assignment import BrokerAdmin, ElectionAdmin, ReassignmentAdmin
     from pybroker.broker.admin.staged_replicas import PeerBrokers, StagedReplicas
-    from pybroker.broker.admin.streams_topics import StreamsTopics
     from pybroker.broker.admin.users import UserAdmin
 
 
@@ -76,7 +74,7 @@ class Administration:
     @cached_property
     def brokers(self) -> BrokerAdmin:
         """Return the handler that unregisters dead brokers."""
-        from pybroker.broker.admin.brokers import BrokerAdmin
+        from pybroker.broker.admin.replica_assignment import BrokerAdmin
 
         return BrokerAdmin(self._port)
 
@@ -90,7 +88,7 @@ class Administration:
     @cached_property
     def elections(self) -> ElectionAdmin:
         """Return the handler of leader elections."""
-        from pybroker.broker.admin.elections import ElectionAdmin
+        from pybroker.broker.admin.replica_assignment import ElectionAdmin
 
         return ElectionAdmin(self._port)
 
@@ -132,14 +130,14 @@ class Administration:
     @cached_property
     def reassignments(self) -> ReassignmentAdmin:
         """Return the handler of partition reassignments."""
-        from pybroker.broker.admin.reassignments import ReassignmentAdmin
+        from pybroker.broker.admin.replica_assignment import ReassignmentAdmin
 
         return ReassignmentAdmin(self._view, self._port)
 
     @cached_property
     def records(self) -> RecordAdmin:
         """Return the handler that deletes records."""
-        from pybroker.broker.admin.records import RecordAdmin
+        from pybroker.broker.admin.record_deletion import RecordAdmin
 
         return RecordAdmin(self._native, self._cache, self._replicas)
 
@@ -153,7 +151,7 @@ class Administration:
     @cached_property
     def streams_topics(self) -> StreamsTopics:
         """Return the creator of internal topics of Kafka Streams applications."""
-        from pybroker.broker.admin.streams_topics import StreamsTopics
+        from pybroker.broker.admin.automatic_topics import StreamsTopics
 
         return StreamsTopics(self._topics, self._clock)
 

@@ -26,16 +26,16 @@ from pybroker.config import (
     Scope,
     check_group_configs,
     check_resolved,
-    foreign,
+    foreign_settings,
     nearest_name,
-    one_node,
     render_value,
     resolve_topic_configs,
+    single_node,
     validate_client_metrics_config,
     validate_group_config,
     validate_topic_configs,
 )
-from pybroker.config.dynamic import broker_key
+from pybroker.config.broker_defs import broker_key
 from pybroker.config.protocol_version import PROTOCOL_VERSION, check_protocol_version, has_topic_ids
 from pybroker.config.topic_defs import broker_default
 from pybroker.errors import KafkaError
@@ -222,7 +222,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
         except InvalidValue as problem:
             shown = "(hidden)" if key.sensitive else text
             raise _refused(f"Invalid value {shown} for configuration {op.name}: {problem}") from None
-        alone = None if config.in_cluster else one_node.problem(op.name, rendered)
+        alone = None if config.in_cluster else single_node.problem(op.name, rendered)
         if alone is not None:
             raise _invalid(f"{op.name}={text}: {alone}")
     return changes
@@ -231,7 +231,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
 def _is_fixed(name: str) -> bool:
     """Return whether it is a setting of this broker or of Kafka that no request can change."""
     key = broker_key(name)
-    return foreign.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
+    return foreign_settings.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
 
 
 def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:

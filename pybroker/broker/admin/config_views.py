@@ -22,8 +22,9 @@ from pybroker.config import (
     ConfigType,
     Scope,
     render_value,
+    resolve_topic_configs,
 )
-from pybroker.config.dynamic import broker_key
+from pybroker.config.broker_defs import broker_key
 from pybroker.config.group_defs import OF_BROKER
 from pybroker.config.topic_defs import broker_default
 
@@ -167,3 +168,28 @@ def _entry(
     if len(family) > 1 and key.name == family[0]:
         documentation = f"{documentation} Goes over {', '.join(family[1:])}."
     return ConfigEntry(key.name, value, read_only, source, key.sensitive, tuple(synonyms), key.type, documentation)
+
+
+class TopicSetting(NamedTuple):
+    """One setting in force."""
+
+    name: str
+    value: str
+    source: int
+    """`ConfigSource` of the strongest layer that sets it."""
+    sensitive: bool
+
+
+def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> list[TopicSetting]:
+    """Return all settings of a topic with these overrides, sorted by name."""
+    settings = []
+    for name, value in sorted(resolve_topic_configs(overrides, config).items()):
+        key = TOPIC_SETTINGS[name]
+        if name in overrides:
+            source = ConfigSource.DYNAMIC_TOPIC_CONFIG
+        else:
+            synonym = BROKER_SYNONYM.get(name)
+            said = config.occurrences(synonym) if synonym is not None else []
+            source = said[0][0] if said else ConfigSource.DEFAULT_CONFIG
+        settings.append(TopicSetting(name, value, int(source), key.sensitive))
+    return settings

@@ -45,9 +45,9 @@ from pybroker.config import (
     connection_overrides,
     resolve_topic_configs,
 )
+from pybroker.config.broker_defs import broker_key
 from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.consistency import cordon_problem
-from pybroker.config.dynamic import broker_key
 from pybroker.config.listener_settings import listener_setting
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.stores import UnreadableFileError

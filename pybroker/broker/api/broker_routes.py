@@ -24,7 +24,7 @@ from pybroker.broker.api import (
     k32171_staged_replicas,
     share_states,
 )
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.cluster.cluster_view import ControllerTermView
 from pybroker.broker.cluster.controller_client import OwnPort
 from pybroker.broker.cluster.value_codec import UnreadableError

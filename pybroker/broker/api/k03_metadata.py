@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pybroker.broker.admin.cluster import (
+from pybroker.broker.admin.cluster_description import (
     OPERATIONS_NOT_ASKED,
     ClusterAdmin,
     offline_replicas,

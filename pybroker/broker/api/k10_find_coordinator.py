@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pybroker.broker.api.transactional import require_transactional_id
+from pybroker.broker.api.transactional_requests import require_transactional_id
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.share_state.coordinator import ShareStateCoordinator
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator

@@ -10,7 +10,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
+from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.requests.context import RequestContext

@@ -13,7 +13,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.admin.topic_configs import topic_settings
+from pybroker.broker.admin.config_views import topic_settings
 from pybroker.broker.admin.topics import TopicAdmin, TopicSpec
 from pybroker.broker.cluster.events import CreatedTopic
 from pybroker.broker.requests.context import RequestContext

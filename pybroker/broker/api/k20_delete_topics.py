@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from pybroker.broker.admin.cluster import ClusterAdmin
+from pybroker.broker.admin.cluster_description import ClusterAdmin
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.cluster.events import DeletedTopic
 from pybroker.broker.requests.context import RequestContext

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pybroker.broker.admin.records import DeletedRecords, RecordAdmin
+from pybroker.broker.admin.record_deletion import DeletedRecords, RecordAdmin
 from pybroker.broker.api.topic_ids import Names, meant
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

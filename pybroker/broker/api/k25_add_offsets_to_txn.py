@@ -9,7 +9,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.api.transactional import require_transactional_id, told
+from pybroker.broker.api.transactional_requests import require_transactional_id, told
 from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer

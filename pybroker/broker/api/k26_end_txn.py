@@ -10,7 +10,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.api.transactional import require_transactional_id, told
+from pybroker.broker.api.transactional_requests import require_transactional_id, told
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 
 from pybroker.broker.api.topic_ids import meant
-from pybroker.broker.api.transactional import part_of
+from pybroker.broker.api.transactional_requests import part_of
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker

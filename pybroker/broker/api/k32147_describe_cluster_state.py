@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pybroker.broker.admin.cluster_state import ClusterState
-from pybroker.broker.admin.conditions import Condition, Conditions
+from pybroker.broker.admin.cluster_description import ClusterState
+from pybroker.broker.admin.partition_health import Condition, Conditions
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.native import Uuid

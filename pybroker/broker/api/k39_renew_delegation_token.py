@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
-from pybroker.broker.api.delegation_tokens import require_password
+from pybroker.broker.api.token_requests import require_password
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.protocol.messages import RenewDelegationTokenRequest, RenewDelegationTokenResponse

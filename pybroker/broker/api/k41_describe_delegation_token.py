@@ -7,7 +7,7 @@ Versions
 from __future__ import annotations
 
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
-from pybroker.broker.api.delegation_tokens import parties, require_password, type_and_name
+from pybroker.broker.api.token_requests import parties, require_password, type_and_name
 from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from pybroker.broker.admin.elections import ElectionAdmin
+from pybroker.broker.admin.replica_assignment import ElectionAdmin
 from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.cluster.events import ElectedPartition, ElectionOutcome
 from pybroker.broker.requests.context import RequestContext

@@ -7,7 +7,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.admin.reassignments import ReassignmentAdmin
+from pybroker.broker.admin.replica_assignment import ReassignmentAdmin
 from pybroker.broker.api.topic_ids import Names, ResolvedTopic, meant
 from pybroker.broker.cluster.events import NewReplicas
 from pybroker.broker.requests.context import RequestContext

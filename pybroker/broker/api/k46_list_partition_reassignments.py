@@ -9,7 +9,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.admin.reassignments import ReassignmentAdmin
+from pybroker.broker.admin.replica_assignment import ReassignmentAdmin
 from pybroker.broker.api.topic_ids import Names, meant
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

@@ -10,7 +10,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED, ClusterAdmin
+from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED, ClusterAdmin
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import Authorizer, cluster_operations
 from pybroker.protocol.error_codes import ErrorCode

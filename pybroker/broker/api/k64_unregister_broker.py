@@ -7,7 +7,7 @@ Differs from Kafka
 
 from __future__ import annotations
 
-from pybroker.broker.admin.brokers import BrokerAdmin
+from pybroker.broker.admin.replica_assignment import BrokerAdmin
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

@@ -3,7 +3,7 @@ coordinates (KIP-664)."""
 
 from __future__ import annotations
 
-from pybroker.broker.api.transactional import require_transactional_id
+from pybroker.broker.api.transactional_requests import require_transactional_id
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionState
 from pybroker.broker.requests.context import RequestContext

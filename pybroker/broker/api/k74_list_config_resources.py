@@ -12,7 +12,7 @@ Differs from Kafka
 
 from __future__ import annotations
 
-from pybroker.broker.admin.cluster import ClusterAdmin
+from pybroker.broker.admin.cluster_description import ClusterAdmin
 from pybroker.broker.admin.config_changes import ResourceType
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext

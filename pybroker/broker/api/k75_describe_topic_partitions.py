@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from pybroker.broker.admin.cluster import ClusterAdmin, offline_replicas, partition_error
+from pybroker.broker.admin.cluster_description import ClusterAdmin, offline_replicas, partition_error
 from pybroker.broker.admin.topic_names import is_topic_name
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.broker.requests.context import RequestContext

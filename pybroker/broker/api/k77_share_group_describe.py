@@ -7,7 +7,7 @@ Behavior
 
 from __future__ import annotations
 
-from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
+from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
 from pybroker.broker.api.described_groups import described
 from pybroker.broker.api.share_records import ShareAdmin
 from pybroker.broker.coordinators.consumer.records import by_topic

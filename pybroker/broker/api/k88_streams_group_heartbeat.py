@@ -15,8 +15,8 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from pybroker.broker.admin.automatic_topics import StreamsTopics
 from pybroker.broker.admin.features import FeatureAdmin
-from pybroker.broker.admin.streams_topics import StreamsTopics
 from pybroker.broker.admin.topic_names import check_topic_name
 from pybroker.broker.admin.topics import TopicSpec
 from pybroker.broker.api.heartbeats import answered, client_host, require_may_beat

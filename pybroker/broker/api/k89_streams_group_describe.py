@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED
+from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.described_groups import described
 from pybroker.broker.coordinators.group.streams import StreamsCoordination

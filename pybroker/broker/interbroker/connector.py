@@ -15,7 +15,7 @@ from pybroker.client.client_errors import AuthenticationError, BrokerConnectionE
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_login import broker_login
-from pybroker.config.values import ConfigError, InvalidValue
+from pybroker.config.setting_values import ConfigError, InvalidValue
 from pybroker.errors import StartError
 
 

@@ -37,7 +37,7 @@ from pybroker.broker.services import Services
 from pybroker.cluster_resource import ClusterResource
 from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.protocol_version import PROTOCOL_VERSION
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pybroker.broker.admin.administration import Administration
-from pybroker.broker.admin.cluster import ClusterAdmin
-from pybroker.broker.admin.cluster_state import ClusterState, Figures
-from pybroker.broker.admin.conditions import Conditions
+from pybroker.broker.admin.cluster_description import ClusterAdmin, ClusterState, Figures
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.admin.deleted_bytes import DeletedBytes
 from pybroker.broker.admin.disk_room import DiskRoom
-from pybroker.broker.admin.returned_offsets import LateOffsets, ReturnedOffsets
+from pybroker.broker.admin.partition_health import Conditions
+from pybroker.broker.admin.restored_offsets import LateOffsets, ReturnedOffsets
 from pybroker.broker.admin.topics import TopicAdmin
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.client_metrics.client_instances import Telemetry
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
@@ -97,8 +96,8 @@ from pybroker.broker.security.security_state import Security
 from pybroker.broker.services import Services
 from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, KafkaError
+from pybroker.log_topic_names import use_names
 from pybroker.native import NativeBroker, Uuid
-from pybroker.topic_names import use_names
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.share_partition.manager import SharePartitions
@@ -472,7 +471,7 @@ def _followers(
     groups = GroupCoordinator(ports, settings, persister, late_offsets.keep)
 
     def share_partitions() -> SharePartitions:
-        from pybroker.broker.admin.dead_letter_topics import DeadLetterTopics
+        from pybroker.broker.admin.automatic_topics import DeadLetterTopics
         from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterDependencies as DeadLetterGround
         from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues
         from pybroker.broker.coordinators.share_partition.figures import ShareFigures

@@ -2,8 +2,8 @@
 of KIP-516, and messages that Kafka does not have. Brokers without topic ids (`inter.broker.protocol.version` below 2.8)
 get the versions before, by name: LeaderAndIsr v4 without type, StopReplica v3, UpdateMetadata v6.
 
-With the embedded store they travel as objects, from the controller's channel to `api.control`. Controller and replicas
-share only these types.
+With the embedded store they travel as objects, from the controller's channel to `api.controller_messages`. Controller
+and replicas share only these types.
 """
 
 from __future__ import annotations

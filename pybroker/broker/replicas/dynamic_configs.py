@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pybroker.broker import logs
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
-from pybroker.config import BrokerConfig, InvalidValue, Scope, connection_overrides, one_node, resolve_topic_configs
-from pybroker.config.dynamic import broker_key
+from pybroker.config import BrokerConfig, InvalidValue, Scope, connection_overrides, resolve_topic_configs, single_node
+from pybroker.config.broker_defs import broker_key
 from pybroker.native import NativeBroker
 
 log = logging.getLogger(__name__)
@@ -123,4 +123,4 @@ def _obstacle(name: str, text: str, *, in_cluster: bool) -> str | None:
         key.parse(text)
     except InvalidValue as problem:
         return str(problem)
-    return None if in_cluster else one_node.problem(name, text)
+    return None if in_cluster else single_node.problem(name, text)

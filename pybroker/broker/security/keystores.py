@@ -7,8 +7,8 @@ import logging
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_tls import TlsSettings
+from pybroker.config.setting_values import InvalidValue
 from pybroker.config.stores import Marks
-from pybroker.config.values import InvalidValue
 from pybroker.native import ListenerError, ListenerTls, NativeListeners
 
 log = logging.getLogger(__name__)

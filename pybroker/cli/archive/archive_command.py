@@ -22,7 +22,7 @@ from pybroker.cli.spark.spark_session import client_options, cluster_of, require
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import SparkCluster, SparkTopic
+    from pybroker.spark.cluster_requests import SparkCluster, SparkTopic
 
 PART_ROWS = 10_000_000
 
@@ -76,8 +76,8 @@ def archive(
     asked = ArchiveRequest(found.id, _text(start), _text(end))
 
     def plan() -> ArchivePlan:
-        from pybroker.spark.options import read_options
-        from pybroker.spark.starting import bounds_of
+        from pybroker.spark.read_bounds import bounds_of
+        from pybroker.spark.source_options import read_options
 
         given = {**client_options(target), "topicIds": found.id, **start, **end}
         with named_as_here(), refusals_as_lines():
@@ -171,7 +171,7 @@ def topic_of(cluster: SparkCluster, text: str) -> SparkTopic:
     Raises UnknownTopicError.
     """
     from pybroker.native import Uuid
-    from pybroker.spark.selection import TopicSelection
+    from pybroker.spark.topic_selection import TopicSelection
 
     try:
         is_id = bool(Uuid.parse(text))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pybroker.spark.errors import TopicChangedError
-from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
+from pybroker.spark.source_errors import TopicChangedError
 
 EMPTY = -2
 """Start and end of a partition without records: both are the log's start."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from pybroker.cli.doctor.disk_checks import in_use
 from pybroker.cli.doctor.finding import Finding, bad, ok
 from pybroker.config import BrokerConfig
-from pybroker.config.listeners import host_port
+from pybroker.config.listener_addresses import host_port
 
 PORTS = "ports"
 

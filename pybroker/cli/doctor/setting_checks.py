@@ -7,8 +7,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 
 from pybroker.cli.doctor.finding import Finding, bad, ok, warn
-from pybroker.config.listeners import Listener, host_port, parse_listeners, protocol_map
-from pybroker.config.values import InvalidValue
+from pybroker.config.listener_addresses import Listener, host_port, parse_listeners, protocol_map
+from pybroker.config.setting_values import InvalidValue
 
 DURABILITY = "durability"
 REPLICATION = "replication"

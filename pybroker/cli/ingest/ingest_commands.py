@@ -17,7 +17,7 @@ from pybroker.cli.target import Target
 from pybroker.cli.topics.deleted_topics import absent_topic
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import SparkCluster
+    from pybroker.spark.cluster_requests import SparkCluster
 
 
 @click.command("list")
@@ -29,7 +29,7 @@ def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
 
     Open ingests come first, then committed ingests that the broker remembers.
     """
-    from pybroker.spark import ingest as steps
+    from pybroker.spark import ingest_steps as steps
 
     with refusals_as_lines():
         cluster = cluster_of(target)
@@ -69,7 +69,7 @@ def describe(ingest_id: str, target: Target) -> None:
 @broker_options
 def abort(ingest_id: str, topic: str | None, target: Target) -> None:
     """Abort an open ingest and drop its staged records. Committed records stay."""
-    from pybroker.spark import ingest as steps
+    from pybroker.spark import ingest_steps as steps
 
     with refusals_as_lines():
         cluster = cluster_of(target)
@@ -101,6 +101,6 @@ def topic_id_of(target: Target, cluster: SparkCluster, name: str) -> str:
 
 
 def _find(cluster: SparkCluster, ingest_id: str) -> list[Any]:
-    from pybroker.spark import ingest as steps
+    from pybroker.spark import ingest_steps as steps
 
     return steps.listed(cluster, ingest_id=ingest_id)

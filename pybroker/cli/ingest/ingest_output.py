@@ -12,7 +12,7 @@ OFFSETS = ("partition", "first", "last", "rows", "bytes")
 
 
 def row(each: Any) -> dict[str, object]:
-    from pybroker.spark.ingest import LoadState
+    from pybroker.spark.ingest_steps import LoadState
 
     return {
         "topic": each.topic_name,

@@ -22,8 +22,8 @@ from pybroker.cli.target import Target
 from pybroker.cli.topics.deleted_topics import absent_topic
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import SparkCluster
-    from pybroker.spark.options import WriteOptions
+    from pybroker.spark.cluster_requests import SparkCluster
+    from pybroker.spark.source_options import WriteOptions
 
 VALUES = ("json", "raw", "avro")
 
@@ -95,8 +95,8 @@ def load(
     An unreadable line of CSV or JSON ends the load, unless --option mode=PERMISSIVE or mode=DROPMALFORMED is given.
     Values of CSV files are text, unless --option inferSchema=true is given.
     """
-    from pybroker.spark.ingest import LoadState
-    from pybroker.spark.target import pinned_topic
+    from pybroker.spark.ingest_steps import LoadState
+    from pybroker.spark.write_target import pinned_topic
 
     if partitions is not None and not create_topic:
         raise click.UsageError("--partitions requires --create-topic.")
@@ -147,7 +147,7 @@ def load(
 
 
 def _topic_options(target: Target, topic: str, create: bool, partitions: int | None) -> WriteOptions:
-    from pybroker.spark.options import write_options
+    from pybroker.spark.source_options import write_options
 
     wanted = {"createTopic": "true"} if create else {}
     if partitions is not None:
@@ -158,7 +158,7 @@ def _topic_options(target: Target, topic: str, create: bool, partitions: int | N
 def _existing(target: Target, cluster: SparkCluster, topic: str, wanted: WriteOptions) -> str | None:
     """Return the topic's id; None if the load may create it. Raises click.ClickException if it does not exist and may
     not be created."""
-    from pybroker.spark.target import check_new_topic
+    from pybroker.spark.write_target import check_new_topic
 
     found = cluster.topics_named([topic]).get(topic)
     if found is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pybroker.spark.cluster import SparkCluster
+    from pybroker.spark.cluster_requests import SparkCluster
 
 
 class StagedProgress:
@@ -21,8 +21,8 @@ class StagedProgress:
         """Abort the load unless its outcome is decided, and return the outcome as text. Does not use Spark, which may
         be gone."""
         from pybroker.native import NativeError
-        from pybroker.spark import ingest as steps
-        from pybroker.spark.errors import SparkSourceError
+        from pybroker.spark import ingest_steps as steps
+        from pybroker.spark.source_errors import SparkSourceError
 
         if not self.begun or self.topic_id is None:
             return f"ingest {self._ingest_id} had not started; nothing was written"
@@ -36,7 +36,7 @@ class StagedProgress:
 
     def found(self) -> Any | None:
         """Return the load as the broker reports it: other topics and streams may have ingests of the same name."""
-        from pybroker.spark import ingest as steps
+        from pybroker.spark import ingest_steps as steps
 
         if self.topic_id is None:
             return None
@@ -45,7 +45,7 @@ class StagedProgress:
 
     def __call__(self) -> tuple[int, int]:
         from pybroker.native import NativeError
-        from pybroker.spark.errors import SparkSourceError
+        from pybroker.spark.source_errors import SparkSourceError
 
         try:
             found = self.found()

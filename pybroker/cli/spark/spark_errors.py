@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import click
 
-REASON_LINES = ("pybroker.spark.errors.", "pybroker._native.NativeError", "NativeError:")
+REASON_LINES = ("pybroker.spark.source_errors.", "pybroker._native.NativeError", "NativeError:")
 TRACEBACK = "Traceback (most recent call last):\n"
 NO_JVM = "JAVA_GATEWAY_EXITED"
 _CALLING = "An error occurred while calling"
@@ -87,7 +87,7 @@ def _plain(line: str) -> str:
 def refusals_as_lines() -> Iterator[None]:
     """Turn the broker's errors outside of Spark into one line."""
     from pybroker.native import NativeError
-    from pybroker.spark.errors import SparkSourceError
+    from pybroker.spark.source_errors import SparkSourceError
 
     try:
         yield

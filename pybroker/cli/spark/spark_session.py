@@ -22,7 +22,7 @@ from pybroker.cli.target import WAIT, Target
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 
-    from pybroker.spark.cluster import SparkCluster
+    from pybroker.spark.cluster_requests import SparkCluster
 
 ARCHIVED = (
     *("key", "value", "headers", "timestampType", "topic"),
@@ -128,7 +128,7 @@ def cluster_of(target: Target) -> SparkCluster:
     """Return the cluster of the options. Raises click.ClickException if a broker that the command waits for does not
     start."""
     from pybroker.client import blocking
-    from pybroker.spark.cluster import SparkCluster
+    from pybroker.spark.cluster_requests import SparkCluster
 
     if int(target.settings.get(WAIT, 0)) > 0:
         # The data source's own client has no such setting.

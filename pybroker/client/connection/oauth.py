@@ -16,8 +16,8 @@ from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
 
 from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError, ClientConfigError
 from pybroker.client.config import ClientConfig
+from pybroker.config.setting_values import InvalidValue
 from pybroker.config.stores import StoreFile, StoreText
-from pybroker.config.values import InvalidValue
 from pybroker.web_request import WebError, ask
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"

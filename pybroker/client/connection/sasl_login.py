@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pybroker.client.client_errors import AuthenticationError, ClientConfigError
 from pybroker.client.config import ClientConfig
 from pybroker.config.jaas import options_of_client
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 from pybroker.protocol.scram import BY_NAME, ScramError, ScramMechanism, client_conversation
 
 if TYPE_CHECKING:

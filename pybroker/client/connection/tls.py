@@ -9,8 +9,8 @@ from contextlib import closing
 from pybroker.client.client_errors import ClientConfigError
 from pybroker.client.config import ClientConfig
 from pybroker.config.memory_file import MemoryFile
+from pybroker.config.setting_values import InvalidValue
 from pybroker.config.stores import CRL, CrlFile, StoreFile, StoreText
-from pybroker.config.values import InvalidValue
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:

@@ -10,11 +10,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from pybroker.testing.child_processes import ChildGuard, free_port, pause
 from pybroker.testing.java import java_command
-from pybroker.testing.lifeline import ChildGuard
 from pybroker.testing.maven import pinned_jars
-from pybroker.testing.pausing import pause
-from pybroker.testing.ports import free_port
 
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 60

@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.config import ConfigError, load_config
 from pybroker.config.listener_settings import plain_users
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SASL = ("listeners=CLIENTS://:0", "listener.security.protocol.map=CLIENTS:SASL_PLAINTEXT")

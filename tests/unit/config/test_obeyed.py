@@ -16,8 +16,7 @@ TABLES = {
     "broker_network.py",
     "broker_log.py",
     "broker_groups.py",
-    "broker_quotas.py",
-    "foreign.py",
+    "foreign_settings.py",
     "topic_defs.py",
 }
 

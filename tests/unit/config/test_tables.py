@@ -13,7 +13,7 @@ from pybroker.config import (
     nearest_name,
     render_value,
 )
-from pybroker.config.foreign import HARMLESS, REFUSED, SINGLE_MEMBER
+from pybroker.config.foreign_settings import HARMLESS, REFUSED, SINGLE_MEMBER
 
 
 @pytest.mark.parametrize("table", [BROKER_SETTINGS, TOPIC_SETTINGS], ids=["broker", "topic"])

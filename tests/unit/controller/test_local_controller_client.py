@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.cluster.events import (
     CreatedTopic,
     CreateTopics,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,

@@ -10,8 +10,8 @@ import pytest
 
 from pybroker.broker.ingest.ingest_access import IngestAccess
 from pybroker.protocol.messages import ListIngestsRequest
-from pybroker.spark import ingest
-from pybroker.spark.cluster import SparkCluster
+from pybroker.spark import ingest_steps
+from pybroker.spark.cluster_requests import SparkCluster
 from tests.unit.control_plane import ControlPlane, counted_turns
 from tests.unit.ingest.held import HeldIngests, create, ingests, remember
 
@@ -110,6 +110,6 @@ async def test_the_command_follows_pages(
             return asyncio.run_coroutine_threadsafe(control_plane.call(api_key, message, high), loop).result(30)
 
     cluster = AskedHere()
-    found = await asyncio.to_thread(ingest.listed, cast(SparkCluster, cluster))
+    found = await asyncio.to_thread(ingest_steps.listed, cast(SparkCluster, cluster))
     assert sorted(int(each.ingest_id) for each in found) == list(range(95))
     assert cluster.asked == 10

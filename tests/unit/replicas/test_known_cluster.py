@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, UpdateCluster
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
 from pybroker.broker.replicas.known_cluster import KnownCluster

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.control_messages import (

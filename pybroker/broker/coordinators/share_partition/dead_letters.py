@@ -57,7 +57,7 @@ class FailedRecords(NamedTuple):
 
 
 class Queues(Protocol):
-    """Topics used as queues (`pybroker.broker.admin.dead_letter_topics`)."""
+    """Topics used as queues (`pybroker.broker.admin.automatic_topics`)."""
 
     def config(self, topic_id: Uuid) -> Mapping[str, str]:
         """Return all settings of a topic."""

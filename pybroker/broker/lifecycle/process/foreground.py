@@ -228,7 +228,7 @@ class Foreground:
         if not address:
             return
         from pybroker.broker.observability.metrics_server import MetricsServer
-        from pybroker.config.listeners import host_port
+        from pybroker.config.listener_addresses import host_port
 
         host, port = host_port(address)
         self._http = MetricsServer(host, port, broker.scrape, lambda: self._not_ready(broker))

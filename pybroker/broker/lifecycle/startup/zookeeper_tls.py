@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig
 from pybroker.config.memory_file import MemoryFile
+from pybroker.config.setting_values import InvalidValue
 from pybroker.config.stores import PEM, StoreFile
-from pybroker.config.values import InvalidValue
 from pybroker.errors import StartError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pybroker.broker.offline.adopt.security_nodes import operations_of
 from pybroker.broker.offline.offline_directories import read_properties_of
 from pybroker.broker.replicas import partition_metadata
 from pybroker.broker.replicas.partition_metadata import PartitionMetadataError
-from pybroker.config import GROUP_SETTINGS, TOPIC_SETTINGS, one_node
+from pybroker.config import GROUP_SETTINGS, TOPIC_SETTINGS, single_node
 from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS
 from pybroker.errors import StartError
 from pybroker.native import Uuid
@@ -286,7 +286,7 @@ def _for_one_node(whose: str, config: Mapping[str, str], notes: list[str]) -> di
     """Drop settings that require more replicas than a single broker has: writes with acks=all would fail."""
     kept = {}
     for name, value in config.items():
-        problem = one_node.problem(name, value)
+        problem = single_node.problem(name, value)
         if problem is None:
             kept[name] = value
         else:

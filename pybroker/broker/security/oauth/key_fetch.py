@@ -6,7 +6,7 @@ import ssl
 
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
 from pybroker.config.broker_oauth import OAuthSettings
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 from pybroker.files import read_regular
 from pybroker.web_request import ANSWER_BYTES_MAX, WebError, ask
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.broker.clock import Clock
 from pybroker.config import BrokerConfig
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 
 if TYPE_CHECKING:
     from pybroker.broker.security.oauth.provider_keys import ProviderKeys

@@ -13,7 +13,7 @@ import threading
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
 from pybroker.broker.security.oauth.key_fetch import read_keys
 from pybroker.config.broker_oauth import OAuthSettings
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from pybroker.broker.admin.conditions import TOPICS_A_TURN, Conditions, PartitionCounts
+from pybroker.broker.admin.partition_health import TOPICS_A_TURN, Conditions, PartitionCounts
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig
 from pybroker.native import Uuid

@@ -24,13 +24,13 @@ from pyspark.sql.types import (
 )
 
 from pybroker.native import ArrowSink, IngestAttempt, NativeError, SinkTarget, SinkTransaction, Uuid
-from pybroker.spark import ingest, transactions
-from pybroker.spark.cluster import SparkCluster, SparkTopic
-from pybroker.spark.errors import OptionError, SparkSourceError
-from pybroker.spark.options import WriteOptions
-from pybroker.spark.target import pinned_topic
-from pybroker.spark.tokens import with_token
-from pybroker.spark.transactions import PreparedTransaction
+from pybroker.spark import ingest_steps, transactional_writes
+from pybroker.spark.cluster_requests import SparkCluster, SparkTopic
+from pybroker.spark.source_errors import OptionError, SparkSourceError
+from pybroker.spark.source_options import WriteOptions
+from pybroker.spark.token_source import with_token
+from pybroker.spark.transactional_writes import PreparedTransaction
+from pybroker.spark.write_target import pinned_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +56,8 @@ class StagedRows(WriterCommitMessage):
 
     rows: int = 0
     bytes: int = 0
-    begun: ingest.Ingest | None = None
-    attempt: ingest.Attempt | None = None
+    begun: ingest_steps.Ingest | None = None
+    attempt: ingest_steps.Attempt | None = None
     offsets: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
@@ -82,7 +82,7 @@ class Task:
         self._topic = topic
         self._batch_bytes_max = batch_bytes_max
 
-    def write(self, rows: Iterator[pa.RecordBatch], writer: int, begun: ingest.Ingest | None) -> StagedRows:
+    def write(self, rows: Iterator[pa.RecordBatch], writer: int, begun: ingest_steps.Ingest | None) -> StagedRows:
         """Write the rows of Spark's partition `writer`. Raises NativeError."""
         if begun is not None and not begun.is_open:
             return StagedRows(begun=begun)
@@ -97,11 +97,13 @@ class Task:
         assert self._topic is not None, "transactions have a topic: the options were checked"
         cluster = SparkCluster(self._options.client, waits=True)
         timeout_ms = self._options.transaction_timeout_ms
-        prepared = transactions.begin(cluster, self._topic, transactions.named(query, writer), batch, timeout_ms)
+        prepared = transactional_writes.begin(
+            cluster, self._topic, transactional_writes.named(query, writer), batch, timeout_ms
+        )
         if prepared.done:
             return prepared
-        written = self._written(rows, writer, None, transactions.sink_transaction(prepared))
-        transactions.mark(cluster, prepared)
+        written = self._written(rows, writer, None, transactional_writes.sink_transaction(prepared))
+        transactional_writes.mark(cluster, prepared)
         prepared.rows, prepared.bytes, prepared.offsets = written.rows, written.bytes, written.offsets
         return prepared
 
@@ -109,7 +111,7 @@ class Task:
         self,
         rows: Iterator[pa.RecordBatch],
         writer: int,
-        begun: ingest.Ingest | None,
+        begun: ingest_steps.Ingest | None,
         transaction: SinkTransaction | None,
     ) -> StagedRows:
         # Random: a restarted job must not reuse the attempt numbers of its first run.
@@ -135,26 +137,26 @@ class Task:
         for batch in rows:
             sink.write(batch)
         written = sink.finish()
-        shares = tuple(ingest.Share(one.partition, one.records, one.batch_bytes, one.checksum) for one in written)
+        shares = tuple(ingest_steps.Share(one.partition, one.records, one.batch_bytes, one.checksum) for one in written)
         return StagedRows(
             rows=sum(share.rows for share in shares),
             bytes=sum(one.payload_bytes for one in written),
             begun=begun,
-            attempt=ingest.Attempt(writer, attempt, shares) if begun is not None else None,
+            attempt=ingest_steps.Attempt(writer, attempt, shares) if begun is not None else None,
             offsets={
                 (one.topic, one.partition): (one.first_offset, one.last_offset) for one in written if begun is None
             },
         )
 
 
-def give_up(options: WriteOptions, begun: ingest.Ingest, what: str) -> None:
+def give_up(options: WriteOptions, begun: ingest_steps.Ingest, what: str) -> None:
     """Abort an open ingest; `what` names it in messages. Reports a failed abort and continues: the broker drops
     uncommitted ingests itself.
     """
     if not begun.is_open:
         return
     try:
-        ingest.abort(SparkCluster(options.client), begun.topic_id, begun.ingest_id, begun.batch_id, begun.epoch)
+        ingest_steps.abort(SparkCluster(options.client), begun.topic_id, begun.ingest_id, begun.batch_id, begun.epoch)
     except (NativeError, SparkSourceError) as error:
         print(f"pybroker: cannot abort {what}: {error}", file=sys.stderr)
 
@@ -165,7 +167,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema, options)
         self._options = options
-        self._begun: ingest.Ingest | None = None
+        self._begun: ingest_steps.Ingest | None = None
         topic, batch_bytes_max = None, 1 << 30
         if options.one_topic:
             cluster = SparkCluster(options.client, waits=True)
@@ -173,7 +175,7 @@ class BatchWriter(DataSourceArrowWriter):
             if options.exactly_once:
                 # A random id makes retries of tasks safe; the user's own id also makes reruns of the job safe.
                 name = options.ingest_id or str(uuid.uuid4())
-                self._begun = ingest.begin(cluster, topic.id, name, ttl_ms=options.ingest_ttl_ms, join=False)
+                self._begun = ingest_steps.begin(cluster, topic.id, name, ttl_ms=options.ingest_ttl_ms, join=False)
             else:
                 batch_bytes_max = cluster.batch_bytes_max(topic.name)
         self._task = Task(options, topic, batch_bytes_max)
@@ -190,15 +192,19 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._query is not None:
-            transactions.commit(SparkCluster(self._options.client, waits=True), transactions.prepared_in(messages))
+            transactional_writes.commit(
+                SparkCluster(self._options.client, waits=True), transactional_writes.prepared_in(messages)
+            )
         if self._begun is not None:
             if not self._begun.is_open:
                 log.warning("ingest %s was already committed; nothing was written", self._begun.ingest_id)
             staged = [each for each in messages if isinstance(each, StagedRows)]
             cluster = SparkCluster(self._options.client, waits=True)
-            ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])
+            ingest_steps.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        transactions.abort(lambda: SparkCluster(self._options.client), transactions.prepared_in(messages))
+        transactional_writes.abort(
+            lambda: SparkCluster(self._options.client), transactional_writes.prepared_in(messages)
+        )
         if self._begun is not None:
             give_up(self._options, self._begun, f"ingest {self._begun.ingest_id}")

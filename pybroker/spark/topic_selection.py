@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pybroker.native import Uuid
-from pybroker.spark.errors import OptionError
-from pybroker.spark.values import INT, LONG, number
+from pybroker.spark.option_values import INT, LONG, number
+from pybroker.spark.source_errors import OptionError
 
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign", "topicIds")
 EARLIEST = -2

@@ -8,19 +8,19 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pybroker.config import advice, foreign, one_node
+from pybroker.config import advice, foreign_settings, single_node
 from pybroker.config.broker_cluster import EMBEDDED, METADATA_STORE
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.consistency import inconsistencies
 from pybroker.config.definition import nearest_name
+from pybroker.config.listener_addresses import SECURITY_BETWEEN
 from pybroker.config.listener_settings import check_listener_setting, listener_setting, nearest_listener_setting
-from pybroker.config.listeners import SECURITY_BETWEEN
 from pybroker.config.properties import PropertiesError, read_properties
 from pybroker.config.providers import NAME as PROVIDERS
 from pybroker.config.providers import Providers
-from pybroker.config.values import ConfigError, InvalidValue, render_value
+from pybroker.config.setting_values import ConfigError, InvalidValue, render_value
 
 PROPERTIES_BYTES_MAX = 1 << 20
 """Larger than any settings file: a larger one was named by mistake (a log, a device)."""
@@ -114,7 +114,7 @@ class _Check:
             self._take(name, setting)
         self._drop_controller_listeners()
         static = self._static
-        cut = one_node.fit(static) if static.get(METADATA_STORE, EMBEDDED) == EMBEDDED else None
+        cut = single_node.fit(static) if static.get(METADATA_STORE, EMBEDDED) == EMBEDDED else None
         config = BrokerConfig(static, self._listener_settings)
         texts = {name: setting.text for name, setting in self._given.items()}
         for of_name, problem in inconsistencies(config, texts, self._failed):
@@ -169,21 +169,21 @@ class _Check:
 
     def _take_foreign(self, name: str, setting: Setting) -> None:
         """Refuse or ignore a setting that this broker lacks."""
-        remedy = foreign.refusal(name, setting.text)
+        remedy = foreign_settings.refusal(name, setting.text)
         if remedy is not None:
             raise InvalidValue(remedy)
-        if foreign.is_foreign(name):
+        if foreign_settings.is_foreign(name):
             self._unused.of_kafka.append(name)
             return
-        if name in foreign.OF_THE_PAST:
+        if name in foreign_settings.OF_THE_PAST:
             self._unused.of_the_past.append(name)
             return
-        nearest = nearest_name(name, (*BROKER_SETTINGS, *foreign.REFUSED)) or nearest_listener_setting(name)
+        nearest = nearest_name(name, (*BROKER_SETTINGS, *foreign_settings.REFUSED)) or nearest_listener_setting(name)
         problem = f"unknown setting; did you mean {nearest}?" if nearest else None
-        if problem is None and foreign.is_of_others(name):
+        if problem is None and foreign_settings.is_of_others(name):
             self._unused.of_others.append(name)
             return
-        problem = problem or foreign.protection(name)
+        problem = problem or foreign_settings.protection(name)
         if problem is None:
             self._unused.unknown.append(name)
         else:
@@ -214,4 +214,4 @@ def _is_secret(name: str) -> bool:
     of_listener = listener_setting(name)
     if of_listener is not None:
         return of_listener.sensitive
-    return BROKER_SETTINGS[name].sensitive if name in BROKER_SETTINGS else foreign.is_secret(name)
+    return BROKER_SETTINGS[name].sensitive if name in BROKER_SETTINGS else foreign_settings.is_secret(name)

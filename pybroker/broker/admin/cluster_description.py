@@ -1,14 +1,19 @@
-"""Brokers, ids and topics of the cluster as this broker's metadata cache shows them to clients, independent of protocol
-versions."""
+"""Brokers, ids and topics of the cluster as this broker's metadata cache shows them to clients, and the state of the
+cluster for health checks. Independent of protocol versions."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import msgspec
 
+from pybroker.broker.admin.partition_health import Conditions
+from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
+from pybroker.broker.metadata.store_session import StoreSession
+from pybroker.broker.replicas.image_observers import ChangeFigures
+from pybroker.broker.replicas.role_reconciler import Mismatch
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -71,3 +76,27 @@ def offline_replicas(partition: UpdateMetadataPartitionState, live: Container[in
 def partition_error(partition: UpdateMetadataPartitionState) -> int:
     """Return the error code of a partition in a Metadata response."""
     return int(ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE)
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """The objects that describe the cluster's state."""
+
+    broker_id: int
+    """The broker that has this view."""
+    cluster: ClusterAdmin
+    conditions: Conditions
+    session: StoreSession
+    """The session with the metadata store."""
+    wrong_roles: Callable[[], Sequence[Mismatch]]
+    """Partitions whose role on this broker differs from the published metadata and is not corrected yet."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Metrics of this broker since its start."""
+
+    is_controller: Callable[[], bool]
+    events_waiting: Callable[[], int]
+    """Number of events that wait in this broker's controller."""
+    queue: QueueFigures
+    changes: ChangeFigures
+    failed_isr_updates: Callable[[], int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from pybroker.spark.errors import OptionError
+from pybroker.spark.source_errors import OptionError
 
 SHORT, INT, LONG = 2**15 - 1, 2**31 - 1, 2**63 - 1
 

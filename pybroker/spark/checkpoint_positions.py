@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pybroker.native import Uuid
-from pybroker.spark.errors import TopicChangedError
+from pybroker.spark.source_errors import TopicChangedError
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455)."""
+"""ElectLeaders (KIP-460), AlterPartitionReassignments and ListPartitionReassignments (KIP-455), UnregisterBroker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,43 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerPort
-from pybroker.broker.cluster.events import NewReplicas, ReassignPartitions
+from pybroker.broker.cluster.events import (
+    ElectedPartition,
+    ElectionOutcome,
+    ElectLeaders,
+    NewReplicas,
+    ReassignPartitions,
+    UnregisterBroker,
+)
 from pybroker.broker.metadata.image import PartitionImage, is_moving
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
+
+
+class ElectionAdmin:
+    def __init__(self, port: ControllerPort) -> None:
+        self._port = port
+
+    async def elect(
+        self, partitions: Sequence[ElectedPartition] | None, timeout_ms: int, *, unclean: bool, caller: Caller
+    ) -> list[ElectionOutcome]:
+        """Elect leaders and return one result per partition, in order. With `partitions` None, return the partitions
+        that needed an election. On success this broker already shows the new leader. Raises KafkaError if no controller
+        is available."""
+        if partitions is not None:
+            # Remove duplicates: the second election of a partition would answer ELECTION_NOT_NEEDED.
+            partitions = tuple(dict.fromkeys(partitions))
+        answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
+        if answer.in_force:
+            return answer.reply
+        late = "The leader is elected, but not all brokers have applied the change yet."
+        return [
+            one
+            if one.error_code
+            else msgspec.structs.replace(one, error_code=int(ErrorCode.REQUEST_TIMED_OUT), error_message=late)
+            for one in answer.reply
+        ]
 
 
 class ReassignmentAdmin:
@@ -52,3 +84,18 @@ class ReassignmentAdmin:
                 if 0 <= index < len(partitions) and is_moving(partitions[index]):
                     found.setdefault(name, {})[index] = partitions[index]
         return found
+
+
+class BrokerAdmin:
+    def __init__(self, port: ControllerPort) -> None:
+        self._port = port
+
+    async def unregister(self, broker_id: int, *, caller: Caller) -> None:
+        """Remove a broker from the metadata. Raises KafkaError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (the broker
+        runs or has replicas), or an error that says that no controller is available."""
+        answer = await self._port.submit(UnregisterBroker(broker_id), caller=caller)
+        if not answer.in_force:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "The broker is unregistered, but this broker has not applied the change yet.",
+            )

@@ -16,15 +16,15 @@ from pybroker.client.admin.config_types import ConfigResource
 from pybroker.native import BlockingClient, NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode, error_name
-from pybroker.spark.errors import (
+from pybroker.spark.source_errors import (
     NoSuchTopicIdError,
     OptionError,
     SparkSourceError,
     TopicGoneError,
     UnknownTopicError,
 )
-from pybroker.spark.selection import TopicSelection
-from pybroker.spark.tokens import with_token
+from pybroker.spark.token_source import with_token
+from pybroker.spark.topic_selection import TopicSelection
 
 EARLIEST, LATEST = -2, -1
 METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2, 8, 10, 32

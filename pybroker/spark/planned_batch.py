@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import logging
 
-from pybroker.spark.cluster import SparkCluster, SparkTopic
-from pybroker.spark.errors import DataLossError, TopicChangedError
-from pybroker.spark.options import ReadOptions
-from pybroker.spark.plan import OffsetRange
-from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
+from pybroker.spark.cluster_requests import SparkCluster, SparkTopic
+from pybroker.spark.offset_ranges import OffsetRange
+from pybroker.spark.source_errors import DataLossError, TopicChangedError
+from pybroker.spark.source_options import ReadOptions
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import time
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import AWAY, BrokerRefusalError, SparkCluster, SparkTopic
-from pybroker.spark.errors import NoSuchTopicIdError, TopicChangedError, UnknownTopicError
-from pybroker.spark.options import NewTopicOptions, WriteOptions
+from pybroker.spark.cluster_requests import AWAY, BrokerRefusalError, SparkCluster, SparkTopic
+from pybroker.spark.source_errors import NoSuchTopicIdError, TopicChangedError, UnknownTopicError
+from pybroker.spark.source_options import NewTopicOptions, WriteOptions
 
 CREATE_TOPICS, CONTROLLER = 19, -1
 DEFAULTS_SINCE = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pybroker.spark.positions import StreamPosition, TopicPosition
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
 
 
 @dataclass(frozen=True)

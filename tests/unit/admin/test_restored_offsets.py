@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pybroker.broker.admin import returned_offsets
-from pybroker.broker.admin.returned_offsets import LateOffsets, ReturnedOffsets
+from pybroker.broker.admin import restored_offsets
+from pybroker.broker.admin.restored_offsets import LateOffsets, ReturnedOffsets
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.controller.topic_decisions import new_topic
 from pybroker.broker.controller.undelete import decide_keep_offsets, decide_offsets_restored
@@ -183,7 +183,7 @@ def test_late_offsets_go_to_a_successor_that_keeps_offsets(keeps: bool) -> None:
 
 
 async def test_only_missing_offsets_are_sent_and_again_until_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returned_offsets, "RETRY_S", 0.001)
+    monkeypatch.setattr(restored_offsets, "RETRY_S", 0.001)
     played = Played(record(STAGED, None))
     played.refusals = 1
     played.decides.set()

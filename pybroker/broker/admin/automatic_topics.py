@@ -1,6 +1,7 @@
-"""Creates internal topics of Kafka Streams applications when a heartbeat response reports them missing (KIP-1071).
+"""Creates topics that groups need: dead letter queues of share groups (KIP-1191), and internal topics of Kafka Streams
+applications when a heartbeat response reports them missing (KIP-1071).
 
-The response does not wait for them: the member sends another heartbeat. A failed creation is not retried for a while,
+That response does not wait for them: the member sends another heartbeat. A failed creation is not retried for a while,
 and responses report its error meanwhile.
 """
 
@@ -8,13 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pybroker.broker.admin.topics import TopicAdmin, TopicSpec
+from pybroker.broker.admin.topics import AUTO_CREATE_TIMEOUT_MS, TopicAdmin, TopicSpec
 from pybroker.broker.clock import Clock
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
+
+ENABLE = "errors.deadletterqueue.group.enable"
+
+
+class DeadLetterTopics:
+    """Implements `dead_letters.Queues`. `config` returns all settings of a topic."""
+
+    def __init__(self, topics: TopicAdmin, config: Callable[[Uuid], Mapping[str, str]]) -> None:
+        self._topics = topics
+        self.config = config
+
+    def accepts(self, topic_id: Uuid) -> bool:
+        """Return whether the topic's settings allow dead letters (see `Queues`)."""
+        return self.config(topic_id)[ENABLE] == "true"
+
+    async def create(self, topic: str) -> None:
+        """Create the topic with this cluster's defaults (see `Queues`). Do not fail if it was created meanwhile."""
+        spec = TopicSpec(topic, configs={ENABLE: "true"})
+        (made,) = (await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)).each
+        if isinstance(made, KafkaError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise made
+
 
 log = logging.getLogger(__name__)
 

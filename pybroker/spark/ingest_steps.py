@@ -10,8 +10,8 @@ from typing import Any
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import AWAY, BrokerRefusalError, SparkCluster
-from pybroker.spark.errors import IngestError, TopicChangedError
+from pybroker.spark.cluster_requests import AWAY, BrokerRefusalError, SparkCluster
+from pybroker.spark.source_errors import IngestError, TopicChangedError
 
 BEGIN, COMMIT, ABORT, LIST = 32150, 32152, 32153, 32154
 NO_BATCH = -1

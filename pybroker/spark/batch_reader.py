@@ -11,13 +11,13 @@ from pyspark.sql.types import StructType
 
 from pybroker.native import ArrowSource, NativeError, SourceRange, Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark import starting
-from pybroker.spark.cluster import EARLIEST, SparkCluster
-from pybroker.spark.errors import DataLossError, TopicChangedError
-from pybroker.spark.options import ReadOptions
-from pybroker.spark.plan import OffsetRange, split
-from pybroker.spark.positions import StreamPosition
-from pybroker.spark.tokens import with_token
+from pybroker.spark import read_bounds
+from pybroker.spark.checkpoint_positions import StreamPosition
+from pybroker.spark.cluster_requests import EARLIEST, SparkCluster
+from pybroker.spark.offset_ranges import OffsetRange, split
+from pybroker.spark.source_errors import DataLossError, TopicChangedError
+from pybroker.spark.source_options import ReadOptions
+from pybroker.spark.token_source import with_token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +108,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         cluster = SparkCluster(options.client, waits=True)
-        _, start, end = starting.bounds_of(cluster, options)
+        _, start, end = read_bounds.bounds_of(cluster, options)
         ranges = split(ranges_between(start, end), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each, cluster.id) for each in ranges]
 

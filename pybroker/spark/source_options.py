@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pybroker.native import SPARK_SETTINGS
 from pybroker.spark import client_settings
 from pybroker.spark.client_settings import KAFKA
-from pybroker.spark.errors import OptionError
-from pybroker.spark.selection import SUBSCRIPTIONS, ReadBound, TopicSelection, bound_of, subscription_of, topic_id
-from pybroker.spark.values import INT, LONG, SHORT, flag, number, unknown
+from pybroker.spark.option_values import INT, LONG, SHORT, flag, number, unknown
+from pybroker.spark.source_errors import OptionError
+from pybroker.spark.topic_selection import SUBSCRIPTIONS, ReadBound, TopicSelection, bound_of, subscription_of, topic_id
 
 COLUMNS = (
     "key",

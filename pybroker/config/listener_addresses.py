@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pybroker.config.values import InvalidValue
+from pybroker.config.setting_values import InvalidValue
 
 SECURITY_BETWEEN = "security.inter.broker.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

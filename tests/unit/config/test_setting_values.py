@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.config import ConfigKey, ConfigType, InvalidValue, render_value
-from pybroker.config import values as v
+from pybroker.config import setting_values as v
 
 
 @pytest.mark.parametrize(

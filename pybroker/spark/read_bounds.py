@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pybroker.spark.cluster import EARLIEST, LATEST, SparkCluster, SparkTopic
-from pybroker.spark.errors import DataLossError, OptionError
-from pybroker.spark.options import ReadOptions
-from pybroker.spark.positions import StreamPosition, TopicPosition
-from pybroker.spark.selection import ReadBound, TopicSelection
+from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
+from pybroker.spark.cluster_requests import EARLIEST, LATEST, SparkCluster, SparkTopic
+from pybroker.spark.source_errors import DataLossError, OptionError
+from pybroker.spark.source_options import ReadOptions
+from pybroker.spark.topic_selection import ReadBound, TopicSelection
 
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 

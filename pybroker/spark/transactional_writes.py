@@ -22,8 +22,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pybroker.native import NativeError, SinkTransaction
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.spark.cluster import AWAY, FIND_COORDINATOR, BrokerRefusalError, SparkCluster, SparkTopic
-from pybroker.spark.errors import TransactionError
+from pybroker.spark.cluster_requests import AWAY, FIND_COORDINATOR, BrokerRefusalError, SparkCluster, SparkTopic
+from pybroker.spark.source_errors import TransactionError
 
 OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 9, 22, 25, 26, 28, 65
 OF_GROUPS, OF_TRANSACTIONS = 0, 1

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.spark.errors import OptionError, TokenError
+from pybroker.spark.source_errors import OptionError, TokenError
 
 if TYPE_CHECKING:
     from pybroker.client.connection.token_file import CachedToken
@@ -45,7 +45,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
     from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError
     from pybroker.client.config import ADMIN, ClientConfig
     from pybroker.client.connection.token_file import CachedToken
-    from pybroker.config.values import ConfigError
+    from pybroker.config.setting_values import ConfigError
 
     names = ("sasl.mechanism", "sasl.jaas.config", ENDPOINT, *OF_PROVIDER)
     asked = {name: settings[name] for name in names if name in settings}
