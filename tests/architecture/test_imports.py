@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"native"},
     {"version", "cluster_resource", "web_request"},
     {"printable"},
-    {"errors", "topic_names"},
+    {"errors", "log_topic_names"},
 ]
 BROKER_LAYERS: list[set[str]] = [
     {"offline"},
