@@ -202,10 +202,10 @@ def test_clients_log_in_and_are_bounded_as_before(
         with pytest.raises(KafkaError):
             admin.create_topics([NewTopic("bob.made", 1, 1)]).all()
 
-    assert any("1 delegation tokens are taken over" in note for note in notes)
+    assert any("1 delegation tokens are adopted" in note for note in notes)
     for kind in ("RegisterBrokerRecord", "RegisterControllerRecord"):
         (note,) = [note for note in notes if note.startswith(f"{kind} is not adopted")]
-        assert re.search(r"\(\d+ in all\): \S", note), note
+        assert re.search(r"\(\d+ in total\): \S", note), note
     assert not [note for note in notes if "records of type" in note], "every type of this Kafka is known"
     broker.restart(crash=True)
     with blocking.AdminClient(by(sasl, token_id, hmac, token=True)) as admin:
