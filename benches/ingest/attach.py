@@ -43,7 +43,7 @@ def run(gigabytes: float, partitions: int, settings: Mapping[str, str] | None = 
         committed = time.monotonic()
         assert answer.error_code == 0, answer
         assert sum(part.end_offset - part.base_offset for part in answer.partitions) == batches * ROWS
-        attached = re.findall(r"attached to .* in (\d+) ms", broker.log_tail())
+        attached = re.findall(r"ingest committed .* linking_ms=(\d+)", broker.log_tail())
         return {
             "staged_gb": batches * len(data) / 1e9,
             "staging_s": staged - started,

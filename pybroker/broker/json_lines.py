@@ -56,7 +56,7 @@ EVENTS: tuple[tuple[str, str], ...] = (
     ("is not served here", "request_not_served"),
     ("bytes, allowed are 8 to ", "request_size_refused"),
     ("a produce with acks=0 failed with error ", "produce_without_acks_failed"),
-    (" from * may not * topic ", "topic_access_denied"),
+    ("denied request principal=", "topic_access_denied"),
     ("connection from * refused: ", "connection_refused"),
     (" lines about connections were left out", "log_lines_left_out"),
     (" lines were dropped, the log could not keep up", "log_lines_left_out"),

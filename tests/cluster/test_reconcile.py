@@ -106,7 +106,7 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
         (aside,) = brokers.staged(number, unknown)
         assert b"kept" in brokers.records_of(number, f"deleting/{aside.name}")
         assert not ghost.exists()
-        line = f"(id {unknown}), partitions 0: nothing that can be trusted is known"
+        line = f"(id {unknown}), partitions 0: the cluster's metadata does not know this id"
         until(lambda line=line: line in away.console.read_text())
         away.stop()
     del away.settings["delete.topic.delay.ms"]

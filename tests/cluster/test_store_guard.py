@@ -117,7 +117,7 @@ def test_a_restored_store_is_refused_until_it_is_accepted(brokers: Everywhere, t
     until(lambda: brokers.read("doomed") == ["of doomed"])
     for broker in cluster.brokers.values():
         until(lambda broker=broker: put_aside(broker, later))
-        line = f"(id {later}), partitions 0: nothing that can be trusted is known"
+        line = f"(id {later}), partitions 0: the cluster's metadata does not know this id"
         until(lambda broker=broker, line=line: line in broker.console.read_text())
     assert "nothing to accept" in accept_again(cluster.brokers[2])
     until(lambda: brokers.isr("doomed", 1) == {1, 2})

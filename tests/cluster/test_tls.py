@@ -189,7 +189,7 @@ def in_sync(admin: blocking.AdminClient) -> set[int]:
 
 def readings(broker: BrokerProcess) -> int:
     """How often it has found new files."""
-    return broker.console.read_text().count("listener BETWEEN has read the files of its ssl.* settings again")
+    return broker.console.read_text().count("ssl.* settings for new connections listener=BETWEEN")
 
 
 def refusals(broker: BrokerProcess) -> list[str]:

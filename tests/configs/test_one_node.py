@@ -71,7 +71,7 @@ def test_a_topic_that_asks_for_more_replicas_is_named_once_a_minute(start_broker
         for _ in range(2):
             assert produced(broker, name, retries=0) == ["NOT_ENOUGH_REPLICAS"] * 3
         (line,) = told(broker, f" {name}-0: ")
-        assert re.search(r"WARN .*1 in-sync replicas, min\.insync\.replicas asks for 2", line)
+        assert re.search(r"WARN .*1 in-sync replicas, but min\.insync\.replicas is 2", line)
 
 
 def create(admin: AdminClient, name: str, config: Mapping[str, str]) -> None:

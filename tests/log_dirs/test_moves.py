@@ -199,7 +199,7 @@ def test_a_partition_with_staged_records_stays_until_they_are_attached(jbod: Jbo
         epoch, attempt = client.begin(topic_id, "job").epoch, Attempt(0)
         client.append(topic_id, "job", epoch, attempt, 0, ["a", "b"])
         assert move(broker, "t", 0, to) == 0
-        wait_for(lambda: "stays where it is" in broker.console.read_text())
+        wait_for(lambda: "to another log directory: " in broker.console.read_text())
         wait_for(lambda: place(broker, "t") == [(at.name, False)])
         wait_for(lambda: not list(to.glob("t-0*")))
         assert client.commit(topic_id, "job", epoch, [attempt]).state == COMMITTED

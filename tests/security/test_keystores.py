@@ -234,7 +234,7 @@ def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authori
         keytool("-storepasswd", "-new", "another", "-keystore", str(store))
         until(lambda: "ssl.keystore.password: it is not the password of" in log())
         store.write_bytes(content)
-        until(lambda: "listener SSL has read the files of its ssl.* settings again" in log())
+        until(lambda: "ssl.* settings for new connections listener=SSL" in log())
         assert PASSWORD not in log()
     with pytest.raises(BrokerProcessError, match=r"listener SSL: ssl\.keystore\.password: it is not the password of"):
         Broker({**settings, "ssl.keystore.password": "another"}).start()

@@ -238,4 +238,4 @@ def test_two_directories_with_the_same_id(start_broker: StartBroker, tmp_path: P
     assert not send(broker, "t", 0, RECORDS[:1]).refused
     broker.stop()
     assert {path.name: path.read_bytes() for path in (two / "t-0").iterdir()} == before, "put aside, untouched"
-    assert f"the same partition lies in {one / 't-0'}, too" in broker.console.read_text()
+    assert f"the same partition is also in {one / 't-0'}" in broker.console.read_text()

@@ -76,7 +76,7 @@ def test_mutants_raise_codec_errors_and_nothing_else() -> None:
         (m.FetchRequest(topics=[m.FetchRequest_FetchTopic(topic_id="x")]), 13, "expected Uuid, got str"),
         (m.HeartbeatRequest(group_id="\ud800"), 4, "lone surrogate"),
         (m.HeartbeatRequest(), 99, "HeartbeatRequest has no version 99"),
-        ("no message", 1, "is no message of the protocol"),
+        ("no message", 1, "is not a message of the protocol"),
     ],
 )  # fmt: skip
 def test_what_a_version_cannot_carry_is_refused_with_its_place(message: Any, version: int, complaint: str) -> None:

@@ -249,7 +249,7 @@ pub fn encode_request<'py>(
     let classes = Classes::of_object(message)?;
     let Some(api_key) = classes.message.api_key else {
         return Err(CodecError::new_err(format!(
-            "{} is no request",
+            "{} is not a request",
             classes.message.name()
         )));
     };
@@ -277,7 +277,7 @@ pub(crate) fn encode_request_body(
 ) -> PyResult<(i16, Vec<u8>)> {
     let classes = Classes::of_object(message)?;
     let Some(api_key) = classes.message.api_key else {
-        let text = format!("{} is no request", classes.message.name());
+        let text = format!("{} is not a request", classes.message.name());
         return Err(CodecError::new_err(text));
     };
     Ok((api_key, encode_message(py, classes, version, message)?))

@@ -56,7 +56,7 @@ pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
     let text = match error {
         StorageError::Locked { path } => {
             format!(
-                "{} is in use by another broker; stop it, or give this one its own log.dirs",
+                "{} is in use by another broker. Stop it, or give this one its own log.dirs",
                 path.display()
             )
         }
@@ -67,12 +67,12 @@ pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
         } => {
             // KIP-78 leaves editing ids to experts; the message tells them how.
             let remedy = if found.starts_with("cluster") {
-                ", or, if it is this cluster's data all the same, make the ids agree with `pybroker cluster adopt-id`"
+                ". If it is the data of this cluster, run `pybroker cluster adopt-id`"
             } else {
                 ""
             };
             format!(
-                "{} belongs to {found}, this is {expected}; point log.dirs to the right directory{remedy}",
+                "{} belongs to {found}, this is {expected}. Point log.dirs to the right directory{remedy}",
                 path.display()
             )
         }

@@ -12,7 +12,8 @@ pub(crate) fn abort_on_panic() {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             print(panic);
-            eprintln!("pybroker: a broken invariant, see above; stopping at once (the log recovers at the next start)");
+            eprintln!("pybroker: an invariant is broken (see above); stopping at once (the log recovers at the next \
+                 start)");
             std::process::abort();
         }));
     });

@@ -233,7 +233,7 @@ impl Client {
                 Err(problem) => return Err(problem),
             }
         }
-        Err(last.unwrap_or_else(|| Error::Setting("there is no address to begin with".into())))
+        Err(last.unwrap_or_else(|| Error::Setting("bootstrap.servers has no address".into())))
     }
 
     fn complete(found: Vec<Found>, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {

@@ -125,7 +125,7 @@ impl<'a> Values<'a> {
         let mut all = self.tables.iter().copied().flatten();
         let setting = all
             .find(|setting| setting.name == name)
-            .unwrap_or_else(|| panic!("{name} stands in no table of settings"));
+            .unwrap_or_else(|| panic!("{name} is in no table of settings"));
         let given = self.given.get(name).map(|value| value.trim());
         match given.and_then(|text| Some((text, setting.refuses(text)?))) {
             Some((text, expected)) => Err(self.unusable(name, text, &expected)),

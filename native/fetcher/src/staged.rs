@@ -124,7 +124,7 @@ fn read(address: &str, answer: &[u8]) -> Result<i64, Error> {
 impl StagedCopies for StagedSender {
     fn send(&self, broker: i32, chunk: &StagedChunk<'_>) -> Result<i64, String> {
         let to = self.brokers.lock().get(&broker).map(Arc::clone);
-        let to = to.ok_or("it is not known where it is")?;
+        let to = to.ok_or("its address is unknown")?;
         self.call(&to, chunk).map_err(|problem| problem.to_string())
     }
 }

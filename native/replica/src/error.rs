@@ -31,7 +31,7 @@ pub enum PartitionError {
         current: i32,
     },
     /// The request carries an older broker epoch of that broker (`STALE_BROKER_EPOCH`).
-    #[error("broker {broker} has registered anew since its epoch {epoch}")]
+    #[error("broker {broker} has registered again since broker epoch {epoch}")]
     StaleBrokerEpoch {
         /// Id of the broker.
         broker: i32,
@@ -49,7 +49,7 @@ pub enum PartitionError {
         end: i64,
     },
     /// The high watermark that this replica knows is below the requested offset (`OFFSET_NOT_AVAILABLE`).
-    #[error("offset {requested} is not known to be committed here, {known} is")]
+    #[error("offset {requested} is above the high watermark {known} of this replica")]
     OffsetNotAvailable {
         /// Offset in the request.
         requested: i64,
@@ -57,7 +57,7 @@ pub enum PartitionError {
         known: i64,
     },
     /// Fewer in-sync replicas than `min.insync.replicas`; nothing was appended (`NOT_ENOUGH_REPLICAS`).
-    #[error("{isr} in-sync replicas, min.insync.replicas asks for {required}")]
+    #[error("{isr} in-sync replicas, but min.insync.replicas is {required}")]
     NotEnoughReplicas {
         /// Number of in-sync replicas.
         isr: usize,
@@ -67,13 +67,13 @@ pub enum PartitionError {
     /// The transaction coordinator could not confirm the transaction; nothing was appended. `NOT_ENOUGH_REPLICAS`,
     /// which every client retries, or `CONCURRENT_TRANSACTIONS` if that is the cause and the client accepts this code
     /// here.
-    #[error("the transaction's coordinator cannot confirm it now")]
+    #[error("the transaction coordinator cannot confirm the transaction now")]
     Unconfirmed {
         /// The producer's previous transaction is still ending, and the client accepts `CONCURRENT_TRANSACTIONS`.
         ending: bool,
     },
     /// The ISR fell below `min.insync.replicas` after the append (`NOT_ENOUGH_REPLICAS_AFTER_APPEND`).
-    #[error("{isr} in-sync replicas after the append, min.insync.replicas asks for {required}")]
+    #[error("{isr} in-sync replicas after the append, but min.insync.replicas is {required}")]
     NotEnoughReplicasAfterAppend {
         /// Number of in-sync replicas.
         isr: usize,
@@ -88,7 +88,7 @@ pub enum PartitionError {
     Storage(Arc<str>),
     /// The controller counts this replica as in sync, but its log, or the staged segments to link, are missing on disk
     /// (`LOG_DIR_NOT_FOUND`).
-    #[error("nothing of it is on disk any more")]
+    #[error("it is no longer on disk")]
     Missing,
     /// The data at this offset is not a valid batch; other offsets can be read (`CORRUPT_MESSAGE`).
     #[error("damaged on disk: {0}")]

@@ -96,7 +96,7 @@ impl LogDirs {
             let opened = match LogDir::open(path, &options) {
                 Ok(dir) => {
                     for problem in dir.problems() {
-                        (config.report)(&format!("{problem}; recovery does without"));
+                        (config.report)(&format!("{problem}; recovering without it"));
                     }
                     Ok(dir)
                 }

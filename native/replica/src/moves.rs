@@ -76,7 +76,9 @@ impl Replicas {
             let worker = std::thread::Builder::new().name("log-dir-moves".into());
             let started = worker.spawn(move || work(&replicas));
             if let Err(error) = &started {
-                self.report(&format!("no thread to move partitions: {error}"));
+                self.report(&format!(
+                    "cannot start a thread to move partitions: {error}"
+                ));
             }
             started.is_ok()
         };
@@ -150,7 +152,7 @@ impl Replicas {
             // Hard links do not reach another disk. Nothing can be staged for the partition during the hand-over.
             if from.holds_staged(tip).map_err(noted)? {
                 return Err(PartitionError::Policy(
-                    "a staged ingest has records for it; move it when that is committed or aborted",
+                    "a staged ingest has records for it. Move it after the ingest is committed or aborted",
                 ));
             }
             let config = Arc::clone(&partition.config());
@@ -240,7 +242,7 @@ fn work(replicas: &Weak<Replicas>) {
                 let found = replicas.partition(tip);
                 let name = found.as_ref().map_or("a deleted topic", |one| one.topic());
                 replicas.report(&format!(
-                    "{name}-{} (topic id {}) stays where it is: {error}",
+                    "cannot move {name}-{} (topic id {}) to another log directory: {error}",
                     tip.partition, tip.topic_id
                 ));
             }
@@ -254,7 +256,7 @@ fn clear_away(replicas: &Replicas, dir: &LogDir, log: Arc<Log>) {
         Ok(path) => path,
         Err(error) => {
             return replicas.report(&format!(
-                "{} is left over: {error}",
+                "cannot remove {}: {error}",
                 log.directory().display()
             ));
         }
@@ -265,6 +267,6 @@ fn clear_away(replicas: &Replicas, dir: &LogDir, log: Arc<Log>) {
         std::thread::sleep(Duration::from_millis(20));
     }
     if let Err(error) = dir.remove_moved(&retired) {
-        replicas.report(&format!("{} is left over: {error}", retired.display()));
+        replicas.report(&format!("cannot remove {}: {error}", retired.display()));
     }
 }

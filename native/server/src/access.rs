@@ -127,7 +127,7 @@ impl<'a> Access<'a> {
             self.shared.log.line(
                 LogLevel::Info,
                 &format!(
-                    "{:?} from {} may not {} topic {name:?}",
+                    "denied request principal={:?} host={} operation={} resource=TOPIC:{name:?}",
                     self.connection.principal,
                     self.connection.peer.address,
                     operation.name()

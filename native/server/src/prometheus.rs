@@ -70,7 +70,7 @@ const PLAIN: [Plain; 12] = [
     ),
     (
         "pybroker_protocol_errors_total",
-        "Connections closed for what they sent.",
+        "Connections closed because of what the client sent.",
         |t| &t.protocol_errors,
     ),
     (
@@ -157,7 +157,7 @@ fn journal(page: &mut Page, journal: &JournalFigures) {
         ),
         (
             "pybroker_journal_flushes_total",
-            "Flushes of journals, each for all appends that waited.",
+            "Flushes of journals; one serves all waiting appends.",
             journal.flushes,
         ),
         (
@@ -171,7 +171,7 @@ fn journal(page: &mut Page, journal: &JournalFigures) {
     page.single(
         "pybroker_journal_wait_seconds_total",
         Kind::Counter,
-        "Time from the first append that waited for each of these flushes to its end.",
+        "Time of a journal flush, from the first append that waits for it.",
         journal.waited_us as f64 / 1e6,
     );
 }

@@ -162,7 +162,7 @@ impl<'a> Rows<'a> {
         if time < 0 {
             // In a record −1 means "no timestamp"; other negative values are invalid.
             return Err(Error::Rows(format!(
-                "column timestamp: {time} ms is before 1970, which no record can say"
+                "column timestamp: {time} ms is before 1970, which a record cannot store"
             )));
         }
         Ok(Some(time))

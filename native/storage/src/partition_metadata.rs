@@ -36,7 +36,7 @@ pub(crate) fn read(dir: &Path) -> Result<Option<TopicId>, StorageError> {
             ))
         })?;
         if values.insert(key.trim(), value.trim()).is_some() {
-            return Err(corrupt(format!("{:?} stands twice", key.trim())));
+            return Err(corrupt(format!("{:?} appears twice", key.trim())));
         }
     }
     let value_of = |key: &str| values.get(key).copied();

@@ -69,7 +69,7 @@ def test_a_node_with_an_id_is_not_read_by_a_version_without() -> None:
     decision = decide_create(cluster(1), CreateTopics((NewTopic("a", 1, 1, None, {}),), False, 1, 100))
     stored = nodes(decision.operations)
     topics = {path: one for path, one in stored.items() if path.startswith("/brokers")}
-    with pytest.raises(LoweredError, match="topic 'a' has an id"):
+    with pytest.raises(LoweredError, match="topic 'a' has a topic id"):
         load_image(5, Nodes(topics, {}, {}), topic_ids=False)
 
 

@@ -156,7 +156,7 @@ fn checked(directory: String) -> PyResult<String> {
         Ok(directory)
     } else {
         Err(PyValueError::new_err(format!(
-            "{directory:?} is no name of an ingest's directory"
+            "{directory:?} is not the name of an ingest directory"
         )))
     }
 }

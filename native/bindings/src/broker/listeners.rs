@@ -252,7 +252,7 @@ fn resolved(
         "SASL_SSL" => SecurityProtocol::SaslSsl,
         other => {
             return Err(Problem::invalid(format!(
-                "listener {name}: security protocol {other} is not known here"
+                "listener {name}: unknown security protocol {other}"
             )));
         }
     };

@@ -106,12 +106,13 @@ fn partitions(text: &mut Text, replicas: &Replicas) {
 fn producers(text: &mut Text, producers: &ProducerCount) {
     text.gauge(
         "kafka_server_replicamanager_produceridcount",
-        "Producer ids that partitions remember, each counted for each partition (Kafka: ProducerIdCount).",
+        "Producer ids that partitions remember, counted for each partition (Kafka: ProducerIdCount).",
         producers.known() as u64,
     );
     text.counter(
         "pybroker_producer_ids_dropped_total",
-        "Producer ids forgotten before their time, because producer.ids.per.partition.max or producer.ids.max was reached.",
+        "Producer ids removed before they expired, because producer.ids.per.partition.max or producer.ids.max was \
+         reached.",
         producers.dropped(),
     );
 }
@@ -125,12 +126,12 @@ fn ingests(text: &mut Text, replicas: &Replicas) {
     );
     text.gauge(
         "pybroker_ingest_attempts",
-        "Attempts with something staged by ingests that are open, each counted for each partition.",
+        "Attempts of open ingests that have staged records, counted for each partition.",
         ingests.attempts as u64,
     );
     text.gauge(
         "pybroker_ingest_staged_bytes",
-        "Bytes staged by ingests that are open.",
+        "Bytes staged by open ingests.",
         ingests.staged_bytes,
     );
     text.counter(
@@ -140,7 +141,7 @@ fn ingests(text: &mut Text, replicas: &Replicas) {
     );
     text.counter(
         "pybroker_ingest_attached_partitions_total",
-        "Partitions that took staged records since the start.",
+        "Partitions that got records of committed ingests since the start.",
         ingests.attached_partitions,
     );
 }

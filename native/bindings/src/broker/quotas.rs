@@ -71,7 +71,7 @@ impl NativeQuotas {
         let parsed = addresses.into_iter().map(|(address, rate)| {
             let address = address.map(|text| {
                 let address = text.parse::<IpAddr>();
-                address.map_err(|_| PyValueError::new_err(format!("{text} is no address")))
+                address.map_err(|_| PyValueError::new_err(format!("{text} is not an IP address")))
             });
             Ok((address.transpose()?.map(|one| one.to_canonical()), rate))
         });

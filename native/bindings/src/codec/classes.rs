@@ -110,7 +110,8 @@ impl Classes {
     pub(super) fn of_object(object: &Bound<'_, PyAny>) -> PyResult<&'static Classes> {
         let class = object.get_type();
         let found = built().by_class.get(&(class.as_ptr() as usize)).copied();
-        found.ok_or_else(|| CodecError::new_err(format!("{class} is no message of the protocol")))
+        found
+            .ok_or_else(|| CodecError::new_err(format!("{class} is not a message of the protocol")))
     }
 
     /// Return a struct of the message.

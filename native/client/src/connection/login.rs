@@ -73,7 +73,7 @@ fn bear(connection: &mut Connection, token: &str) -> Result<()> {
     authenticate(connection, b"\x01")?;
     Err(Error::Protocol {
         broker: connection.address().to_owned(),
-        problem: "OAUTHBEARER: the token is refused, and then the login is not".into(),
+        problem: "OAUTHBEARER: the broker refused the token but then accepted the login".into(),
     })
 }
 
@@ -201,17 +201,17 @@ impl Scram {
             .find_map(|part| part.strip_prefix("r="))
             .unwrap_or_default();
         if !nonce.starts_with(ours) {
-            return Err("the nonce is not ours");
+            return Err("the server's nonce does not begin with the client's nonce");
         }
         let salt = BASE64
             .decode(field("s=")?)
-            .map_err(|_| "the salt is no base64")?;
+            .map_err(|_| "the salt is not base64")?;
         let rounds: u32 = field("i=")?
             .parse()
-            .map_err(|_| "no number of iterations")?;
+            .map_err(|_| "the number of iterations is not a number")?;
         let rounds = NonZeroU32::new(rounds)
             .filter(|rounds| rounds.get() <= ITERATIONS_MAX)
-            .ok_or("an absurd number of iterations")?;
+            .ok_or("the number of iterations is 0 or too large")?;
         let mut salted = vec![0; self.digest.output_len()];
         pbkdf2::derive(self.pbkdf2, rounds, &salt, password.as_bytes(), &mut salted);
         let sign = |key: &[u8], data: &[u8]| hmac::sign(&hmac::Key::new(self.hmac, key), data);

@@ -257,8 +257,8 @@ fn token_file(values: &Values<'_>) -> Result<String> {
         url => match url.strip_prefix("file://") {
             Some(path) if path.starts_with('/') => Ok(path.to_owned()),
             _ => Err(Error::Setting(format!(
-                "{prefix}{TOKEN_URL}={url}: tokens are read from a file here, which is looked at for each login; set \
-                 file:///path and keep a token in it"
+                "{prefix}{TOKEN_URL}={url}: only files are supported. Set file:///path of a file with a token, which is \
+                 read at each login"
             ))),
         },
     }

@@ -16,7 +16,7 @@ use super::{FLUSH_PATIENCE, Fetcher, Stop};
 use crate::following::{Order, Trouble};
 use crate::requests;
 
-const NOT_ATTACHED: &str = "what is staged here is not attached";
+const NOT_ATTACHED: &str = "cannot link the segments staged here";
 
 /// New errors of a response: number of partitions with each, and the first of them, for one log line each.
 type Troubles = BTreeMap<(i16, bool), (usize, TopicIdPartition)>;
@@ -104,11 +104,7 @@ impl Fetcher {
                     partition.follow_bounds(epoch, high_watermark, log_start)
                 });
                 if let Err(error) = followed {
-                    self.failed(
-                        tip,
-                        "what its leader has committed cannot be followed",
-                        &error,
-                    );
+                    self.failed(tip, "cannot apply the leader's high watermark", &error);
                 }
             }
             Order::AskBounds => self.out_of_range.push(tip),
@@ -157,7 +153,7 @@ impl Fetcher {
         });
         let end = match appended {
             Ok(end) => end,
-            Err(error) => return self.failed(tip, "what its leader sent is not appended", &error),
+            Err(error) => return self.failed(tip, "cannot append the leader's records", &error),
         };
         let counters = &self.counters;
         counters.bytes.fetch_add(records.len() as u64, Relaxed);
@@ -187,8 +183,8 @@ impl Fetcher {
         match cut {
             Ok((end, committed, topic)) => {
                 let text = format!(
-                    "{topic} ({tip}): cut off from {} to {end}: its last epoch here is {}, and broker {}, which leads it \
-                     in epoch {}, knows of epoch {} up to {}",
+                    "{topic} ({tip}): truncated from {} to {end}: its last epoch here is {}, but leader {} (leader \
+                     epoch {}) has epoch {} up to {}",
                     from.offset,
                     from.last_epoch,
                     self.leader,
@@ -198,14 +194,18 @@ impl Fetcher {
                 );
                 if end < committed {
                     self.shared.warn(&format!(
-                        "{text}; what was committed up to {committed} here is not the leader's"
+                        "{text}; records committed here up to {committed} differ from the leader's"
                     ));
                 } else if end < from.offset {
                     self.shared.info(&text);
                 }
                 self.ready.push(tip);
             }
-            Err(error) => self.failed(tip, "what diverges from its leader is not cut off", &error),
+            Err(error) => self.failed(
+                tip,
+                "cannot truncate records that the leader does not have",
+                &error,
+            ),
         }
     }
 
@@ -225,8 +225,8 @@ impl Fetcher {
         match done {
             Ok(topic) => {
                 let text = format!(
-                    "{topic} ({tip}): begins anew at {offset}: the log of broker {}, which leads it in epoch {}, has \
-                     nothing that follows upon {} in epoch {}",
+                    "{topic} ({tip}): restarted at {offset}: the log of leader {} (leader epoch {}) has no records \
+                     after {} in epoch {}",
                     self.leader, from.leader_epoch, from.offset, from.last_epoch
                 );
                 if from.log_start < from.offset {
@@ -236,7 +236,7 @@ impl Fetcher {
                 }
                 self.ready.push(tip);
             }
-            Err(error) => self.failed(tip, "it does not begin anew", &error),
+            Err(error) => self.failed(tip, "cannot restart the log at the leader's offset", &error),
         }
     }
 
@@ -255,7 +255,7 @@ impl Fetcher {
         );
         if new && !moved {
             self.shared.warn(&format!(
-                "{tip}, led by broker {}: {what}: {error}; tried again",
+                "{what}, retrying partition={tip} leader={}: {error}",
                 self.leader
             ));
         }
@@ -265,9 +265,9 @@ impl Fetcher {
     fn tell(&self, troubles: &Troubles) {
         for (&(error, for_good), (count, first)) in troubles {
             let then = if for_good {
-                "not asked for again before the controller names the leader of a newer epoch"
+                "not fetched until the controller announces a newer leader epoch"
             } else {
-                "tried again"
+                "retrying"
             };
             let more = match count - 1 {
                 0 => String::new(),

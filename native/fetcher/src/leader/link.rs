@@ -71,7 +71,7 @@ impl Link {
         let by_id = goes_by_id(&connection, shared)?;
         if self.failures > 1 {
             shared.info(&format!(
-                "broker {} at {address} can be reached again: following it",
+                "reconnected to a leader broker={} address={address}",
                 self.leader
             ));
         }
@@ -125,7 +125,7 @@ impl Link {
         // Warn at the second failure in a row: a restarting broker closes its connections once.
         if self.failures == 2 {
             shared.warn(&format!(
-                "cannot follow broker {}: {problem}; tried again every second at least",
+                "cannot fetch from a leader, retrying at least every second broker={}: {problem}",
                 self.leader
             ));
         }

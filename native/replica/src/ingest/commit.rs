@@ -157,10 +157,7 @@ impl Replicas {
     fn absent(&self, tip: TopicIdPartition) -> IngestError {
         let hosted = self.snapshot().topic(tip.topic_id).is_some();
         if tip.partition < 0 || (hosted && !self.dirs.any_offline()) {
-            return IngestError::Mismatch(format!(
-                "partition {} is listed, and the topic has no such partition",
-                tip.partition
-            ));
+            return IngestError::Mismatch(format!("the topic has no partition {}", tip.partition));
         }
         PartitionError::NotLeader.into()
     }
@@ -191,8 +188,8 @@ impl Replicas {
             .map_or(StagedTotals::default(), |(totals, _)| *totals);
         if totals != one.totals {
             return Err(IngestError::Mismatch(format!(
-                "partition {}, writer {}, attempt {}: staged are {} records, {} bytes, checksum {:08x}; \
-                 listed were {} records, {} bytes, checksum {:08x}",
+                "partition {}, writer {}, attempt {}: staged {} records, {} bytes, checksum {:08x}, but the request \
+                 lists {} records, {} bytes, checksum {:08x}",
                 one.partition,
                 one.writer,
                 one.attempt,

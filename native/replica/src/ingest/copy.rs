@@ -97,7 +97,8 @@ impl Replicas {
     ) -> Result<(), IngestError> {
         let not_copied = |reason: String| IngestError::NotCopied { broker, reason };
         let copies = self.ingests.copies.get();
-        let copies = copies.ok_or_else(|| not_copied("there is no way to it".into()))?;
+        let copies =
+            copies.ok_or_else(|| not_copied("there is no connection to other brokers".into()))?;
         let send = |sequence, records: &[u8]| {
             let chunk = StagedChunk {
                 name: &ingest.new.name,
@@ -127,7 +128,7 @@ impl Replicas {
             if now <= there {
                 // The broker lost records; the next try starts from the count that it reports.
                 attempt.copied.lock().remove(&broker);
-                return Err(not_copied(format!("it has {now} records, and had {there}")));
+                return Err(not_copied(format!("it has {now} records but had {there}")));
             }
             there = now;
         }

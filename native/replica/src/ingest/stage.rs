@@ -146,7 +146,7 @@ impl Replicas {
             Some(known) if Arc::ptr_eq(&known.dir, dir) => return Ok(Arc::clone(known)),
             Some(known) if known.has_staged() => {
                 return Err(IngestError::Mismatch(format!(
-                    "partition {} has moved to another log directory since the ingest began: begin it anew",
+                    "partition {} has moved to another log directory since the ingest began. Begin the ingest again",
                     tip.partition
                 )));
             }

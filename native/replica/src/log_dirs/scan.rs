@@ -84,7 +84,7 @@ impl LogDirs {
                     if let Err(earlier) = found.add(tip, lies) {
                         let earlier = self.dirs[earlier.dir].path.join(earlier.directory);
                         problem = Some(format!(
-                            "the same partition lies in {}, too",
+                            "the same partition is also in {}",
                             earlier.display()
                         ));
                     }

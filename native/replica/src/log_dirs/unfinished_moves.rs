@@ -55,13 +55,13 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
         };
         if future.local.topic_id.is_some() && partitions.iter().any(|one| twin(&one)) {
             report(&format!(
-                "{}: an unfinished copy is removed",
+                "{}: removing an unfinished copy",
                 future.local.directory.display()
             ));
             remove(dirs, &future, report);
         } else {
             let mut orphan = future;
-            orphan.local.problem = Some("a copy whose original is not here".to_owned());
+            orphan.local.problem = Some("a copy without its original".to_owned());
             partitions.push(orphan);
         }
     }
@@ -128,7 +128,7 @@ fn remove(dirs: &LogDirs, one: &Seen, report: &dyn Fn(&str)) {
         .and_then(|dir| Ok(dir.remove_moved(&one.local.directory)?));
     if let Err(error) = removed {
         report(&format!(
-            "{} is left over: {error}",
+            "cannot remove {}: {error}",
             one.local.directory.display()
         ));
     }

@@ -9,10 +9,10 @@ use crate::PartitionError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// No such ingest is open.
-    #[error("the ingest is not open: it was never begun, is committed, aborted or expired")]
+    #[error("the ingest is not open: it never began, or is committed, aborted or expired")]
     Unknown,
     /// The ingest has begun again with a newer epoch.
-    #[error("epoch {requested} of the ingest is over, {current} has begun")]
+    #[error("epoch {requested} of the ingest is obsolete: epoch {current} has begun")]
     Fenced {
         /// Epoch in the request.
         requested: i32,
@@ -31,7 +31,7 @@ pub enum IngestError {
         wait_ms: i32,
     },
     /// Earlier records are missing.
-    #[error("records from {got} on, but {next} are staged")]
+    #[error("the records begin at {got}, but {next} are staged")]
     Gap {
         /// Sequence of the first record in the request.
         got: i64,
@@ -39,7 +39,7 @@ pub enum IngestError {
         next: i64,
     },
     /// Another in-sync replica has not staged the records; the client can retry.
-    #[error("broker {broker}, which is in sync, has not staged it: {reason}")]
+    #[error("in-sync broker {broker} has not staged the records: {reason}")]
     NotCopied {
         /// Id of that broker.
         broker: i32,

@@ -161,7 +161,7 @@ impl Quota {
     ) -> Result<i32, IngestError> {
         if staged.saturating_add(bytes) > self.staged_bytes_max.load(Relaxed) {
             return Err(IngestError::Throttled {
-                reason: "ingest.staged.bytes.max are staged; nothing was staged of this request",
+                reason: "ingest.staged.bytes.max is reached; no record of this request was staged",
                 wait_ms: FULL_WAIT_MS,
             });
         }
@@ -183,12 +183,12 @@ impl Quota {
         let rate = self.bytes_per_second.load(Relaxed);
         let with_producers = self.shared_bytes_per_second.load(Relaxed);
         if shared && with_producers < rate {
-            let used_up = "ingest.quota.shared.bytes.per.second is used up, others produce; nothing was staged of this \
-                           request";
+            let used_up = "ingest.quota.shared.bytes.per.second is used up while other clients produce; no record of \
+                 this request was staged";
             return (with_producers, used_up);
         }
         let used_up =
-            "ingest.quota.bytes.per.second is used up; nothing was staged of this request";
+            "ingest.quota.bytes.per.second is used up; no record of this request was staged";
         (rate, used_up)
     }
 }
@@ -196,7 +196,7 @@ impl Quota {
 /// Return the error for an attempt above the limit.
 pub(crate) const fn too_many_attempts() -> IngestError {
     IngestError::Throttled {
-        reason: "ingest.attempts.max attempts have staged something; nothing was staged for this partition",
+        reason: "ingest.attempts.max attempts have staged records; no record was staged for this partition",
         wait_ms: FULL_WAIT_MS,
     }
 }

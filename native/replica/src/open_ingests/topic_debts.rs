@@ -30,7 +30,7 @@ impl TopicDebts {
             return Ok(());
         }
         Err(IngestError::Throttled {
-            reason: "ingest.quota.topic.bytes.per.second is used up; nothing was staged of this request",
+            reason: "ingest.quota.topic.bytes.per.second is used up; no record of this request was staged",
             wait_ms: millis(left - CREDIT).max(1),
         })
     }

@@ -20,7 +20,7 @@ impl Replicas {
             .iter()
             .map(|_| {
                 Err(PartitionError::Invalid(
-                    "not a directory of a log directory that is online",
+                    "not a directory in an online log directory",
                 ))
             })
             .collect();
@@ -43,9 +43,9 @@ impl Replicas {
                         topic: name.rsplit_once('-').map(|(topic, _)| topic.into()),
                         directory: name.clone(),
                     };
-                    found
-                        .add(tip, lies)
-                        .map_err(|_| PartitionError::Invalid("the partition lies elsewhere, too"))
+                    found.add(tip, lies).map_err(|_| {
+                        PartitionError::Invalid("the partition is also in another directory")
+                    })
                 });
             }
         }

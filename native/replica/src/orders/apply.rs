@@ -126,7 +126,7 @@ impl Replicas {
                     (_, Ok(_)) => {}
                     // The partition is served where it is; the next start retries.
                     (_, Err(error)) => self.report(&format!(
-                        "{}-{} keeps the layout by name: {error}",
+                        "cannot rename the directory of {}-{} to its topic id: {error}",
                         orders[index].topic, orders[index].tip.partition
                     )),
                 }
@@ -182,7 +182,7 @@ impl Replicas {
             if log.log_start_offset() < log.log_end_offset() {
                 let (end, start) = (log.log_end_offset(), order.start_offset);
                 self.report(&format!(
-                    "{} of {}-{} ends at {end}, below the start {start} of its topic: it is left as it is",
+                    "{} of {}-{} ends at {end}, below the start {start} of its topic; the broker does not truncate it",
                     lies.directory, order.topic, order.tip.partition
                 ));
             } else {
@@ -252,7 +252,7 @@ impl Replicas {
             }
             if partition.declines_to_lead(&order.isr) {
                 return Err(PartitionError::storage(
-                    "records of it were damaged; another replica is to lead",
+                    "some of its records are damaged; another replica must lead",
                 ));
             }
             let leader = Leader {

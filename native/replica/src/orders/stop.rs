@@ -199,7 +199,9 @@ impl Replicas {
     /// # Errors
     /// `Invalid` for any other path, `Storage`.
     pub fn stage_directory(&self, path: &Path, now_ms: i64) -> Result<PathBuf, PartitionError> {
-        let unknown = PartitionError::Invalid("not a partition directory that waits for an order");
+        let unknown = PartitionError::Invalid(
+            "not a partition directory that the scan found and no partition uses",
+        );
         let mut found = self.found.lock();
         let Some((dir, _, name)) = self.dirs.holding(path) else {
             return Err(unknown);

@@ -147,7 +147,7 @@ impl Partition {
         log.truncate_to(lost, now_ms)?;
         self.progress.cut_to(log.log_end_offset());
         Err(PartitionError::storage(format_args!(
-            "records from {lost} on were damaged, and are copied anew"
+            "records from offset {lost} are damaged; copying them again"
         )))
     }
 
@@ -202,7 +202,7 @@ impl Partition {
         let end = hosted.log.log_end_offset();
         if end != asked.offset {
             return Err(PartitionError::storage(format_args!(
-                "the log ends at {end}, and the answer follows upon {}",
+                "the log ends at {end}, but the response continues at {}",
                 asked.offset
             )));
         }

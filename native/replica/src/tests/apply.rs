@@ -311,7 +311,7 @@ fn the_same_partition_on_two_disks_is_served_once_and_nothing_is_deleted() {
         .collect();
     assert_eq!(problems.len(), 1);
     assert!(
-        problems[0].starts_with("the same partition lies in"),
+        problems[0].starts_with("the same partition is also in"),
         "{problems:?}"
     );
     assert_eq!(second.apply(&[order], 0), [Ok(())]);

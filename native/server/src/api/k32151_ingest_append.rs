@@ -194,7 +194,7 @@ fn stage(
                     partition: one.partition,
                     error_code: ErrorCode::NOT_LEADER_OR_FOLLOWER.0,
                     next_sequence: -1,
-                    error_message: Some("the replica is not on this broker any more".into()),
+                    error_message: Some("this broker no longer has the replica".into()),
                 }
             }
             // The ingest was closed after the request was admitted; the error applies to all partitions.

@@ -22,7 +22,7 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
         (
             "pybroker_connections_throttled_total",
             Kind::Counter,
-            "Connections closed late because their address opened too many a second.",
+            "Connections closed with a delay, because their address opened too many per second.",
             shared.connections.throttled(),
         ),
         (
@@ -87,7 +87,7 @@ fn by_software(sources: &Sources<'_>, page: &mut Page) -> usize {
     page.family(
         name,
         Kind::Gauge,
-        "Open connections by what clients say of their software (Kafka: connections; KIP-511).",
+        "Open connections by client software name and version (Kafka: connections; KIP-511).",
     );
     for ((listener, software, version), count) in &most {
         let labels = [
@@ -135,7 +135,7 @@ fn threads(sources: &Sources<'_>, page: &mut Page) {
         ),
         (
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-            "The same: they handle requests, too (Kafka: RequestHandlerAvgIdlePercent).",
+            "The same value: data threads also handle requests (Kafka: RequestHandlerAvgIdlePercent).",
         ),
     ] {
         page.single(name, Kind::Gauge, help, average);

@@ -33,17 +33,17 @@ const ROWS: [Row; 9] = [
     ),
     (
         "kafka_cluster_partition_replicascount",
-        "Replicas of a partition that is led here (Kafka: ReplicasCount).",
+        "Replicas of a partition led here (Kafka: ReplicasCount).",
         |of| Some(of.role().leader().ok()?.replicas.len() as i128),
     ),
     (
         "kafka_cluster_partition_insyncreplicascount",
-        "Those in sync (Kafka: InSyncReplicasCount).",
+        "In-sync replicas of a partition led here (Kafka: InSyncReplicasCount).",
         |of| Some(of.role().leader().ok()?.isr.len() as i128),
     ),
     (
         "kafka_cluster_partition_underreplicated",
-        "1: led here, and a replica is not in sync (Kafka: UnderReplicated).",
+        "1: led here with a replica that is not in sync (Kafka: UnderReplicated).",
         |of| {
             let role = of.role();
             let leader = role.leader().ok()?;
@@ -52,7 +52,7 @@ const ROWS: [Row; 9] = [
     ),
     (
         "kafka_cluster_partition_underminisr",
-        "1: led here, fewer in sync than min.insync.replicas (Kafka: UnderMinIsr).",
+        "1: led here with fewer replicas in sync than min.insync.replicas (Kafka: UnderMinIsr).",
         |of| {
             let role = of.role();
             let leader = role.leader().ok()?;
@@ -63,7 +63,7 @@ const ROWS: [Row; 9] = [
     ),
     (
         "kafka_cluster_partition_laststableoffsetlag",
-        "Records of open transactions behind which read_committed consumers wait (Kafka: LastStableOffsetLag).",
+        "Records between the last stable offset and the high watermark (Kafka: LastStableOffsetLag).",
         |of| {
             of.role().leader().ok()?;
             Some((of.high_watermark() - of.last_stable_offset()).into())

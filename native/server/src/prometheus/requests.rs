@@ -126,7 +126,7 @@ fn kafkas(apis: &[OfApi<'_>], page: &mut Page) {
     page.family(
         name,
         Kind::Counter,
-        "Error codes in responses of the data plane, by API (Kafka: ErrorsPerSec); NONE: requests without one.",
+        "Error codes in responses of the data plane, by API (Kafka: ErrorsPerSec); NONE: requests without an error.",
     );
     for api in apis {
         let mut with_errors = 0;
@@ -152,7 +152,7 @@ fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
     page.family(
         name,
         Kind::Histogram,
-        "Time from the whole request to the last byte of the reply, by API.",
+        "Time from the complete request to the last byte of the response, by API.",
     );
     for api in apis {
         histogram(
@@ -167,7 +167,7 @@ fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
     page.family(
         name,
         Kind::Histogram,
-        "The parts of it: in a queue, in work here, waiting for others, waiting for replies before it, being sent.",
+        "Parts of that time: in a queue, processing here, waiting for others, waiting for earlier responses, sending.",
     );
     for api in apis.iter().filter(|api| !api.threads.is_empty()) {
         for (stage, _, label) in STAGES {
@@ -207,34 +207,34 @@ fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut P
     };
     of_apis(
         "kafka_network_requestmetrics_totaltimems",
-        "Milliseconds from the whole request to the last byte of the reply (Kafka: TotalTimeMs).",
+        "Milliseconds from the complete request to the last byte of the response (Kafka: TotalTimeMs).",
         millis,
         &|one, counts| one.total.add_to(counts),
     );
     for (name, help, stage) in [
         (
             "kafka_network_requestmetrics_requestqueuetimems",
-            "Milliseconds until the request's turn came (Kafka: RequestQueueTimeMs).",
+            "Milliseconds that the request waited in a queue (Kafka: RequestQueueTimeMs).",
             Stage::Queue,
         ),
         (
             "kafka_network_requestmetrics_localtimems",
-            "Milliseconds of work on it (Kafka: LocalTimeMs).",
+            "Milliseconds of processing in this broker (Kafka: LocalTimeMs).",
             Stage::Local,
         ),
         (
             "kafka_network_requestmetrics_remotetimems",
-            "Milliseconds that it waited for disks, replicas, records or members (Kafka: RemoteTimeMs).",
+            "Milliseconds that the request waited for disks, replicas, records or members (Kafka: RemoteTimeMs).",
             Stage::Remote,
         ),
         (
             "kafka_network_requestmetrics_responsequeuetimems",
-            "Milliseconds until the replies before it were there (Kafka: ResponseQueueTimeMs).",
+            "Milliseconds that the response waited for earlier responses (Kafka: ResponseQueueTimeMs).",
             Stage::ResponseQueue,
         ),
         (
             "kafka_network_requestmetrics_responsesendtimems",
-            "Milliseconds until the kernel had the reply (Kafka: ResponseSendTimeMs).",
+            "Milliseconds to hand the response to the kernel (Kafka: ResponseSendTimeMs).",
             Stage::ResponseSend,
         ),
     ] {

@@ -30,22 +30,22 @@ const ROWS: [Row; 8] = [
     ),
     (
         "totalproducerequests",
-        "Partitions that were to be appended to, each time (Kafka: TotalProduceRequestsPerSec).",
+        "Partitions in Produce requests, counted for each request (Kafka: TotalProduceRequestsPerSec).",
         |of| &of.produce_requests,
     ),
     (
         "totalfetchrequests",
-        "Partitions that were answered for in a Fetch, each time (Kafka: TotalFetchRequestsPerSec).",
+        "Partitions in Fetch responses, counted for each response (Kafka: TotalFetchRequestsPerSec).",
         |of| &of.fetch_requests,
     ),
     (
         "failedproducerequests",
-        "Those to which the append failed (Kafka: FailedProduceRequestsPerSec).",
+        "Partitions in Produce requests whose append failed (Kafka: FailedProduceRequestsPerSec).",
         |of| &of.failed_produce_requests,
     ),
     (
         "failedfetchrequests",
-        "Those for which the answer was an error (Kafka: FailedFetchRequestsPerSec).",
+        "Partitions in Fetch responses with an error (Kafka: FailedFetchRequestsPerSec).",
         |of| &of.failed_fetch_requests,
     ),
 ];

@@ -40,8 +40,7 @@ const FAMILIES: [Family; 3] = [
     ),
     (
         "kafka_server_quota_throttle_time",
-        "Milliseconds for which requests were slowed down, on average of the times that they were \
-         (Kafka: throttle-time).",
+        "Average milliseconds by which throttled requests were delayed (Kafka: throttle-time).",
         &[PRODUCE, FETCH, REQUEST],
         Figures::throttle_ms,
     ),

@@ -197,7 +197,8 @@ impl PrincipalRules {
             rules.push(Rule::Default);
         }
         while !rest.is_empty() {
-            let wrong = || format!("{rest:?} is no rule: DEFAULT or RULE:pattern/replacement/[LU]");
+            let wrong =
+                || format!("{rest:?} is not a rule: DEFAULT or RULE:pattern/replacement/[LU]");
             let after = if let Some(after) = rest.strip_prefix("DEFAULT") {
                 rules.push(Rule::Default);
                 after
@@ -210,7 +211,7 @@ impl PrincipalRules {
                     pattern: regex::RegexBuilder::new(&format!(r"\A(?:{pattern})\z"))
                         .size_limit(PATTERN_BYTES_MAX)
                         .build()
-                        .map_err(|_| format!("{pattern:?} is no pattern that can be used here"))?,
+                        .map_err(|_| format!("{pattern:?} is not a supported pattern"))?,
                     replacement: replacement.to_owned(),
                     case,
                 });

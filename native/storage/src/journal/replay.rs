@@ -100,7 +100,7 @@ fn readable_groups(
         .into_iter()
         .map(|group| (group.header.sequence, group))
         .collect();
-    let needed = needed(&found).ok_or_else(|| damaged(dir, 0, "nothing in it can be read"))?;
+    let needed = needed(&found).ok_or_else(|| damaged(dir, 0, "it has no readable group"))?;
     let (mut readable, mut lost) = (Vec::new(), Vec::new());
     for number in needed.clone() {
         match found.remove(&number) {
@@ -114,8 +114,8 @@ fn readable_groups(
         Some((first, group)) => {
             let kept = logs_in(dir, files, &readable)?;
             let reason = format!(
-                "of its groups {} to {} {} cannot be read, the first is {first}; they were on disk when the last one was \
-                 written; nothing was changed; the others have records of {kept}",
+                "of its groups {} to {}, {} cannot be read (the first is {first}), although they were on disk when the \
+                 last one was written. Nothing was changed. The other groups have records of {kept}",
                 needed.start(),
                 needed.end(),
                 lost.len(),
@@ -202,7 +202,7 @@ fn body_of(dir: &Path, files: &[File; 2], group: &Group) -> Result<Vec<u8>, Stor
 
 fn not_a_body(dir: &Path, group: &Group) -> StorageError {
     let reason = format!(
-        "group {} at position {} is not what its checksum says",
+        "group {} at position {} does not match its checksum",
         group.header.sequence, group.position
     );
     damaged(dir, group.file, &reason)
@@ -317,7 +317,7 @@ impl<'a> Applying<'a> {
                     _ => "the file has a batch of a later leader epoch there",
                 };
                 self.done.notes.push(format!(
-                    "{}: what the journal has for position {} is left out: {what}",
+                    "{}: ignored the journal's records for position {}: {what}",
                     path.display(),
                     head.position
                 ));

@@ -276,6 +276,6 @@ fn check_rows(
     }
     Err(StorageError::Corrupt {
         path: place.plan_path(),
-        reason: format!("{rows} records are staged, the leader has attached {told}"),
+        reason: format!("{rows} records are staged here, but the leader has linked {told}"),
     })
 }

@@ -136,8 +136,8 @@ impl Log {
             && !segment.damaged.swap(true, Ordering::AcqRel)
         {
             self.note_damage(format!(
-                "offset {offset} cannot be read: {error}; consumers are told CORRUPT_MESSAGE and must seek past it. \
-                 A restart of the broker takes the damaged batch out"
+                "offset {offset} cannot be read: {error}. Consumers get CORRUPT_MESSAGE and must seek past it. A \
+                 restart of the broker removes the damaged batch"
             ));
         }
         error
@@ -170,7 +170,7 @@ impl Log {
             .store(true, Ordering::Release);
         let text = format!("the batch with offset {offset} is damaged on disk: {error}");
         self.note_damage(format!(
-            "{text}. Another replica is to lead; a restart of the broker has the damaged one copied anew"
+            "{text}. Another replica must lead. After a restart this broker copies the damaged records again"
         ));
         text
     }

@@ -322,7 +322,7 @@ impl LogDir {
         if !ours {
             return Err(StorageError::Corrupt {
                 path: path.to_path_buf(),
-                reason: "neither a copy nor what has moved away".into(),
+                reason: "neither a copy nor a moved original".into(),
             });
         }
         std::fs::remove_dir_all(path).map_err(StorageError::io("remove", path))

@@ -113,7 +113,7 @@ impl LogDir {
             Ok(Some(to)) => (Moving::Moved(to), problem),
             Ok(None) if removed => (
                 Moving::No,
-                Some("it was about to be removed by another broker".to_owned()),
+                Some("Apache Kafka had marked it for removal".to_owned()),
             ),
             Ok(None) => (Moving::No, problem),
             Err(error) => (Moving::No, Some(error.to_string())),

@@ -61,7 +61,7 @@ pub(super) fn go_on_after(
     report.lost.push((first, log_end - 1));
     if log_end - last.base_offset > i64::from(i32::MAX) {
         report.notes.push(format!(
-            "offsets {first} to {} will be given again: they do not fit the last segment",
+            "offsets {first} to {} will be assigned again: they do not fit the last segment",
             log_end - 1
         ));
         return Ok(());

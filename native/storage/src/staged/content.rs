@@ -20,7 +20,7 @@ pub(crate) fn read_all(
         };
         if content.len() as u64 != one.bytes {
             return Err(corrupt(format!(
-                "{} bytes, planned were {}",
+                "{} bytes instead of the planned {}",
                 content.len(),
                 one.bytes
             )));
@@ -45,7 +45,7 @@ pub(crate) fn read_all(
         }
         if rows != one.rows {
             return Err(corrupt(format!(
-                "{rows} records, planned were {}",
+                "{rows} records instead of the planned {}",
                 one.rows
             )));
         }

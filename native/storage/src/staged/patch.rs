@@ -99,7 +99,7 @@ pub(crate) fn segment(staged: &StagedSegment, stamp: Stamp) -> Result<(), Storag
     }
     if next != stamp.base + staged.rows {
         return Err(corrupt(format!(
-            "{} records, planned were {}",
+            "{} records instead of the planned {}",
             next - stamp.base,
             staged.rows
         )));

@@ -109,7 +109,7 @@ pub(crate) fn segments(place: &StagedPartition) -> Result<Vec<StagedSegment>, St
         let bytes: u64 = found.iter().map(|segment| segment.bytes).sum();
         if bytes != planned.bytes || found.iter().any(|segment| segment.rows <= 0) {
             return Err(corrupt(format!(
-                "{} has {bytes} bytes, planned were {}",
+                "{} has {bytes} bytes instead of the planned {}",
                 dir.display(),
                 planned.bytes
             )));
