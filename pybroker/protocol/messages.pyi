@@ -115,6 +115,16 @@ class AccessControlEntryRecord(msgspec.Struct):
     operation: int = 0
     permission_type: int = 0
 
+class BrokerRegistrationChangeRecord(msgspec.Struct):
+    """Data, versions 0-3."""
+
+    broker_id: int = 0
+    broker_epoch: int = 0
+    fenced: int = 0
+    in_controlled_shutdown: int = 0
+    log_dirs: list[Uuid] = []
+    cordoned_log_dirs: list[Uuid] | None = None
+
 class ClearElrRecord(msgspec.Struct):
     """Data, versions 0-0."""
 
@@ -127,6 +137,7 @@ class ClientQuotaRecord(msgspec.Struct):
     key: str = ""
     value: float = 0.0
     remove: bool = False
+    text: str = ""
 
 class ClientQuotaRecord_EntityData(msgspec.Struct):
     entity_type: str = ""
@@ -150,12 +161,216 @@ class DelegationTokenRecord(msgspec.Struct):
     max_timestamp: int = 0
     expiration_timestamp: int = 0
     token_id: str = ""
+    version: int = -1
 
 class FeatureLevelRecord(msgspec.Struct):
     """Data, versions 0-0."""
 
     name: str = ""
     feature_level: int = 0
+    removed: bool = False
+
+class NoOpRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    broker_epochs: list[NoOpRecord_BrokerEpoch] = []
+    topics: list[NoOpRecord_TopicDetails] = []
+    config_versions: list[NoOpRecord_ConfigVersion] = []
+    config_entries: list[NoOpRecord_ConfigEntry] = []
+    acl_versions: list[NoOpRecord_AclVersion] = []
+    features_version: int = -2
+    epoch_floors: list[NoOpRecord_EpochFloor] = []
+    leftovers: list[NoOpRecord_Leftover] = []
+    dropped_orders: list[str] = []
+    raised: bool = False
+    deletions: list[NoOpRecord_Deletion] = []
+    deletion_data: list[NoOpRecord_DeletionData] = []
+    forgotten_deletions: list[Uuid] = []
+    ingests: list[NoOpRecord_Ingest] = []
+    committed_ingests: list[NoOpRecord_Ingest] = []
+    ended_ingests: list[NoOpRecord_IngestKey] = []
+    forgotten_ingests: list[NoOpRecord_IngestSeries] = []
+    ingest_folders: list[NoOpRecord_IngestFolder] = []
+    removed_ingest_folders: list[str] = []
+    cluster: NoOpRecord_ClusterDetails | None = None
+
+class NoOpRecord_BrokerEpoch(msgspec.Struct):
+    broker_id: int = 0
+    broker_epoch: int = 0
+
+class NoOpRecord_TopicDetails(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    created_ms: int = 0
+    node_version: int = 0
+    config_version: int = 0
+    lineage: NoOpRecord_Lineage = ...
+    departed: list[NoOpRecord_PartitionRemovals] = []
+
+class NoOpRecord_Lineage(msgspec.Struct):
+    events: list[NoOpRecord_TopicEvent] = []
+    first_epoch: int = 0
+    lives: list[NoOpRecord_EpochRange] = []
+    start_offsets: list[int] = []
+
+class NoOpRecord_PartitionRemovals(msgspec.Struct):
+    partition_id: int = 0
+    removals: list[NoOpRecord_ReplicaRemoval] = []
+
+class NoOpRecord_ReplicaRemoval(msgspec.Struct):
+    broker_id: int = 0
+    leader_epoch: int = 0
+
+class NoOpRecord_ConfigVersion(msgspec.Struct):
+    resource_type: int = 0
+    resource_name: str = ""
+    version: int = 0
+
+class NoOpRecord_ConfigEntry(msgspec.Struct):
+    resource_type: int = 0
+    resource_name: str = ""
+    name: str = ""
+    value: str | None = ""
+
+class NoOpRecord_AclVersion(msgspec.Struct):
+    resource_type: int = 0
+    pattern_type: int = 0
+    resource_name: str = ""
+    version: int = 0
+
+class NoOpRecord_EpochFloor(msgspec.Struct):
+    topic_name: str = ""
+    leader_epoch: int = 0
+
+class NoOpRecord_Leftover(msgspec.Struct):
+    topic_name: str = ""
+    partitions: int = 0
+
+class NoOpRecord_Deletion(msgspec.Struct):
+    topic_name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    state: str = ""
+    created_ms: int = 0
+    deleted_ms: int = 0
+    deleted_by: str = ""
+    remove_after_ms: int = 0
+    config: list[NoOpRecord_Setting] = []
+    leader_epoch_max: int = 0
+    how: str = ""
+    lineage: NoOpRecord_Lineage = ...
+    successor: Uuid = Uuid.ZERO
+    restore_as: str | None = ""
+    restored_by: str = ""
+    restored_ms: int = 0
+    offsets_for: Uuid = Uuid.ZERO
+    by_order: bool = False
+    missing: list[int] | None = []
+    closed: bool = False
+    outcomes: list[NoOpRecord_TransactionOutcome] = []
+    pieces: int = 0
+    unregistered: list[int] = []
+    offsets_given: list[str] = []
+    delay_max_ms: int = 0
+    same_data: bool = False
+
+class NoOpRecord_Setting(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+class NoOpRecord_TransactionOutcome(msgspec.Struct):
+    producer_id: int = 0
+    producer_epoch: int = 0
+    coordinator_epoch: int = 0
+    committed: bool = False
+    version: int = 0
+    partitions: list[int] = []
+
+class NoOpRecord_DeletionData(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[NoOpRecord_DeletedPartition] = []
+    ends: list[NoOpRecord_LogRange] = []
+    isr: list[list[int]] = []
+    departed: list[NoOpRecord_DepartedBrokers] = []
+    offsets: list[NoOpRecord_DeletedOffset] = []
+
+class NoOpRecord_DeletedPartition(msgspec.Struct):
+    partition_id: int = 0
+    replicas: list[int] = []
+
+class NoOpRecord_LogRange(msgspec.Struct):
+    start_offset: int = 0
+    end_offset: int = 0
+
+class NoOpRecord_DepartedBrokers(msgspec.Struct):
+    partition_id: int = 0
+    brokers: list[int] = []
+
+class NoOpRecord_DeletedOffset(msgspec.Struct):
+    group: str = ""
+    partition_id: int = 0
+    offset: int = 0
+    leader_epoch: int = 0
+    metadata: str = ""
+    commit_timestamp_ms: int = 0
+    expire_timestamp_ms: int = 0
+    log_offset: int = 0
+
+class NoOpRecord_Ingest(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = 0
+    epoch: int = 0
+    state: str = ""
+    ttl_ms: int = 0
+    created_ms: int = 0
+    config: list[NoOpRecord_Setting] = []
+    committed_ms: int = 0
+    partitions: list[NoOpRecord_IngestPartition] = []
+    plan: int = 0
+    reopened: int = 0
+    touched_ms: int = 0
+
+class NoOpRecord_IngestKey(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    batch_id: int = 0
+
+class NoOpRecord_IngestSeries(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    ingest_id: str = ""
+    stream: bool = False
+
+class NoOpRecord_IngestFolder(msgspec.Struct):
+    path: str = ""
+    topic_id: Uuid = Uuid.ZERO
+
+class NoOpRecord_ClusterDetails(msgspec.Struct):
+    controller_epoch: int = 0
+    topic_ids: bool = False
+    unclean_elections: bool = False
+    damaged_topics: list[NoOpRecord_DamagedTopic] = []
+    damaged_ingests: list[str] = []
+    delete_orders: list[str] = []
+
+class NoOpRecord_DamagedTopic(msgspec.Struct):
+    topic_name: str = ""
+    reason: str = ""
+
+class NoOpRecord_TopicEvent(msgspec.Struct):
+    what: str = ""
+    at_ms: int = 0
+    by: str = ""
+    name: str = ""
+
+class NoOpRecord_EpochRange(msgspec.Struct):
+    first_epoch: int = 0
+    last_epoch: int = 0
+
+class NoOpRecord_IngestPartition(msgspec.Struct):
+    partition_id: int = 0
+    rows: int = 0
+    bytes: int = 0
+    base_offset: int = 0
+    end_offset: int = 0
 
 class PartitionChangeRecord(msgspec.Struct):
     """Data, versions 0-2."""
@@ -171,6 +386,17 @@ class PartitionChangeRecord(msgspec.Struct):
     eligible_leader_replicas: list[int] | None = None
     last_known_elr: list[int] | None = None
     directories: list[Uuid] | None = None
+    controller_epoch: int = -1
+    suspect: list[PartitionChangeRecord_LogEnd] | None = None
+    young: int = -1
+    offline: list[int] | None = None
+    leader_epoch: int = -2
+    partition_epoch: int = -2
+
+class PartitionChangeRecord_LogEnd(msgspec.Struct):
+    broker_id: int = 0
+    epoch: int = 0
+    end: int = 0
 
 class PartitionRecord(msgspec.Struct):
     """Data, versions 0-2."""
@@ -188,6 +414,15 @@ class PartitionRecord(msgspec.Struct):
     directories: list[Uuid] = []
     eligible_leader_replicas: list[int] | None = None
     last_known_elr: list[int] | None = None
+    controller_epoch: int = 0
+    suspect: list[PartitionRecord_LogEnd] = []
+    young: bool = False
+    offline: list[int] = []
+
+class PartitionRecord_LogEnd(msgspec.Struct):
+    broker_id: int = 0
+    epoch: int = 0
+    end: int = 0
 
 class ProducerIdsRecord(msgspec.Struct):
     """Data, versions 0-0."""
@@ -196,10 +431,42 @@ class ProducerIdsRecord(msgspec.Struct):
     broker_epoch: int = 0
     next_producer_id: int = 0
 
+class RegisterBrokerRecord(msgspec.Struct):
+    """Data, versions 0-4."""
+
+    broker_id: int = 0
+    is_migrating_zk_broker: bool = False
+    incarnation_id: Uuid = Uuid.ZERO
+    broker_epoch: int = 0
+    end_points: list[RegisterBrokerRecord_BrokerEndpoint] = []
+    features: list[RegisterBrokerRecord_BrokerFeature] = []
+    rack: str | None = ""
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: list[Uuid] = []
+    cordoned_log_dirs: list[Uuid] | None = None
+    emptied: bool = False
+    log_dir_paths: list[str] = []
+    cordoned_paths: list[str] = []
+
+class RegisterBrokerRecord_BrokerEndpoint(msgspec.Struct):
+    name: str = ""
+    host: str = ""
+    port: int = 0
+    security_protocol: int = 0
+
+class RegisterBrokerRecord_BrokerFeature(msgspec.Struct):
+    name: str = ""
+    min_supported_version: int = 0
+    max_supported_version: int = 0
+
 class RemoveAccessControlEntryRecord(msgspec.Struct):
     """Data, versions 0-0."""
 
     id: Uuid = Uuid.ZERO
+    resource_type: int = 0
+    pattern_type: int = 0
+    resource_name: str = ""
 
 class RemoveDelegationTokenRecord(msgspec.Struct):
     """Data, versions 0-0."""
@@ -222,6 +489,12 @@ class TopicRecord(msgspec.Struct):
 
     name: str = ""
     topic_id: Uuid = Uuid.ZERO
+
+class UnregisterBrokerRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    broker_id: int = 0
+    broker_epoch: int = 0
 
 class UserScramCredentialRecord(msgspec.Struct):
     """Data, versions 0-0."""

@@ -29,19 +29,23 @@ GROUP_RECORDS = {
 }
 METADATA_RECORDS = (
     "AccessControlEntryRecord",
+    "BrokerRegistrationChangeRecord",
     "ClearElrRecord",
     "ClientQuotaRecord",
     "ConfigRecord",
     "DelegationTokenRecord",
     "FeatureLevelRecord",
+    "NoOpRecord",
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "RegisterBrokerRecord",
     "RemoveAccessControlEntryRecord",
     "RemoveDelegationTokenRecord",
     "RemoveTopicRecord",
     "RemoveUserScramCredentialRecord",
     "TopicRecord",
+    "UnregisterBrokerRecord",
     "UserScramCredentialRecord",
 )
 RELEASES = {
