@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from pybroker.broker.metadata.records.frames import RecordFrame, UnreadableRecordError, split_frame
+from pybroker.broker.metadata.records.partition_records import SAME_LEADER
+from pybroker.broker.metadata.records.setting_records import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from pybroker.broker.offline.adopt import security_records
 from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError, values
 from pybroker.broker.offline.adopt.security_records import AdoptedSecurity
@@ -20,13 +23,7 @@ from pybroker.native import CodecError, Uuid, decode_data
 from pybroker.protocol import messages as m
 
 DIRECTORY = "__cluster_metadata-0"
-TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-"""Resource types of ConfigRecord."""
-FRAME_VERSION = 1
-_VARINT_OF_A_BYTE_MAX = 0x7F
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-SAME_LEADER = -2
-"""In PartitionChangeRecord: the leader is unchanged."""
 
 _BROKERS = "this broker registers itself when it starts"
 _CONTROLLERS = "there is no quorum of controllers"
@@ -98,14 +95,17 @@ def read_metadata(directory: Path) -> KafkaMetadata:
 
 def _apply_all(metadata: KafkaMetadata, records: Iterator[bytes]) -> None:
     """Apply records, except those of a transaction that was aborted or never ended."""
-    pending: list[_Record] | None = None
+    pending: list[RecordFrame] | None = None
     for value in records:
-        record = _framed(value)
-        if record.kind == BEGIN_TRANSACTION:
+        try:
+            record = split_frame(value)
+        except UnreadableRecordError as problem:
+            raise MalformedBatchError(str(problem)) from None
+        if record.api_key == BEGIN_TRANSACTION:
             pending = []
-        elif record.kind == ABORT_TRANSACTION:
+        elif record.api_key == ABORT_TRANSACTION:
             pending = None
-        elif record.kind == END_TRANSACTION:
+        elif record.api_key == END_TRANSACTION:
             for item in pending or ():
                 _apply(metadata, item)
             pending = None
@@ -115,33 +115,17 @@ def _apply_all(metadata: KafkaMetadata, records: Iterator[bytes]) -> None:
             _apply(metadata, record)
 
 
-class _Record(NamedTuple):
-    kind: int
-    version: int
-    content: bytes
-
-
-def _framed(value: bytes) -> _Record:
-    """Parse the frame of a record: three unsigned varints, all of them small so far."""
-    if len(value) < 3 or max(value[:3]) > _VARINT_OF_A_BYTE_MAX:
-        raise MalformedBatchError(f"a metadata record that begins with {value[:3].hex() or 'nothing'}")
-    frame, kind, version = value[:3]
-    if frame != FRAME_VERSION:
-        raise MalformedBatchError(f"a metadata record with frame version {frame}")
-    return _Record(kind, version, value[3:])
-
-
-def _apply(metadata: KafkaMetadata, record: _Record) -> None:
-    found = TAKEN_OVER.get(record.kind)
+def _apply(metadata: KafkaMetadata, record: RecordFrame) -> None:
+    found = TAKEN_OVER.get(record.api_key)
     if found is None:
-        unknown = f"records of type {record.kind}", "this version of pybroker does not know them"
-        metadata.left_out[LEFT_OUT.get(record.kind, unknown)] += 1
+        unknown = f"records of type {record.api_key}", "this version of pybroker does not know them"
+        metadata.left_out[LEFT_OUT.get(record.api_key, unknown)] += 1
         return
     name, apply = found
     try:
         content = decode_data(name, record.version, record.content)
     except CodecError as problem:
-        raise MalformedBatchError(f"a metadata record of type {record.kind}: {problem}") from None
+        raise MalformedBatchError(f"a metadata record of type {record.api_key}: {problem}") from None
     apply(metadata, content)
 
 
