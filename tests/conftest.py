@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pybroker.testing.java import QUICK_START
+from pybroker.testing.maven import QUICK_START
 from tests.support.brokers import BrokerProcess
 from tests.support.cluster import RUNNING
 from tests.support.kinds import KINDS

@@ -30,7 +30,7 @@ from examples.roundtrip import connector, spark, texts, topics
 from examples.roundtrip.report import Row, report
 from pybroker.testing import BrokerProcessError, Cluster
 from pybroker.testing.download_cache import DownloadError
-from pybroker.testing.java import NoJavaError
+from pybroker.testing.maven import NoJavaError
 from pybroker.testing.zookeeper.server import ZooKeeperError
 
 if TYPE_CHECKING:

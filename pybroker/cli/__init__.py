@@ -5,7 +5,7 @@ other.
 |---|---|
 | `grammar` | the syntax of commands: verbs, names, suggestions for mistyped ones |
 | `options`, `output` | options and output of commands that talk to a running broker |
-| `completion` | shell completion |
+| `shell_completion` | shell completion |
 | `spark` | the common parts of commands that run Spark |
 | `records` | `produce` and `consume` |
 | the others | one command each |
@@ -23,7 +23,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "archive": "pybroker.cli.archive.archive_command:archive",
     "bench": "pybroker.cli.bench:bench",
     "cluster": "pybroker.cli.cluster:cluster",
-    "completion": "pybroker.cli.completion:completion",
+    "completion": "pybroker.cli.shell_completion:completion",
     "configs": "pybroker.cli.config_commands:configs",
     "console": "pybroker.cli.console:console",
     "consume": "pybroker.cli.records.consume:consume",

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from pybroker.cli.completion import group_names, topic_names
 from pybroker.cli.grammar import VerbGroup
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import table, write_json
+from pybroker.cli.shell_completion import group_names, topic_names
 from pybroker.cli.target import Target
 
 CLUSTER = "kafka-cluster"

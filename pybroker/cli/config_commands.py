@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.completion import broker_ids, topic_names
 from pybroker.cli.grammar import VerbGroup, nearest
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.shell_completion import broker_ids, topic_names
 from pybroker.cli.target import Target
 from pybroker.cli.topics.deleted_topics import no_topic
 from pybroker.cli.topics.topic_arguments import parsed_id, topic_id_option

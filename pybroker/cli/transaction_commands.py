@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.completion import topic_names, transactional_ids
 from pybroker.cli.grammar import VerbGroup, named
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import partitions_of
+from pybroker.cli.shell_completion import topic_names, transactional_ids
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:

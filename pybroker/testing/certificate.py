@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.testing.java import java_tool
+from pybroker.testing.maven import java_tool
 
 DAYS = "2"
 TIMEOUT_S = 120

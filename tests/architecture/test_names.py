@@ -1,4 +1,4 @@
-"""Names of types: nouns, and one type for one name."""
+"""Names of types and modules: nouns, and one thing for one name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ PARTICIPLE = re.compile(
 NAMESAKES_MAX = 30
 """Public classes with a namesake in another module; the bar only goes down. What is left are the two forms of each
 client (asyncio and blocking), and things that client and broker each have."""
+
+BASENAMES_SHARED_MAX = 48
+"""Modules with a namesake in another folder; the bar only goes down."""
+SHORT_LINES = 40
+SHORT_MODULES_MAX = 34
+"""Modules of less than `SHORT_LINES` lines, which would read better in a neighbour; the bar only goes down."""
+
+
+def named_modules() -> list[Path]:
+    """All modules except packages themselves and files of API keys, which have one each by design."""
+    return [path for path in ROOT.rglob("*.py") if path.stem != "__init__" and not re.match(r"k\d+_", path.stem)]
 
 
 def public_classes() -> Counter[str]:
@@ -33,3 +44,13 @@ def test_no_type_is_named_by_a_participle() -> None:
 
 def test_few_types_have_a_namesake() -> None:
     assert sum(count > 1 for count in public_classes().values()) <= NAMESAKES_MAX
+
+
+def test_few_modules_have_a_namesake() -> None:
+    count = Counter(path.stem for path in named_modules())
+    assert sum(number for number in count.values() if number > 1) <= BASENAMES_SHARED_MAX
+
+
+def test_few_modules_are_short() -> None:
+    short = [path for path in named_modules() if len(path.read_text().splitlines()) < SHORT_LINES]
+    assert len(short) <= SHORT_MODULES_MAX

@@ -76,7 +76,7 @@ def test_commands_write_by_one_mechanism() -> None:
     """click's echo is for what holds nothing from a broker: the version, a shell's script, and `say` itself."""
     root = Path(pybroker.cli.__file__).parent
     users = {str(path.relative_to(root)) for path in root.rglob("*.py") if "click.echo(" in path.read_text()}
-    assert users == {"__init__.py", "completion.py", "output.py"}
+    assert users == {"__init__.py", "output.py", "shell_completion.py"}
 
 
 def test_a_log_line_has_no_controls_either() -> None:

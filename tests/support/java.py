@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pybroker.testing.download_cache import built_once
-from pybroker.testing.java import java_command, java_tool
+from pybroker.testing.maven import java_command, java_tool
 
 __all__ = ["compiled", "java_command", "java_tool", "running"]
 

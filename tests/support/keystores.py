@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from pybroker.testing.java import java_tool
+from pybroker.testing.maven import java_tool
 
 PASSWORD = "store-secret"
 TIMEOUT_S = 120

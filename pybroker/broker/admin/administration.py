@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pybroker.broker.admin.configs import ConfigAdmin
     from pybroker.broker.admin.features import FeatureAdmin
     from pybroker.broker.admin.history import HistoryAdmin
-    from pybroker.broker.admin.lineage import LineageAdmin
     from pybroker.broker.admin.log_dirs import LogDirAdmin
     from pybroker.broker.admin.quotas import QuotaAdmin
     from pybroker.broker.admin.record_deletion import RecordAdmin
     from pybroker.broker.admin.replica_assignment import BrokerAdmin, ElectionAdmin, ReassignmentAdmin
     from pybroker.broker.admin.staged_replicas import PeerBrokers, StagedReplicas
+    from pybroker.broker.admin.topic_incarnations import LineageAdmin
     from pybroker.broker.admin.users import UserAdmin
 
 
@@ -109,7 +109,7 @@ class Administration:
     @cached_property
     def lineage(self) -> LineageAdmin:
         """Return the handler that undeletes, purges and truncates topics."""
-        from pybroker.broker.admin.lineage import LineageAdmin
+        from pybroker.broker.admin.topic_incarnations import LineageAdmin
 
         return LineageAdmin(self._view, self._port, self._config, self._clock)
 

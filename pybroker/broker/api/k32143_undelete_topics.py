@@ -8,7 +8,7 @@ Behavior
 
 from __future__ import annotations
 
-from pybroker.broker.admin.lineage import LineageAdmin, Restore
+from pybroker.broker.admin.topic_incarnations import LineageAdmin, Restore
 from pybroker.broker.cluster.events import UndeletedTopic
 from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.broker.requests.context import RequestContext

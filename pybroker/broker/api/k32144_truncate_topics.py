@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pybroker.broker.admin.lineage import LineageAdmin, Truncate
+from pybroker.broker.admin.topic_incarnations import LineageAdmin, Truncate
 from pybroker.broker.cluster.events import TruncatedTopic
 from pybroker.broker.metadata.image import TopicImage
 from pybroker.broker.requests.context import RequestContext

@@ -10,7 +10,7 @@ Behavior
 
 from __future__ import annotations
 
-from pybroker.broker.admin.lineage import LineageAdmin
+from pybroker.broker.admin.topic_incarnations import LineageAdmin
 from pybroker.broker.cluster.events import PurgedTopic
 from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.broker.requests.context import RequestContext

@@ -12,9 +12,9 @@ from pybroker.cli.archive.archive_bounds import bound, check_order, named_as_her
 from pybroker.cli.archive.archive_plan import ArchivePlan, ArchiveRequest, WrittenPartition
 from pybroker.cli.archive.folder import Folder
 from pybroker.cli.archive.part_writer import PartWriter
-from pybroker.cli.completion import topic_names
 from pybroker.cli.options import broker_options
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.shell_completion import topic_names
 from pybroker.cli.spark.interruption import StoppedError, stoppable
 from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.spark_errors import errors_as_lines, refusals_as_lines

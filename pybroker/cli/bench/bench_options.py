@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from pybroker.cli.completion import topic_names
 from pybroker.cli.options import broker_options
 from pybroker.cli.records.record_options import client_settings
+from pybroker.cli.shell_completion import topic_names
 from pybroker.cli.target import Target
 
 SECONDS = 10.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli.completion import broker_ids
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.shell_completion import broker_ids
 from pybroker.cli.target import Target
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.completion import broker_ids
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say
+from pybroker.cli.shell_completion import broker_ids
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:

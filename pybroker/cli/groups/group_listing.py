@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.completion import group_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import offsets
+from pybroker.cli.shell_completion import group_names
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:

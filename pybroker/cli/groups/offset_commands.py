@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.completion import group_names, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.groups.reset_targets import Goal, csv_line, goals, read_plan
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import offsets, partitions_of
+from pybroker.cli.shell_completion import group_names, topic_names
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.ingest.ingest_output import COLUMNS, details, row, summary
 from pybroker.cli.options import broker_options
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.shell_completion import topic_names
 from pybroker.cli.spark.spark_errors import refusals_as_lines
 from pybroker.cli.spark.spark_session import cluster_of
 from pybroker.cli.target import Target

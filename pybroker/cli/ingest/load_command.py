@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.completion import topic_names
 from pybroker.cli.ingest.ingest_output import summary
 from pybroker.cli.ingest.input_files import FORMATS, Files, reader_options, records
 from pybroker.cli.ingest.preview import Preview
 from pybroker.cli.ingest.staged_progress import StagedProgress
 from pybroker.cli.options import broker_options
 from pybroker.cli.output import say
+from pybroker.cli.shell_completion import topic_names
 from pybroker.cli.spark.interruption import StoppedError, stoppable
 from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.spark_errors import refusals_as_lines

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.completion import group_names, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, refusals_told
 from pybroker.cli.records import offset_specs
@@ -22,6 +21,7 @@ from pybroker.cli.records.record_options import (
     parsed,
 )
 from pybroker.cli.records.template import compiled
+from pybroker.cli.shell_completion import group_names, topic_names
 from pybroker.cli.target import Target
 from pybroker.cli.topics.deleted_topics import absent_topic
 

@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 import click
 
-from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, refusals_told
 from pybroker.cli.records.record_options import client_settings, delimiter_option, key_separator_option, null_option
 from pybroker.cli.records.record_sender import Fields, Row, report, send
+from pybroker.cli.shell_completion import topic_names
 from pybroker.cli.target import Target
 
 BLOCK_BYTES = 1 << 20

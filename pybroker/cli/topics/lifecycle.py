@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.completion import deleted_ids, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
+from pybroker.cli.shell_completion import deleted_ids, topic_names
 from pybroker.cli.target import Target
 from pybroker.cli.topics.deleted_topics import REMOVED, deletions_of, no_topic, one_deleted, story
 from pybroker.cli.topics.history_command import incarnations

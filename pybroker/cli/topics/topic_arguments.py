@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.completion import topic_ids
+from pybroker.cli.shell_completion import topic_ids
 
 if TYPE_CHECKING:
     from pybroker.native import Uuid

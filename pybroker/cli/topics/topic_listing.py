@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
+from pybroker.cli.shell_completion import topic_names
 from pybroker.cli.target import Target
 from pybroker.cli.topics.deleted_topics import no_topic
 from pybroker.cli.topics.topic_arguments import parsed_id, topic_id_option

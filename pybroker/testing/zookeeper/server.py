@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pybroker.testing.child_processes import ChildGuard, free_port, pause
-from pybroker.testing.java import java_command
-from pybroker.testing.maven import pinned_jars
+from pybroker.testing.maven import java_command, pinned_jars
 
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 60

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from pybroker.broker.observability.otlp import chunking, metrics_parser, otlp_messages
+from pybroker.broker.observability.otlp import metrics_parser, otlp_messages
 from pybroker.broker.observability.otlp.metrics_parser import families
 
 PAGE = """# HELP up Whether it is.
@@ -69,8 +69,8 @@ def test_others_run_after_a_few_lines_and_points(monkeypatch: pytest.MonkeyPatch
     """Of 10,000 partitions the page has a hundred thousand lines: seconds of work, in which the broker's loop has to
     get the interpreter at once."""
     pauses: list[float] = []
-    monkeypatch.setattr(chunking, "time", SimpleNamespace(sleep=pauses.append))
-    lines = 10 * chunking.ITEMS
+    monkeypatch.setattr(metrics_parser, "time", SimpleNamespace(sleep=pauses.append))
+    lines = 10 * metrics_parser.ITEMS
     for kind, own in (("gauge", 'x="{}"'), ("counter", 'x="{}"'), ("summary", 'x="{}",quantile="0.5"')):
         pauses.clear()
         text = f"# TYPE many {kind}\n" + "".join(f"many{{{own.format(number)}}} 1\n" for number in range(lines))
@@ -79,7 +79,7 @@ def test_others_run_after_a_few_lines_and_points(monkeypatch: pytest.MonkeyPatch
         assert of_lines >= 10
         exported(text)
         assert len(pauses) >= 2 * of_lines + 10, f"the points of a {kind}"
-    assert set(pauses) == {chunking.PAUSE_S}
+    assert set(pauses) == {metrics_parser.PAUSE_S}
 
 
 def test_a_long_page_is_cut_at_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
-from pybroker.broker.observability.otlp.chunking import in_slices
+T = TypeVar("T")
+
+ITEMS = 64
+"""Items per slice: about a millisecond of lines or points."""
+PAUSE_S = 0.0002
+
+
+def in_slices(items: Iterable[T]) -> Iterator[T]:
+    """Yield the items, with a pause after each `ITEMS` of them."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % ITEMS == 0:
+            time.sleep(PAUSE_S)
+
 
 CHUNK_CHARACTERS = 64 * 1024
 """Size of the parts that are split into lines at once."""

@@ -13,8 +13,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as m
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pybroker.broker.observability.otlp.chunking import in_slices
-from pybroker.broker.observability.otlp.metrics_parser import Family, Sample
+from pybroker.broker.observability.otlp.metrics_parser import Family, Sample, in_slices
 from pybroker.native import SlowRequest
 
 SCOPE = InstrumentationScope(name="pybroker")
