@@ -1,7 +1,8 @@
-"""One file per incoming API key: wire shape ↔ plain call. Versions are known here and nowhere below.
+"""One file per incoming API key: it converts between the wire format and a plain call. Code below this package knows no
+request versions.
 
-A file is imported when it is first used as an attribute of this package (`api.k37_create_partitions.handle`): most
-brokers are never asked most of these keys, and the files with the classes of their messages take 4 MiB.
+A file is imported at the first use of its attribute (`api.k37_create_partitions.handle`): most brokers never receive
+most keys, and all files with their message classes take 4 MiB.
 """
 
 from __future__ import annotations

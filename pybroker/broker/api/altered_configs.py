@@ -1,5 +1,6 @@
-"""What AlterConfigs (33), IncrementalAlterConfigs (44) and DescribeConfigs (32) share: topics among the resources by
-name or id, and equal responses."""
+"""Shared by AlterConfigs (33), IncrementalAlterConfigs (44) and DescribeConfigs (32): topic resources by name or id,
+and the responses.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +35,14 @@ class Resource(Protocol):
 
     @property
     def topic_id(self) -> Uuid:
-        """ZERO: none is given."""
+        """ZERO: the request has no id."""
         ...
 
 
 def meant_resource(names: Names, resource: Resource, require: Callable[[int, str], None]) -> ResolvedTopic:
-    """The resource that is meant: only topics have ids. `require` raises KafkaError: the client has no right to it."""
+    """Resolve the resource of a request; only topics have ids. `require` raises KafkaError if the client lacks the
+    permission.
+    """
     authorize = partial(require, resource.resource_type)
     if resource.resource_type == TOPIC:
         return meant(names, resource.resource_name, resource.topic_id, authorize)
@@ -61,8 +64,9 @@ async def altered(
     validate_only: bool,
     row: Callable[..., Row],
 ) -> list[Row]:
-    """Changes the settings of those resources for which the client has the right. One row of the response for each, in
-    the request's order; `row` is its class."""
+    """Change the settings of the resources that the client may alter. Return one row of class `row` for each resource,
+    in the request's order.
+    """
     require = partial(require_configs, authorizer, context, AclOperation.ALTER_CONFIGS)
     asked = [meant_resource(names, resource, require) for resource, _ in resources]
     permitted = [

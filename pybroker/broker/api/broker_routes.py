@@ -48,11 +48,11 @@ CONTROLLERS = (
     ApiKey.CLOSE_TOPICS,
     ApiKey.REOPEN_TOPICS,
 )
-"""What the controller of another broker sends."""
+"""Sent by the controller if it is another broker."""
 
 
 async def obey(receiver: ControlReceiver, context: RequestContext, message: Any) -> Any:
-    """A message from the wire. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
+    """Handle a control message from the wire. If the receiver fails (a bug), the response is UNKNOWN_SERVER_ERROR."""
     try:
         request = await received(message)
     except UnreadableError as problem:

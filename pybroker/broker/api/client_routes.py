@@ -19,7 +19,7 @@ Routes = dict[int, Callable[[], Handler]]
 
 
 class _AtFirst:
-    """Stands in the table until the first request of its key: that one imports the file and binds it."""
+    """A placeholder in the table: the first request of its key imports the file and binds it."""
 
     def __init__(self, table: dict[int, Handler], key: int, bind: Callable[[], Handler]) -> None:
         self._table = table
@@ -32,7 +32,7 @@ class _AtFirst:
 
 
 def client_routes(services: Services) -> dict[int, Handler]:
-    """Handlers are imported and bound at the first request of their kind."""
+    """Return the table of routes. The first request of a key imports and binds its handler."""
     table: dict[int, Handler] = {}
     for key, bind in routes(services).items():
         table[key] = _AtFirst(table, key, bind)
@@ -40,9 +40,9 @@ def client_routes(services: Services) -> dict[int, Handler]:
 
 
 def routes(services: Services) -> Routes:
-    """Each line binds one file of `pybroker/broker/api` to the services that it needs."""
+    """Bind the files of `pybroker/broker/api` to the services that they need, one line for each."""
     groups, admin, authorizer = services.groups, services.admin, services.authorizer
-    # Names of topics as the controller's decisions see them, and as what is done on this broker does.
+    # The first resolves topic names as the controller does, the second as this broker's coordinators do.
     living = services.group_topics
 
     def names() -> ImageNames:

@@ -1,4 +1,4 @@
-"""What OffsetCommit (8) and TxnOffsetCommit (28) share: authorization, and the mapping of results to partitions."""
+"""Shared by OffsetCommit (8) and TxnOffsetCommit (28): authorization, and the mapping of results to partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class CommittedTopics:
-    """The topics of one request, of which some may not be read. `by_id`: as this version names them."""
+    """The topics of one request and which of them the client may not read. `by_id`: this version names topics by id."""
 
     def __init__(
         self, topics: Topics, authorizer: Authorizer, context: RequestContext, rows: Sequence[Any], *, by_id: bool
@@ -23,17 +23,17 @@ class CommittedTopics:
         self._by_id = by_id
         self._denied = []
         for row in rows:
-            # An id that nobody has is unknown before anything is asked of the authorizer.
+            # An unknown id needs no authorization: it is UNKNOWN_TOPIC_ID for everyone.
             name = topics.topic_name(row.topic_id) if by_id else row.name
             self._denied.append(name is not None and not authorizer.permits_topic(context, AclOperation.READ, name))
 
     @property
     def is_whole(self) -> bool:
-        """All of them may be read."""
+        """Return whether the client may read all of them."""
         return not any(self._denied)
 
     def permitted(self) -> Iterator[CommitItem]:
-        """Each partition that may be committed. Only OffsetCommit has times."""
+        """Yield each partition that the client may commit. Only OffsetCommit has timestamps."""
         for row, denied in zip(self._rows, self._denied, strict=True):
             for partition in () if denied else row.partitions:
                 yield CommitItem(
@@ -47,8 +47,9 @@ class CommittedTopics:
                 )
 
     def refused(self, code: ErrorCode) -> list[ErrorCode]:
-        """For each of `permitted`, when the group refuses the request: what does not exist is said to be unknown all
-        the same, as in Kafka, whose brokers look before they ask the coordinator."""
+        """Return a code for each item of `permitted` when the group refuses the request. Topics and partitions that do
+        not exist are unknown even then: like Kafka, the broker checks them before it asks the coordinator.
+        """
         codes = []
         for row, denied in zip(self._rows, self._denied, strict=True):
             topic_id = row.topic_id if self._by_id else self._topics.topic_id(row.name)
@@ -60,8 +61,9 @@ class CommittedTopics:
         return codes
 
     def answers(self, codes: Sequence[ErrorCode]) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
-        """Each topic of the request with the numbers of its partitions and their codes; `codes` are those of
-        `permitted`, in order."""
+        """Yield each topic of the request with its partition numbers and their codes. `codes` are those of `permitted`,
+        in order.
+        """
         remaining = iter(codes)
         for row, denied in zip(self._rows, self._denied, strict=True):
             yield (

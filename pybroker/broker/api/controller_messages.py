@@ -28,7 +28,7 @@ from pybroker.broker.replicas.replica_manager import ReplicaManager
 
 
 class ControlReceiver:
-    """Admits messages of the current controller, and hands each to who obeys it."""
+    """Receives messages from the current controller and passes each to its handler."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ControlReceiver:
         closing: TopicClosing,
         on_led: Callable[[LeaderAndIsrRequest], None],
     ) -> None:
-        """`on_led` is called when a LeaderAndIsr was obeyed, before its partitions are shown to clients."""
+        """`on_led` is called after a LeaderAndIsr was executed, before clients see its partitions."""
         self._fence = fence
         self._cluster = cluster
         self._replicas = replicas
@@ -48,21 +48,23 @@ class ControlReceiver:
         self._closing = closing
         self._on_led = on_led
         self._hosts = -1
-        """The latest life of this broker that was told by FULL what it hosts."""
+        """The latest broker epoch for which a FULL LeaderAndIsr listed the hosted replicas."""
         self._told = -1
-        """The latest life of this broker that was told everything."""
+        """The latest broker epoch for which the controller has sent its complete state."""
         self._heard = asyncio.Event()
 
     async def introduced(self, broker_epoch: int) -> None:
-        """Waits until this life of the broker has been told everything: what it hosts is applied, and clients that come
-        now see the cluster."""
+        """Wait until the controller has sent its complete state to this broker epoch: the hosted replicas are open, and
+        new clients see the cluster.
+        """
         while self._told < broker_epoch:
             self._heard.clear()
             await self._heard.wait()
 
     async def handle(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
-        """One message. Orders come one after another; questions (CloseTopics) may come beside them. `by_name`: the
-        version says no topic ids."""
+        """Handle one message. Orders are executed one after another; CloseTopics may run beside them. `by_name`: this
+        version has no topic ids.
+        """
         refused = await self._fence.admit(request.controller_epoch, request.broker_epoch)
         if refused:
             return refusal(request, refused)
@@ -79,7 +81,7 @@ class ControlReceiver:
                 else:
                     applied = await k04_leader_and_isr.handle(self._replicas, request)
                 self._on_led(request)
-                # Without a type it is the first one that says all that this life of the broker hosts.
+                # Without a type, the first LeaderAndIsr lists everything that this broker epoch hosts.
                 if by_name or request.type == LeaderAndIsrType.FULL:
                     self._hosts = max(self._hosts, request.broker_epoch)
                 return applied
@@ -93,7 +95,7 @@ class ControlReceiver:
                 else:
                     response = k06_update_metadata.handle(self._metadata, request)
                 if self._told < request.broker_epoch <= self._hosts and self._metadata.shows(self._cluster.image):
-                    # The last of those that a controller begins with.
+                    # A controller begins with several messages; this was the last of them.
                     self._told = request.broker_epoch
                     self._heard.set()
                 return response

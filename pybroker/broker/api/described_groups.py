@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe (69), ShareGroupDescribe (77) and StreamsGroupDescribe (89) share."""
+"""Shared by ConsumerGroupDescribe (69), ShareGroupDescribe (77) and StreamsGroupDescribe (89)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ def described(
     failed: Callable[..., Any],
     topics_of: Callable[[Any], set[str]] | None = None,
 ) -> list[Any]:
-    """A description of each group that is asked for.
-
-    `require_served` and `describe`, which makes one, raise KafkaError; `failed` is its class; `topics_of`: the topics
-    that it tells of, if not those of its members. A group with a topic that the caller may not describe is
+    """Return a description of each requested group. `require_served` and `describe`, which builds one, raise
+    KafkaError; `failed` builds one that only has an error. `topics_of` returns the topics that the description names
+    (default: those of its members). A group with a topic that the caller may not describe answers
     TOPIC_AUTHORIZATION_FAILED, without its members.
     """
     answers = []
-    # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
+    # Each group once: otherwise a few bytes for each repeated name would return all members of the group again.
     for group_id in dict.fromkeys(request.group_ids):
         try:
             require_served()
@@ -51,7 +50,7 @@ def _topics_of_members(members: Iterable[Any]) -> set[str]:
     names: set[str] = set()
     for member in members:
         names.update(member.subscribed_topic_names)
-        # Members of share groups have no target of their own.
+        # Members of share groups have no target assignment.
         for assigned in (member.assignment, getattr(member, "target_assignment", None)):
             names.update(topic.topic_name for topic in (assigned.topic_partitions if assigned is not None else ()))
     return names

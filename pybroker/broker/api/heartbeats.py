@@ -1,4 +1,4 @@
-"""What ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76) and StreamsGroupHeartbeat (88) share."""
+"""Shared by ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76) and StreamsGroupHeartbeat (88)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ Response = TypeVar("Response")
 
 
 def client_host(context: RequestContext) -> str:
-    """As Java prints an address that was not looked up; tools cut the slash off."""
+    """Return the client's address as Java prints an unresolved one, with a slash, which Kafka's tools remove."""
     return f"/{context.client_host}"
 
 
 def require_may_beat(group_id: str, topics: Iterable[str], may_read: Callable[[str], bool]) -> None:
-    """KafkaError TOPIC_AUTHORIZATION_FAILED: a topic that the member must not know of; INVALID_REQUEST: no group."""
+    """Raise KafkaError: TOPIC_AUTHORIZATION_FAILED for a topic that the member may not describe, INVALID_REQUEST
+    without a group.
+    """
     if not all(may_read(name) for name in topics):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     if not group_id:
@@ -31,7 +33,7 @@ def require_may_beat(group_id: str, topics: Iterable[str], may_read: Callable[[s
 def answered(
     outcome: Outcome | asyncio.Future[Outcome], respond: Callable[[Outcome], Response]
 ) -> Response | Coroutine[Any, Any, Response]:
-    """At once when nothing has to be written."""
+    """Return the response, or a coroutine if something has to be written first."""
     return _later(outcome, respond) if isinstance(outcome, asyncio.Future) else respond(outcome)
 
 
@@ -40,7 +42,8 @@ async def _later(outcome: asyncio.Future[Outcome], respond: Callable[[Outcome], 
 
 
 def filled(response: Any, assignment: Callable[..., Any], topic: Callable[..., Any], result: Any) -> Any:
-    """`response` with what the coordinator says (`result`); `assignment` and `topic` are the classes in it."""
+    """Fill `response` with the coordinator's `result`; `assignment` and `topic` are the classes of its nested fields.
+    """
     response.error_code, response.error_message = result.error, result.message
     response.member_id, response.member_epoch = result.member_id, result.epoch
     response.heartbeat_interval_ms = result.interval_ms

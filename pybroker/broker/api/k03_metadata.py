@@ -42,12 +42,12 @@ FIRST_NULLABLE_NAME = 12
 
 
 class _Asker:
-    """What the one who asks may see and do."""
+    """What the client may see and do."""
 
     def __init__(
         self, authorizer: Authorizer, context: RequestContext, live: frozenset[int], *, with_operations: bool
     ) -> None:
-        """`live`: the brokers that the asker can reach."""
+        """`live`: the brokers that the client can reach."""
         self.live = live
         self._authorizer = authorizer
         self._context = context
@@ -78,7 +78,7 @@ async def handle(
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse:
-    """Answers after automatic creation, if there is any to do."""
+    """Return the response, after automatic creation if topics are missing."""
     version = context.api_version
     brokers = cluster.brokers(context.listener)
     live = frozenset(broker.broker_id for broker in brokers)
@@ -134,7 +134,7 @@ def _by_name(
     cluster: ClusterAdmin, name: str, asker: _Asker, errors: dict[str, KafkaError | None]
 ) -> MetadataResponse_MetadataResponseTopic:
     if not asker.describes(name):
-        # Alike whether it exists or not: names are not to be tried out.
+        # The same response whether the topic exists or not, so that clients cannot probe names.
         return MetadataResponse_MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = cluster.topic(name)
     if topic is not None:
@@ -143,8 +143,8 @@ def _by_name(
     if not is_topic_name(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif name in errors:
-        # Created by now but not shown yet, or refused: clients that ask by name retry both ways (INVALID_… they
-        # report).
+        # The topic was created but is not visible yet, or its creation was refused. Clients that ask by name retry both
+        # errors; they report INVALID_….
         error = errors[name]
         code = ErrorCode.LEADER_NOT_AVAILABLE if error is None else _creation_error(error)
     else:
@@ -153,7 +153,7 @@ def _by_name(
 
 
 def _creation_error(error: KafkaError) -> int:
-    # A client over its quota asks again, too: as Kafka says it, to versions of Metadata that know no such error.
+    # A client over its quota retries too. Like Kafka, use a code that this version of Metadata has.
     if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
         return ErrorCode.LEADER_NOT_AVAILABLE
     return error.code
@@ -165,7 +165,7 @@ def _by_id(
     topic = cluster.topic(topic_id)
     if topic is not None and asker.describes(topic.name):
         return _shown(topic, asker)
-    # Ids are no secret, names are.
+    # Ids are not secret, names are.
     code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return MetadataResponse_MetadataResponseTopic(
         error_code=int(code),

@@ -22,15 +22,16 @@ API_KEY = 4
 
 
 async def handle(replicas: ReplicaManager, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    """Answers when all partitions are open, with an error for each that is not."""
+    """Respond when all partitions are open, with an error for each that is not."""
     return await replicas.leader_and_isr(request)
 
 
 async def handle_by_name(
     replicas: ReplicaManager, view: ClusterView, request: LeaderAndIsrRequest
 ) -> LeaderAndIsrResponse:
-    """The same by names, which mean what they mean in the view: its change came before the orders that follow from it.
-    There is no type, nothing is compared with what lies on disk."""
+    """Handle the version by names. A name means its topic in the current image: the change that created it came before
+    this order. These versions have no type, so the replicas on disk are not compared with the request.
+    """
     living, unknown, names = [], [], {}
     for topic in request.topic_states:
         known = view.image.topics.get(topic.topic_name)

@@ -24,15 +24,16 @@ API_KEY = 5
 
 
 async def handle(replicas: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
-    """Answers when the data is out of reach: stopped, or staged for removal."""
+    """Respond when clients cannot reach the data: the replicas are stopped, or staged for removal."""
     return await replicas.stop_replica(request)
 
 
 async def handle_by_name(
     replicas: ReplicaManager, view: ClusterView, request: StopReplicaRequest
 ) -> StopReplicaResponse:
-    """The same by names: what has the name here is stopped, whichever incarnation it is, unless its leader epoch is
-    above that of the one that the controller means."""
+    """Handle the version by names: stop every incarnation of the name here, unless its leader epoch is above the one in
+    the request.
+    """
     found: dict[Uuid, list[StopReplicaPartitionState]] = {}
     meant: list[tuple[str, int, list[Uuid]]] = []
     refused: list[NamedPartitionError] = []
@@ -68,7 +69,7 @@ async def handle_by_name(
 
 
 def _ids(replicas: ReplicaManager, view: ClusterView, name: str, index: int) -> list[Uuid]:
-    """Of a name that is not served: what lies on disk under it, and what is being deleted. Not what lives."""
+    """Return the ids of a name's dead incarnations: replicas on disk that are not served, and deletions under way."""
     image = view.image
     living = image.topics.get(name)
     ids = {

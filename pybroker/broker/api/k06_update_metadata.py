@@ -20,14 +20,16 @@ API_KEY = 6
 
 
 def handle(metadata: MetadataUpdates, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-    """Answers when clients of this broker see the change."""
+    """Respond when clients of this broker see the change."""
     return metadata.update(request)
 
 
 def handle_by_name(
     metadata: MetadataUpdates, view: ClusterView, request: UpdateMetadataRequest
 ) -> UpdateMetadataResponse:
-    """The same without ids: what is deleted is what clients see under the name, what lives what the view says."""
+    """Handle the version without ids: deletions concern the topic that clients see under the name, updates the topic in
+    the current image.
+    """
     topics = []
     for topic in request.topic_states:
         if any(one.leader == LEADER_DURING_DELETE for one in topic.partition_states):

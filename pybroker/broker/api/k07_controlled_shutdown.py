@@ -14,11 +14,11 @@ from pybroker.protocol.api_keys import ApiKey
 API_KEY = ApiKey.CONTROLLED_SHUTDOWN
 
 TIMEOUT_MS = 30_000
-"""A broker that does not obey, as it is paused, holds nobody's stop up for longer."""
+"""A broker that does not answer, because it is paused for example, delays no other broker's stop for longer."""
 
 
 async def handle(port: OwnPort, context: RequestContext, request: Any) -> Any:
-    """Answers when the others have taken over what they can."""
+    """Respond when other brokers have taken over what they can."""
     event = ShutDownBroker(request.broker_id, request.broker_epoch)
     try:
         outcome = ShutDownOutcome(more=True)

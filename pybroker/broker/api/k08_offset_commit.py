@@ -44,7 +44,7 @@ def handle(
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> object:
-    """Answers at once when nothing has to be written, else when it is."""
+    """Return the response, or a coroutine if something has to be written first."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
     items = tuple(wanted.permitted())

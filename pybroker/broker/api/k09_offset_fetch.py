@@ -38,7 +38,7 @@ from pybroker.protocol.messages import (
 API_KEY = 9
 
 NOBODY: tuple[str | None, int] = (None, -1)
-"""The member and epoch of one who asks from outside of the group."""
+"""Member and epoch of a request from outside the group."""
 
 NO_OFFSET = CommittedOffset(-1, -1, "", -1)
 
@@ -72,10 +72,10 @@ def handle(
     context: RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse:
-    """A plain function: everything is in memory."""
+    """Return the offsets. Not a coroutine: everything is in memory."""
     asker = _Asker(authorizer, context)
     if context.api_version >= 8:
-        # All offsets of a group are told once: a few bytes of its name would otherwise buy them each time.
+        # All offsets of a group only once: otherwise a few bytes for each repeated name would return all of them again.
         asked = {group.group_id if group.topics is None else id(group): group for group in request.groups}
         return OffsetFetchResponse(
             groups=[
@@ -98,8 +98,8 @@ def handle(
                         committed_offset=offset.offset,
                         committed_leader_epoch=offset.leader_epoch,
                         metadata=offset.metadata,
-                        # Version 1 has no code for the group, and aiokafka does not look at it in later ones: told
-                        # no offset while the group is being loaded, it would begin anew.
+                        # Version 1 has no error code for the group, and aiokafka ignores it in later ones: without an
+                        # error in the partitions it would start from the reset policy while the group loads.
                         error_code=code if code is not ErrorCode.NONE else error,
                     )
                     for partition, offset, code in topic.partitions
@@ -127,7 +127,7 @@ def _group(
             else _by_name(topics, asker, topic.name, topic.partition_indexes)
             for topic in request.topics
         ]
-    # Before version 9 nobody says who asks.
+    # Requests before version 9 do not name a member.
     member = (request.member_id, request.member_epoch) if version >= 9 else NOBODY
     error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable, member=member)
     if error is not ErrorCode.NONE:

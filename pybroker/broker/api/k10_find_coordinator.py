@@ -33,7 +33,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
 class Coordinators(NamedTuple):
-    """Of each kind."""
+    """One coordinator of each kind."""
 
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -46,7 +46,7 @@ async def handle(
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
-    """Waits only while the internal topic is being created."""
+    """Return the coordinators; wait only while the internal topic is being created."""
 
     async def find(key: str) -> FindCoordinatorResponse_Coordinator:
         try:

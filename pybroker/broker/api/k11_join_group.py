@@ -35,7 +35,7 @@ API_KEY = 11
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
-    """Answers at once, or waits for the round."""
+    """Return the response at once, or wait for the rebalance."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     version = context.api_version
     try:
@@ -45,10 +45,10 @@ def handle(
                 member_id=request.member_id,
                 instance_id=request.group_instance_id,
                 client_id=context.client_id or "",
-                # As Java prints an address that was not looked up; tools cut the slash off.
+                # Java prints an unresolved address with a slash; Kafka's tools remove it.
                 client_host=f"/{context.client_host}",
                 protocol_type=request.protocol_type,
-                # Of two protocols with one name the first counts.
+                # If two protocols have one name, the first counts.
                 protocols=tuple({p.name: p.metadata for p in reversed(request.protocols)}.items())[::-1],
                 session_timeout_ms=request.session_timeout_ms,
                 rebalance_timeout_ms=(

@@ -24,7 +24,7 @@ API_KEY = 12
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Standing:
-    """A plain function: the most frequent request of an idle cluster never waits for anything."""
+    """Return the response. Not a coroutine: the most frequent request of an idle cluster never waits."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     try:
         code: int = groups.heartbeat(

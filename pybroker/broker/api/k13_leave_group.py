@@ -30,7 +30,7 @@ API_KEY = 13
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
-    """Answers at once; for a consumer group (KIP-848) when the departure is on disk."""
+    """Return the response at once; for a consumer group (KIP-848), when the change is on disk."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     single = context.api_version < 3
     leaving = (

@@ -28,10 +28,10 @@ API_KEY = 14
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
-    """Answers at once, or waits for the assignment."""
+    """Return the response at once, or wait for the assignment."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        # From version 5 on both are mandatory (KIP-559).
+        # Both are mandatory from version 5 (KIP-559).
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         outcome = groups.sync(

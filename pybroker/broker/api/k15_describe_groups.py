@@ -32,7 +32,7 @@ def handle(
 ) -> DescribeGroupsResponse:
     """A plain function."""
     answers = []
-    # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
+    # Each group once: otherwise a few bytes for each repeated name would return all members of the group again.
     for group_id in dict.fromkeys(request.groups):
         if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             answers.append(

@@ -28,7 +28,7 @@ async def handle(
     context: RequestContext,
     request: ListGroupsRequest,
 ) -> ListGroupsResponse:
-    """Who may describe the cluster sees all groups, others those that they may describe."""
+    """Return all groups to clients with DESCRIBE on the cluster, otherwise the groups that the client may DESCRIBE."""
     states = {state.strip().lower().replace("_", "") for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     found, loading = groups.list_groups()

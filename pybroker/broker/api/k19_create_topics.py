@@ -41,7 +41,7 @@ async def handle(
     context: RequestContext,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
-    """Answers when the created topics take records, or after timeout_ms."""
+    """Respond when the created topics accept records, or after timeout_ms."""
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     answers: dict[str, CreateTopicsResponse_CreatableTopicResult] = {}
     specs = []
@@ -83,7 +83,7 @@ def _answer(
             name=name, error_code=result.code, error_message=result.message, configs=None
         )
     if not describes:
-        # What a caller may not look up by DescribeConfigs is not told here either (KIP-525).
+        # Without DESCRIBE_CONFIGS on the topic the response omits its settings (KIP-525).
         return CreateTopicsResponse_CreatableTopicResult(
             name=name,
             topic_id=result.topic_id,

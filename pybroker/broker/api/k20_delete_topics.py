@@ -47,7 +47,7 @@ async def handle(
     context: RequestContext,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
-    """Answers when this broker shows the topics no more, or after timeout_ms."""
+    """Respond when this broker no longer shows the topics, or after timeout_ms."""
     asked = _asked(context.api_version, request)
     outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_malformed(asked))
     denied: dict[Asked, bool] = {}
@@ -58,7 +58,7 @@ async def handle(
         if describes is not None:
             denied[one] = describes
             outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    # Only now: that a name and an id are the same topic is told to those who may know both.
+    # Not earlier: only clients that may DESCRIBE both may learn that a name and an id are the same topic.
     outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
     wanted = [one for one in asked if one not in outcomes]
     results = await topics.delete(
@@ -69,7 +69,7 @@ async def handle(
     for one, result in zip(wanted, results.each, strict=True):
         outcomes[one] = result
         if one[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
-            # The name that a dead id had is told to those who may describe topics of that name.
+            # Clients that may DESCRIBE the former name of a dead id get it in the response.
             outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
     return DeleteTopicsResponse(
         throttle_time_ms=results.throttle_time_ms,
@@ -83,12 +83,15 @@ async def handle(
 def _denied(
     topics: TopicAdmin, cluster: ClusterAdmin, *, authorizer: Authorizer, context: RequestContext, asked: Asked
 ) -> bool | None:
-    """None if it may go on, else whether the caller may know of the topic. An id that nobody has, and a name that may
-    be described and does not exist, are left to the controller: they are unknown whatever the caller may do."""
+    """Return None if the client may delete the topic, else whether it may DESCRIBE it. The controller answers for an
+    unknown id, and for a name without a topic that the client may DESCRIBE: they are unknown whatever the client may
+    do.
+    """
     name, topic_id = asked
     topic = cluster.topic(topic_id if name is None else name)
     if name is None:
-        # What was found of an unknown topic can be deleted by who may delete topics of the name in its directories.
+        # A client that may delete topics of the name in their directories may delete stray replicas of an unknown
+        # topic.
         name = topic.name if topic is not None else topics.found(topic_id)
         if name is None:
             return None
@@ -102,7 +105,7 @@ def _denied(
 
 
 def _told(cluster: ClusterAdmin, asked: Asked, denied: Mapping[Asked, bool]) -> Asked:
-    """By id, the name is told to those who may describe the topic."""
+    """Build a result. A result for an id names the topic only to clients that may DESCRIBE it."""
     name, topic_id = asked
     topic = cluster.topic(topic_id) if name is None and denied.get(asked) else None
     return asked if topic is None else (topic.name, topic_id)
@@ -115,7 +118,7 @@ def _asked(version: int, request: DeleteTopicsRequest) -> list[Asked]:
 
 
 def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
-    """What is refused before anybody is asked."""
+    """Return the requests that are invalid without looking at the cluster."""
     refused: dict[Asked, KafkaError] = {}
     for one in asked:
         name, topic_id = one
@@ -129,14 +132,14 @@ def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
 
 
 def _repeated(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaError]:
-    """A topic that is asked for twice is refused once."""
+    """Return one error for each topic that is requested twice."""
     targets = Counter(_target(cluster, name, topic_id) for name, topic_id in asked)
     problem = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
     return {one: problem for one in asked if targets[_target(cluster, *one)] > 1}
 
 
 def _target(cluster: ClusterAdmin, name: str | None, topic_id: Uuid) -> str | Uuid:
-    """What is meant: a name and the id behind it are the same target."""
+    """Return the topic that the request means: a name and the id behind it are the same target."""
     if name is None:
         return topic_id
     topic = cluster.topic(name)

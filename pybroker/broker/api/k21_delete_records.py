@@ -30,7 +30,7 @@ API_KEY = 21
 async def handle(
     records: RecordAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Answers when the new log starts are in force."""
+    """Respond when the new log start offsets are in effect."""
     require = partial(authorizer.require_topic, context, AclOperation.DELETE)
     topics = [(meant(names, topic.name, topic.topic_id, require), topic.partitions) for topic in request.topics]
     wanted = [

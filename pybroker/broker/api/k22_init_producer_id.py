@@ -34,7 +34,9 @@ async def handle(
     context: RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
-    """Waits for a new block of ids, once in a thousand; with a transactional id, until the producer is stored."""
+    """Respond, without a transactional id, after a wait for a new block of ids once in a thousand requests; with one,
+    when the producer is stored.
+    """
     try:
         _check(authorizer, context, request)
         given = None
@@ -59,7 +61,7 @@ def _check(authorizer: Authorizer, context: RequestContext, request: InitProduce
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
-    # Who may write to any topic may do so idempotently (KIP-679).
+    # A client that may write to any topic may also use idempotence (KIP-679).
     elif not (
         authorizer.may_on_cluster(context, AclOperation.IDEMPOTENT_WRITE)
         or authorizer.permits_any(context, AclOperation.WRITE, ResourceType.TOPIC)

@@ -41,7 +41,7 @@ KNOWS_ABORTABLE = 5
 
 Asked = Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]
 Found = list[tuple[ResolvedTopic, dict[int, TransactionPartition | ErrorCode]]]
-"""For each topic of a request, in order, what its partitions are, or the code that each is told."""
+"""Each topic of a request, in order, with its partitions; a partition with an error has the code instead."""
 
 
 async def handle(
@@ -51,7 +51,7 @@ async def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse:
-    """Answers when it is stored."""
+    """Respond when the partitions are stored."""
     if context.api_version < FOR_BROKERS:
         who = TransactionProducer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         transactional_id = request.v3_and_below_transactional_id
@@ -82,7 +82,7 @@ async def _add(
     context: RequestContext,
     asked: tuple[str, TransactionProducer, Found],
 ) -> ErrorCode:
-    """Of all partitions: NONE, or why none of them is added. Those that cannot be keep the code that they have."""
+    """Add all partitions or none: return NONE, or the error. Partitions that cannot be added keep their own code."""
     transactional_id, who, found = asked
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, transactional_id)
@@ -127,20 +127,20 @@ def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None
 
 
 def _parts(found: Found) -> list[TransactionPartition]:
-    """Those that exist, each once."""
+    """Return the partitions that exist, each once."""
     ours = (one for _, partitions in found for one in partitions.values())
     return list(dict.fromkeys(one for one in ours if isinstance(one, TransactionPartition)))
 
 
 def _refuse_all(found: Found, code: ErrorCode) -> ErrorCode:
-    """Whatever is known of the partitions, they are told this."""
+    """Set this code for all partitions, whatever their own code is."""
     for _, partitions in found:
         partitions.update(dict.fromkeys(partitions, code))
     return code
 
 
 def _results(found: Found, code: ErrorCode) -> list[AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult]:
-    """`code`: of the partitions that exist."""
+    """`code` applies to the partitions that exist."""
     return [
         AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult(
             name=topic.asked,

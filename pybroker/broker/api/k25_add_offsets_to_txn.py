@@ -30,7 +30,7 @@ async def handle(
     context: RequestContext,
     request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse:
-    """Answers when it is stored; the first of a cluster's life waits for the offsets topic to be created."""
+    """Respond when the partition is stored. The first request in a cluster waits until the offsets topic is created."""
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
         authorizer.require_group(context, AclOperation.READ, request.group_id)

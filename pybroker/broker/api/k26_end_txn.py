@@ -29,7 +29,7 @@ BUMPS_EPOCH = 5
 def handle(
     transactions: TransactionCoordinator, authorizer: Authorizer, context: RequestContext, request: EndTxnRequest
 ) -> object:
-    """Answers when the outcome is stored."""
+    """Respond when the outcome is stored."""
     who = TransactionProducer(request.producer_id, request.producer_epoch)
     later = Later()
     try:
@@ -53,7 +53,7 @@ def handle(
 async def _with_new_id(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
-    """The producer's epochs are used up."""
+    """Return a response with a new producer id: the epochs of the old one are used up."""
     who = TransactionProducer(request.producer_id, request.producer_epoch)
     try:
         successor = await transactions.end_and_bump(request.transactional_id, who, commit=request.committed)

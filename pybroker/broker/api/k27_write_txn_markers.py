@@ -43,7 +43,7 @@ async def handle(
     context: RequestContext,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse:
-    """Answers when all markers are committed or refused."""
+    """Respond when all markers are committed or refused."""
     if not authorizer.may_on_cluster(context, AclOperation.ALTER):
         authorizer.require_cluster(context, AclOperation.CLUSTER_ACTION)
     return WriteTxnMarkersResponse(

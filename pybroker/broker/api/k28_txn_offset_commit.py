@@ -41,7 +41,7 @@ async def handle(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
-    """Answers when what is accepted is on disk."""
+    """Respond when the accepted offsets are on disk."""
     version = context.api_version
     wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
     items = tuple(wanted.permitted())

@@ -18,7 +18,7 @@ API_KEY = 29
 def handle(
     acls: AclAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    """Needs DESCRIBE on the cluster."""
+    """Return the entries. Needs DESCRIBE on the cluster."""
     authorizer.require_cluster(context, AclOperation.DESCRIBE)
     found = acls.describe(
         AclFilter(

@@ -13,7 +13,7 @@ API_KEY = 30
 async def handle(
     acls: AclAdmin, authorizer: Authorizer, context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    """Needs ALTER on the cluster. Answers when the entries are in force."""
+    """Respond when the entries are in effect. Needs ALTER on the cluster."""
     authorizer.require_cluster(context, AclOperation.ALTER)
     bindings = [
         AclBinding(

@@ -19,7 +19,7 @@ API_KEY = 31
 async def handle(
     acls: AclAdmin, authorizer: Authorizer, context: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse:
-    """Needs ALTER on the cluster. Answers when the entries are in force no more."""
+    """Respond when the entries are no longer in effect. Needs ALTER on the cluster."""
     authorizer.require_cluster(context, AclOperation.ALTER)
     filters = [
         AclFilter(

@@ -29,7 +29,7 @@ API_KEY = 32143
 async def handle(
     lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: UndeleteTopicsRequest
 ) -> UndeleteTopicsResponse:
-    """Answers when the topics are in service, or after timeout_ms: they then come back later."""
+    """Respond when the topics are in service, or after timeout_ms; the remaining topics come back later."""
     answers: dict[Uuid, UndeletedTopic | KafkaError] = {}
     wanted: list[Restore] = []
     seen: dict[Uuid, None] = {}

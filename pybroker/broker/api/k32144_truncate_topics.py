@@ -30,7 +30,7 @@ API_KEY = 32144
 async def handle(
     lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: TruncateTopicsRequest
 ) -> TruncateTopicsResponse:
-    """Answers when the new incarnations take records, or after timeout_ms."""
+    """Respond when the new incarnations accept records, or after timeout_ms."""
     answers: list[TruncatedTopic | KafkaError | None] = []
     wanted: list[Truncate] = []
     for topic in request.topics:
@@ -59,8 +59,8 @@ def _refused(
     elif topic.name is not None:
         name = topic.name
     else:
-        # An unknown id is no secret, and an unknown id is what it is (checklist 188); the name that a dead one had is
-        # told to those who may describe topics of that name.
+        # Any client may learn that an id is unknown. Clients that may DESCRIBE the former name of a dead id get it in
+        # the response.
         return lineage.unknown(topic.topic_id, partial(authorizer.lists, context, ResourceType.TOPIC))
     if not authorizer.permits(context, AclOperation.DELETE, ResourceType.TOPIC, name):
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -34,9 +34,9 @@ API_KEY = 32145
 def handle(
     history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeTopicHistoryRequest
 ) -> DescribeTopicHistoryResponse:
-    """Answers from what this broker knows; what is asked for twice is told once, as by Metadata."""
+    """Return the histories from this broker's view of the cluster. A repeated topic has one result, as in Metadata."""
     asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
-    # Once a request: it looks at every topic.
+    # Once per request, because it reads every topic.
     former = history.former_names() if any(topic.name is not None for topic in request.topics) else {}
     return DescribeTopicHistoryResponse(
         topics=[_topic(history, authorizer, context, topic, former) for topic in asked.values()]

@@ -30,11 +30,11 @@ API_KEY = 32146
 async def handle(
     history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
 ) -> DescribeDeletionsResponse:
-    """Answers from what this broker knows of the cluster, and the disks of all brokers."""
+    """Return the deletions from this broker's view of the cluster and the disks of all brokers."""
     wanted: list[str | Uuid] | None = None
     if request.topics is not None:
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
-    # Before anything is read from disks: who may see nothing costs nothing.
+    # Before any disk is read: a client that may see nothing must cost nothing.
     told = partial(authorizer.lists, context, ResourceType.TOPIC)
     return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, told)])
 

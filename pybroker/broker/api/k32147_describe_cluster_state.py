@@ -29,13 +29,13 @@ from pybroker.protocol.messages import (
 API_KEY = 32147
 
 PARTITIONS_MAX = 10_000
-"""In one answer, whatever is asked for."""
+"""In one response, whatever the request asks for."""
 
 
 async def handle(
     cluster: ClusterState, authorizer: Authorizer, context: RequestContext, request: DescribeClusterStateRequest
 ) -> DescribeClusterStateResponse:
-    """From what this broker knows of the cluster."""
+    """Return the state from this broker's view of the cluster."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         return DescribeClusterStateResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     conditions = cluster.conditions

@@ -37,7 +37,7 @@ def handle(
     context: RequestContext,
     request: DeleteOffsetsRequest,
 ) -> DeleteOffsetsResponse | Coroutine[Any, Any, DeleteOffsetsResponse]:
-    """Answers when the tombstones are on disk. An error of the group stands at the top, and no partitions with it."""
+    """Respond when the tombstones are on disk. With an error of the group the response has no partitions."""
     authorizer.require_group(context, AclOperation.DELETE, request.group_id)
     require = partial(authorizer.require_topic, context, AclOperation.READ)
     asked = [

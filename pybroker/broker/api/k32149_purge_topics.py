@@ -30,7 +30,7 @@ API_KEY = 32149
 async def handle(
     lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: PurgeTopicsRequest
 ) -> PurgeTopicsResponse:
-    """Answers when this broker has heard of the decision, or after timeout_ms."""
+    """Respond when this broker has applied the decision, or after timeout_ms."""
     asked = list(dict.fromkeys(topic.topic_id for topic in request.topics))
     answers: dict[Uuid, PurgedTopic | KafkaError] = {}
     await lineage.know_deleted(asked, request.timeout_ms)

@@ -21,15 +21,15 @@ from pybroker.protocol.messages import (
 API_KEY = 32150
 
 APPEND_BYTES_MAX = 16 * 1024 * 1024
-"""Larger appends bring nothing and hold memory."""
+"""Larger appends are no faster and take memory."""
 FRAME_BYTES = 64 * 1024
-"""Kept free in a request for everything but its records."""
+"""Space in a request for everything but its records."""
 
 
 async def handle(
     ingests: Ingests, access: IngestAccess, request_bytes_max: int, context: RequestContext, request: IngestBeginRequest
 ) -> IngestBeginResponse:
-    """Answers when the ingest is in the metadata store and this broker takes appends."""
+    """Respond when the ingest is in the metadata store and this broker accepts appends."""
     access.check_cluster(request.cluster_id)
     check_name(request.ingest_id, request.batch_id)
     topic = access.topic(context, request.topic_id, AclOperation.WRITE)
@@ -39,7 +39,7 @@ async def handle(
         )
     key = (request.topic_id, request.ingest_id, request.batch_id)
     record = await ingests.begin(key, request.ttl_ms, request.join, context.caller)
-    # Of a stream a later batch may have been committed: what it brought is not this batch's.
+    # A stream may have committed a later batch since; its counts are not those of this batch.
     own = record.state != OPEN and record.batch_id == request.batch_id
     problem = lost_error(record) if own else None
     config = record.config

@@ -24,7 +24,7 @@ API_KEY = 32152
 async def handle(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestCommitRequest
 ) -> IngestCommitResponse:
-    """Answers when every partition has the records, on disk."""
+    """Respond when every partition has the records on disk."""
     access.check_cluster(request.cluster_id)
     check_name(request.ingest_id, request.batch_id)
     access.topic(context, request.topic_id, AclOperation.WRITE)

@@ -19,7 +19,7 @@ API_KEY = 32153
 async def handle(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestAbortRequest
 ) -> IngestAbortResponse:
-    """Answers when it is over; what was staged is removed by then, unless the disk refuses: then later."""
+    """Respond when the ingest has ended. Its staged data is removed by then, or later if the disk fails."""
     access.check_cluster(request.cluster_id)
     check_name(request.ingest_id, request.batch_id)
     access.topic(context, request.topic_id, AclOperation.WRITE, AclOperation.ALTER)

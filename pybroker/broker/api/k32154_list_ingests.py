@@ -22,8 +22,9 @@ from pybroker.protocol.messages import (
 API_KEY = 32154
 
 LOOKED_AT_A_TURN = 500
-"""A hundred thousand may be remembered; after so many of them (1 μs each), or of those in the page and their partitions
-(up to 10 μs each), others get their turn."""
+"""The broker may remember a hundred thousand ingests. It yields to other requests after this many (1 μs each), or after
+this many ingests of the page and their partitions (up to 10 μs each).
+"""
 
 
 async def handle(
@@ -39,7 +40,7 @@ async def handle(
             await asyncio.sleep(0)
             made = 0
         name = access.cache.topic_name(view.record.topic_id)
-        # Its topic may have gone meanwhile.
+        # Its topic may have been deleted meanwhile.
         if name is not None:
             listed.append(_listed(view, name))
     return ListIngestsResponse(ingests=listed, next=following)

@@ -18,7 +18,7 @@ API_KEY = ApiKey.INGEST_ORDER
 
 
 async def handle(ingests: Ingests, context: RequestContext, request: Any) -> Any:
-    """Answers when it is on disk here, or with the reason why it is not."""
+    """Respond when the attempts are on disk here, or with the reason why not."""
     try:
         order: PrepareIngest = unpack(PrepareIngest, request.order)
     except UnreadableError as problem:

@@ -20,7 +20,7 @@ API_KEY = ApiKey.END_TRANSACTION
 
 
 async def handle(markers: LocalMarkers, context: RequestContext, request: Any) -> Any:
-    """Answers when all markers are committed or refused."""
+    """Respond when all markers are committed or refused."""
     marker = Marker(
         request.producer_id,
         request.producer_epoch,

@@ -19,7 +19,7 @@ API_KEY = ApiKey.APPEND_DEAD_LETTERS
 
 
 async def handle(appends: DeadLetterAppends, context: RequestContext, request: Any) -> Any:
-    """Answers when the batch is committed or refused."""
+    """Respond when the batch is committed or refused."""
     try:
         await appends.append_here(request.topic_id, request.partition_index, request.records)
     except KafkaError as problem:

@@ -13,5 +13,5 @@ API_KEY = ApiKey.PROBE_BROKER
 
 
 async def handle(probe: Callable[[int, int], Awaitable[bool]], context: RequestContext, request: Any) -> Any:
-    """Answers after 300 ms if it is, sooner if not."""
+    """Respond after 300 ms if it does, sooner if not."""
     return wire.ProbeBrokerResponse(refused=await probe(request.broker_id, request.broker_epoch))

@@ -13,7 +13,7 @@ API_KEY = ApiKey.STAGED_REPLICAS
 
 
 async def handle(staged: StagedReplicas, context: RequestContext, request: Any) -> Any:
-    """Answers from the disks as they are now."""
+    """Return the replicas that are on the disks now."""
     held = await staged.here(request.topic_ids)
     return wire.StagedReplicasResponse(
         replicas=[

@@ -40,7 +40,7 @@ API_KEY = 32
 async def handle(
     configs: ConfigAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """One result for each resource, in the request's order."""
+    """Return one result for each resource, in the request's order."""
     require = partial(require_configs, authorizer, context, AclOperation.DESCRIBE_CONFIGS)
     asked = {
         (one.resource_type, one.resource_name, one.topic_id, tuple(one.configuration_keys or ())): one

@@ -27,7 +27,7 @@ API_KEY = 33
 async def handle(
     configs: ConfigAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """One response for each resource, in the request's order."""
+    """Return one response for each resource, in the request's order."""
     resources = [
         (resource, tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs))
         for resource in request.resources

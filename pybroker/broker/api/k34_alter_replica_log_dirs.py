@@ -28,12 +28,12 @@ async def handle(
     context: RequestContext,
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
-    """Answers when the moves are ordered; DescribeLogDirs shows how far they have got."""
+    """Respond when the moves have started; DescribeLogDirs shows their progress."""
 
     def require(_: str) -> None:
         authorizer.require_cluster(context, AclOperation.ALTER)
 
-    # All are looked up before the first move is waited for.
+    # Resolve all partitions before the first wait for a move.
     wanted = [
         (
             meant(names, topic.name, topic.topic_id, require),

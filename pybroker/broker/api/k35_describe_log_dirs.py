@@ -35,9 +35,9 @@ async def handle(
     context: RequestContext,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse:
-    """All partitions with null topics, else those that are both named and hosted here."""
+    """Return all partitions if topics are null, else the requested ones that this broker hosts."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
-        # Before version 3 there is no place for the code: nothing is shown.
+        # The response has no error field before version 3: it is empty.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[str | Uuid, set[int]] | None = None
     if request.topics is not None:

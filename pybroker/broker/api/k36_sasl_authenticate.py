@@ -20,7 +20,7 @@ from pybroker.protocol.messages import SaslAuthenticateRequest, SaslAuthenticate
 API_KEY = 36
 
 KEYS_WAIT_S = 5.0
-"""For an identity provider's keys, before a token is refused for want of them."""
+"""Longest wait for an identity provider's keys before the token is refused."""
 
 Answer = SaslAuthenticateResponse | LoginResponse | LastResponse
 
@@ -28,21 +28,21 @@ Answer = SaslAuthenticateResponse | LoginResponse | LastResponse
 def handle(
     sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
 ) -> Answer | Coroutine[Any, Any, Answer]:
-    """A failure is told late, and ends the connection."""
+    """Respond to a token. A failure is sent after a delay and closes the connection."""
     try:
         outcome = sasl.answer(context, request.auth_bytes)
     except SaslFailedError as problem:
         return _refuse(sasl.failure_delay_s, problem.message)
     except KafkaError as error:
         response = SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
-        # On a listener without SASL, and after authentication, the connection is none the worse for it.
+        # On a listener without SASL, and after authentication, the request does not close the connection.
         harmless = context.sasl_authenticated or not sasl.mechanisms(context.listener)
         return response if harmless else LastResponse(response)
     if outcome.wait is not None:
         return _again(outcome.wait, sasl, context, request)
     if outcome.principal is None:
         return SaslAuthenticateResponse(auth_bytes=outcome.token)
-    # Clients before version 1 cannot authenticate again, and Kafka lets them be (KIP-368).
+    # Clients before version 1 cannot re-authenticate, so Kafka does not limit their session (KIP-368).
     lifetime = outcome.session_lifetime_ms if context.api_version >= 1 or outcome.must_end else None
     response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime or 0)
     return LoginResponse(response, outcome.principal, outcome.by_token, lifetime)
@@ -51,7 +51,7 @@ def handle(
 async def _again(
     wait: asyncio.Future[None], sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
 ) -> Answer:
-    """A conversation waits once: keys that are not here then do not exist."""
+    """Evaluate the token again. A connection waits only once: keys that are still missing do not exist."""
     await asyncio.wait([wait], timeout=KEYS_WAIT_S)
     answer = handle(sasl, context, request)
     return await answer if isinstance(answer, Coroutine) else answer

@@ -37,7 +37,7 @@ async def handle(
     context: RequestContext,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
-    """Answers when the new partitions take records, or after timeout_ms."""
+    """Respond when the new partitions accept records, or after timeout_ms."""
     by_id = [topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO]
     timeout_ms = await topics.know(by_id, request.timeout_ms) if by_id else request.timeout_ms
     require = partial(authorizer.require_topic, context, AclOperation.ALTER)

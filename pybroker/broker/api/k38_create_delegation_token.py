@@ -20,7 +20,7 @@ API_KEY = 38
 async def handle(
     tokens: TokenAdmin, authorizer: Authorizer, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """For another owner than oneself it needs CREATE_TOKENS on that user. Answers when every broker knows the token."""
+    """Respond when every broker knows the token. Needs CREATE_TOKENS on the owner, if that is another user."""
     owner = context.principal
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"

@@ -14,7 +14,7 @@ API_KEY = 39
 async def handle(
     tokens: TokenAdmin, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """For its owner, who asked for it, and its renewers. Answers when every broker knows."""
+    """Respond when every broker knows the new expiry. Only the owner, the requester and the renewers may renew."""
     try:
         require_password(context)
         expires_ms = await tokens.renew(request.hmac, request.renew_period_ms, context.caller)

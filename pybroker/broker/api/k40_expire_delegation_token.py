@@ -18,7 +18,7 @@ API_KEY = 40
 async def handle(
     tokens: TokenAdmin, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """For its owner, who asked for it, and its renewers. Answers when every broker knows."""
+    """Respond when every broker knows the new expiry. Only the owner, the requester and the renewers may change it."""
     try:
         require_password(context)
         expires_ms = await tokens.expire(request.hmac, request.expiry_time_period_ms, context.caller)

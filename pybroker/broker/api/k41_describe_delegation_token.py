@@ -25,8 +25,9 @@ API_KEY = 41
 def handle(
     tokens: TokenAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Everybody sees the own ones and those to renew; others with DESCRIBE on the token, or DESCRIBE_TOKENS on its
-    owner."""
+    """Return the tokens that the client owns or may renew. Others need DESCRIBE on the token, or DESCRIBE_TOKENS on its
+    owner.
+    """
 
     def visible(token: DelegationToken) -> bool:
         return (

@@ -30,7 +30,7 @@ async def handle(
     context: RequestContext,
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse:
-    """Starts all deletions, then waits for them; a group named twice is deleted once."""
+    """Start all deletions, then wait for them. A group that is named twice is deleted once."""
     outcomes: dict[str, ErrorCode | asyncio.Future[ErrorCode] | KafkaError] = {}
     for group_id in request.groups_names:
         if group_id not in outcomes:
@@ -53,7 +53,7 @@ async def handle(
 
 
 async def _outcome(deletion: ErrorCode | asyncio.Future[ErrorCode] | KafkaError) -> ErrorCode | KafkaError:
-    """How one has ended; a share group may refuse it when its partitions have been asked."""
+    """Return a deletion's result; a share group may refuse it after its partitions were asked."""
     if not isinstance(deletion, asyncio.Future):
         return deletion
     try:

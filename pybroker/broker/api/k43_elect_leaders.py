@@ -37,7 +37,7 @@ async def handle(
     context: RequestContext,
     request: ElectLeadersRequest,
 ) -> ElectLeadersResponse:
-    """Answers when this broker shows the new leaders, or after timeout_ms."""
+    """Respond when this broker shows the new leaders, or after timeout_ms."""
     asked = _asked(names, request)
     wanted = None if asked is None else _wanted(asked)
     try:
@@ -48,7 +48,7 @@ async def handle(
         unclean = request.election_type == UNCLEAN
         outcomes = await elections.elect(wanted, request.timeout_ms, unclean=unclean, caller=context.caller)
     except KafkaError as error:
-        # Version 0 shows only what stands in the partitions.
+        # Version 0 has errors of partitions only.
         refused = [
             _row(topic.asked, topic.told_id, [_refused(topic.asked, one, error) for one in row])
             for topic, row in asked or ()
@@ -75,7 +75,7 @@ def _asked(names: Names, request: ElectLeadersRequest) -> list[tuple[ResolvedTop
 
 
 def _wanted(asked: Sequence[tuple[ResolvedTopic, Sequence[int]]]) -> list[ElectedPartition]:
-    """What nothing is known against."""
+    """Return the partitions without an error so far."""
     return [
         ElectedPartition(topic.name, index, topic.topic_id)
         for topic, indexes in asked

@@ -31,7 +31,7 @@ async def handle(
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
-    """One response for each resource, in the request's order."""
+    """Return one response for each resource, in the request's order."""
     resources = [
         (resource, tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs))
         for resource in request.resources

@@ -32,7 +32,7 @@ async def handle(
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse:
-    """Answers when the reassignments have begun and this broker shows them, or after timeout_ms."""
+    """Respond when the reassignments have begun and this broker shows them, or after timeout_ms."""
     allowed = request.allow_replication_factor_change
     try:
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):

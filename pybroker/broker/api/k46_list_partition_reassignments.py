@@ -32,7 +32,7 @@ def handle(
     context: RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse:
-    """Only what is under way, of all partitions with null topics."""
+    """Return the reassignments under way; those of all partitions if topics are null."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         return ListPartitionReassignmentsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."

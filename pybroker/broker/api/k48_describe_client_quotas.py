@@ -19,7 +19,7 @@ API_KEY = 48
 def handle(
     quotas: QuotaAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Needs DESCRIBE_CONFIGS on the cluster. From what this broker knows."""
+    """Return the quotas from this broker's view of the cluster. Needs DESCRIBE_CONFIGS on the cluster."""
     authorizer.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
     components = [Component(one.entity_type, one.match_type, one.match) for one in request.components]
     return DescribeClientQuotasResponse(

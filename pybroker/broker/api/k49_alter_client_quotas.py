@@ -26,7 +26,7 @@ API_KEY = 49
 async def handle(
     quotas: QuotaAdmin, authorizer: Authorizer, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Needs ALTER_CONFIGS on the cluster. Answers when every broker shows the change."""
+    """Respond when every broker shows the change. Needs ALTER_CONFIGS on the cluster."""
     results: Sequence[KafkaError | None]
     if not authorizer.permits_on_cluster(context, AclOperation.ALTER_CONFIGS):
         refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")

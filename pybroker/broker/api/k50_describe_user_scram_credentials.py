@@ -22,7 +22,7 @@ Result = DescribeUserScramCredentialsResponse_DescribeUserScramCredentialsResult
 def handle(
     users: UserAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Needs DESCRIBE on the cluster. Without names: all users."""
+    """Return the credentials; of all users if the request names none. Needs DESCRIBE on the cluster."""
     authorizer.require_cluster(context, AclOperation.DESCRIBE)
     names = None if request.users is None else [user.name for user in request.users]
     results = []

@@ -25,7 +25,7 @@ API_KEY = 51
 async def handle(
     users: UserAdmin, authorizer: Authorizer, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Needs ALTER on the cluster. Answers when the credentials are in force."""
+    """Respond when the credentials are in effect. Needs ALTER on the cluster."""
     results: Mapping[str, KafkaError | None]
     if not authorizer.permits_on_cluster(context, AclOperation.ALTER):
         refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")

@@ -15,7 +15,7 @@ API_KEY = ApiKey.ALTER_PARTITION
 
 
 async def handle(port: OwnPort, context: RequestContext, request: Any) -> Any:
-    """Answers when what is written is durable."""
+    """Respond when the accepted proposals are durable."""
     event = event_of(request)
     try:
         answer = await port.submit(event, asked_by=event.broker_id)

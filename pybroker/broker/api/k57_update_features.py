@@ -27,7 +27,7 @@ KINDS = frozenset(map(int, UpgradeType))
 async def handle(
     features: FeatureAdmin, authorizer: Authorizer, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """Needs ALTER on the cluster. Answers when every broker obeys."""
+    """Respond when every broker has applied the levels. Needs ALTER on the cluster."""
     try:
         authorizer.require_cluster(context, AclOperation.ALTER)
         changes = [_change(one, context.api_version) for one in request.feature_updates]

@@ -23,8 +23,9 @@ API_KEY = ApiKey.ENVELOPE
 
 
 async def handle(port: OwnPort, office: ControllerTermView, context: RequestContext, request: Any) -> Any:
-    """Answers when the event is in force, with the controller's last change by then. NOT_CONTROLLER: nothing was
-    decided here; who is the controller is said, if it is known."""
+    """Respond when the event's decision is complete, with the number of the controller's last change. NOT_CONTROLLER:
+    this broker decided nothing; the response names the controller if it is known.
+    """
     try:
         inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
         event = unpack_event(inner.event)

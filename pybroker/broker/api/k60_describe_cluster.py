@@ -29,7 +29,7 @@ ENDPOINTS_OF_CONTROLLERS = 2
 def handle(
     cluster: ClusterAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """From the metadata cache."""
+    """Return the brokers of the metadata cache."""
     kind = request.endpoint_type
     if kind != ENDPOINTS_OF_BROKERS:
         known = kind == ENDPOINTS_OF_CONTROLLERS

@@ -33,7 +33,7 @@ class LocalProducers(Protocol):
     """The partitions hosted here (`NativePartitions`)."""
 
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
-        """Raises NativeError where it is not led here."""
+        """Return the producers. Raises NativeError if this broker does not lead the partition."""
         ...
 
 
@@ -44,7 +44,7 @@ def handle(
     context: RequestContext,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse:
-    """A plain function: everything is in memory."""
+    """Return the producers. Not a coroutine: everything is in memory."""
     require = partial(authorizer.require_topic, context, AclOperation.READ)
     wanted = [(meant(topics, topic.name, topic.topic_id, require), topic.partition_indexes) for topic in request.topics]
     return DescribeProducersResponse(

@@ -20,7 +20,7 @@ API_KEY = 64
 async def handle(
     brokers: BrokerAdmin, authorizer: Authorizer, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
-    """Answers when this broker shows what is left."""
+    """Respond when this broker no longer shows the removed broker."""
     try:
         if not authorizer.permits_on_cluster(context, AclOperation.ALTER):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")

@@ -27,9 +27,11 @@ def handle(
     context: RequestContext,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
-    """A plain function. Topics that the client may not describe are left out."""
+    """Return the transactions without topics that the client may not describe. Not a coroutine: everything is in
+    memory.
+    """
     return DescribeTransactionsResponse(
-        # Each once: a few bytes of an id would otherwise buy all its partitions, each time.
+        # Each id once: otherwise a few bytes for each repeated id would return all its partitions again.
         transaction_states=[
             _describe(transactions, authorizer, context, one) for one in dict.fromkeys(request.transactional_ids)
         ]

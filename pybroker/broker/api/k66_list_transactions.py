@@ -37,7 +37,7 @@ async def handle(
     context: RequestContext,
     request: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
-    """Ids that the client may not describe are left out."""
+    """Return the ids that the client may describe."""
     matches: Callable[[str], bool] = lambda _: True  # noqa: E731
     if request.transactional_id_pattern:
         try:

@@ -40,7 +40,7 @@ def handle(
     context: RequestContext,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse | Standing | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
-    """Answers at once when nothing has to be written."""
+    """Return the response, or a coroutine if something has to be written first."""
     features.require_consumer_groups()
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     may_read = partial(authorizer.permits_topic, context, AclOperation.DESCRIBE)

@@ -38,7 +38,7 @@ MEMBER_CLASSIC, MEMBER_CONSUMER = 0, 1
 
 
 class ConsumerGroupSources(NamedTuple):
-    """Where the answer comes from."""
+    """The services that the handler reads."""
 
     groups: GroupCoordinator
     topics: Topics
@@ -87,7 +87,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Con
         client_id=said.client_id,
         client_host=said.client_host,
         subscribed_topic_names=list(said.topics),
-        # Empty, not null, if there is none: as Kafka says it.
+        # Without an expression it is empty, not null, as in Kafka.
         subscribed_topic_regex=said.regex or "",
         assignment=_assignment([*member.assigned, *member.revoking], topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
@@ -96,7 +96,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Con
 
 
 def _assignment(partitions: Iterable[Partition], topics: Topics) -> ConsumerGroupDescribeResponse_Assignment:
-    """Without what belongs to topics that are gone: they have no name."""
+    """Return the assignment without deleted topics, which have no name."""
     return ConsumerGroupDescribeResponse_Assignment(
         topic_partitions=[
             ConsumerGroupDescribeResponse_TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)

@@ -16,7 +16,7 @@ API_KEY = 71
 def handle(
     telemetry: Telemetry, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """A client without an id gets one. Raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
+    """Return the subscription; a client without an id gets one. Raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
     instance_id, asked = telemetry.subscription(request.client_instance_id, context)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,

@@ -14,7 +14,8 @@ API_KEY = 72
 
 
 async def handle(telemetry: Telemetry, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Raises KafkaError: THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE, …"""
+    """Accept the metrics. Raises KafkaError: THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE, …
+    """
     await telemetry.push(
         request.client_instance_id,
         request.subscription_id,

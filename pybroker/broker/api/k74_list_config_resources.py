@@ -43,7 +43,7 @@ def handle(
     context: RequestContext,
     request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse:
-    """From what this broker knows. UNSUPPORTED_VERSION: there is no such type of resource."""
+    """Return the resources from this broker's view of the cluster. UNSUPPORTED_VERSION: unknown resource type."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     wanted = tuple(dict.fromkeys(request.resource_types)) or LISTED

@@ -39,7 +39,7 @@ async def handle(
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse:
-    """From the metadata cache; never more partitions than `max.request.partition.size.limit`."""
+    """Return a page from the metadata cache, at most `max.request.partition.size.limit` partitions."""
     first_topic, first_partition = "", 0
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index

@@ -35,7 +35,7 @@ def handle(
     context: RequestContext,
     request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse | Coroutine[Any, Any, ShareGroupHeartbeatResponse]:
-    """Answers at once when nothing has to be written."""
+    """Return the response, or a coroutine if something has to be written first."""
     features.require_share_groups()
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     topics = request.subscribed_topic_names

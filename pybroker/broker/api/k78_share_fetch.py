@@ -37,13 +37,13 @@ from pybroker.protocol.messages import (
 API_KEY = 78
 
 RECORD_LIMIT = 1
-"""share_acquire_mode: never more than max_records."""
+"""share_acquire_mode: the response never has more than max_records."""
 
 
 async def handle(
     sources: ShareSources, authorizer: Authorizer, context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse:
-    """Waits for records as long as the client lets it."""
+    """Return records; without any, wait as long as the client allows."""
     try:
         group_id, member_id = admitted(sources, authorizer, context, request)
         renews = request.is_renew_ack

@@ -37,7 +37,7 @@ API_KEY = 79
 async def handle(
     sources: ShareSources, authorizer: Authorizer, context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
-    """Waits for the disk."""
+    """Respond when the acknowledgements are on disk."""
     try:
         group_id, member_id = admitted(sources, authorizer, context, request)
         asked = ShareRequest(

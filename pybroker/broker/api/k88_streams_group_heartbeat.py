@@ -52,11 +52,11 @@ from pybroker.protocol.messages import (
 API_KEY = 88
 
 PROBLEMS_TOLD = 3
-"""Topics that could not be made, of which a status tells why."""
+"""Number of failed topics for which the status has the reason."""
 
 
 class StreamsHeartbeatSources(NamedTuple):
-    """What the handler needs."""
+    """The services that the handler needs."""
 
     streams: StreamsCoordination
     topics: StreamsTopics
@@ -69,7 +69,7 @@ def handle(
     context: RequestContext,
     request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse | Coroutine[Any, Any, StreamsGroupHeartbeatResponse]:
-    """Answers at once when nothing has to be written."""
+    """Return the response, or a coroutine if something has to be written first."""
     sources.features.require_streams_groups()
     sources.streams.require_served()
     authorizer.require_group(context, AclOperation.READ, request.group_id)
@@ -90,13 +90,13 @@ def handle(
 
 
 def _required(topology: Topology) -> tuple[str, ...]:
-    """All topics that an application reads and writes by itself."""
+    """Return all topics that the application's topology reads and writes."""
     sinks = (name for part in topology.subtopologies for name in part.repartition_sinks)
     return tuple(sorted({*topology.required, *sinks}))
 
 
 def _require_names(names: Iterable[str]) -> None:
-    """KafkaError STREAMS_INVALID_TOPOLOGY: a topic of the broker's own, or a name that no topic has."""
+    """Raise KafkaError STREAMS_INVALID_TOPOLOGY for an internal topic of the broker or an invalid topic name."""
     own = [name for name in names if name in INTERNAL_TOPICS]
     if own:
         raise KafkaError(
@@ -209,7 +209,7 @@ def _make_topics(
     group_id: str,
     missing: Sequence[MissingTopic],
 ) -> str:
-    """Begins to make them; what there is to say of it, behind what is missing."""
+    """Start to create the missing topics; return the status text for those that failed."""
     names = [topic.name for topic in missing]
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     forbidden = [

@@ -43,11 +43,11 @@ from pybroker.protocol.messages import (
 API_KEY = 89
 
 NOT_REQUESTED, NOT_STORED = 0, 1
-"""Of the description of a topology."""
+"""Status of a topology's description."""
 
 
 class StreamsGroupSources(NamedTuple):
-    """What the handler needs."""
+    """The services that the handler needs."""
 
     streams: StreamsCoordination
     features: FeatureAdmin
@@ -95,7 +95,7 @@ def _described(group: StreamsGroup) -> StreamsGroupDescribeResponse_DescribedGro
 
 
 def _topology(group: StreamsGroup) -> StreamsGroupDescribeResponse_Topology | None:
-    """With the partitions that were found out, where all topics are there; else as members have told it."""
+    """Return the topology, with partition counts if all topics exist; otherwise as the members sent it."""
     if group.topology is None:
         return None
     configured = group.configured

@@ -33,7 +33,7 @@ API_KEY = 90
 
 
 class ShareOffsetSources(NamedTuple):
-    """Where the answer comes from."""
+    """The services that the handler reads."""
 
     shares: ShareCoordination
     topics: Topics
@@ -47,7 +47,7 @@ async def handle(
     context: RequestContext,
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse:
-    """Asks the coordinators of the states."""
+    """Return the start offsets that the coordinators of the states report."""
     answers = []
     for group in request.groups:
         answer = DescribeShareGroupOffsetsResponse_DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)

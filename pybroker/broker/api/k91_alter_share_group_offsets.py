@@ -28,7 +28,7 @@ async def handle(
     context: RequestContext,
     request: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse:
-    """Waits for the disk."""
+    """Respond when the offsets are on disk."""
     shares, topics, features = sources
     wanted: dict[Uuid, dict[int, int]] = {}
     refused: dict[tuple[str, int], ErrorCode] = {}

@@ -24,7 +24,7 @@ async def handle(
     context: RequestContext,
     request: DeleteShareGroupOffsetsRequest,
 ) -> DeleteShareGroupOffsetsResponse:
-    """Waits for the disk."""
+    """Respond when the deletion is on disk."""
     shares, topics, features = sources
     ids: dict[str, Uuid] = {}
     codes: dict[str, ErrorCode] = {}

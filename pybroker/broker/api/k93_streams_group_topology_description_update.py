@@ -26,7 +26,7 @@ def handle(
     context: RequestContext,
     request: StreamsGroupTopologyDescriptionUpdateRequest,
 ) -> None:
-    """Always refuses: KafkaError."""
+    """Refuse the request with KafkaError, always."""
     features.require_streams_groups()
     streams.require_served()
     authorizer.require_group(context, AclOperation.READ, request.group_id)

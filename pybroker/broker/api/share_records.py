@@ -1,4 +1,4 @@
-"""What ShareFetch (78), ShareAcknowledge (79) and the administration of share groups share."""
+"""Shared by ShareFetch (78), ShareAcknowledge (79) and the administration of share groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors with which a client is told who leads."""
+"""With these errors the response names the leader."""
 
 E = TypeVar("E")
 L = TypeVar("L")
@@ -35,7 +35,7 @@ class ShareSources(NamedTuple):
 
 
 class ShareAdmin(NamedTuple):
-    """What administration of share groups asks."""
+    """The services for the administration of share groups."""
 
     shares: ShareCoordination
     topics: Topics
@@ -43,7 +43,7 @@ class ShareAdmin(NamedTuple):
 
 
 def admitted(sources: ShareSources, authorizer: Authorizer, context: RequestContext, request: Any) -> tuple[str, str]:
-    """(group, member) of a request that may come in. KafkaError."""
+    """Return (group, member) of a request that is allowed; raise KafkaError otherwise."""
     sources.features.require_share_groups()
     group_id, member_id = request.group_id or "", request.member_id or ""
     authorizer.require_group(context, AclOperation.READ, group_id)
@@ -55,7 +55,9 @@ def admitted(sources: ShareSources, authorizer: Authorizer, context: RequestCont
 
 
 def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartition, list[AckBatch]]:
-    """By partition. KafkaError INVALID_REQUEST: a lock is renewed by a request that does not say that it does."""
+    """Return the acknowledgements by partition. Raises KafkaError INVALID_REQUEST if one renews a lock and the request
+    does not have the flag for it.
+    """
     said: dict[TopicPartition, list[AckBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:
@@ -71,12 +73,12 @@ def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartit
 
 
 def reader(authorizer: Authorizer, context: RequestContext) -> Callable[[str], bool]:
-    """Whether the caller may read a topic."""
+    """Return a function that says whether the caller may read a topic."""
     return lambda name: authorizer.permits_topic(context, AclOperation.READ, name)
 
 
 def by_topic(answers: Answers) -> dict[Uuid, list[int]]:
-    """Partitions of an answer."""
+    """Return the partitions of an answer by topic."""
     found: dict[Uuid, list[int]] = {}
     for topic_id, index in answers:
         found.setdefault(topic_id, []).append(index)
@@ -86,7 +88,7 @@ def by_topic(answers: Answers) -> dict[Uuid, list[int]]:
 def leader_of(
     sources: ShareSources, partition: TopicPartition, error: KafkaError | None, make: Callable[[int, int], L]
 ) -> L | None:
-    """Who leads a partition that has moved."""
+    """Return the leader of a partition that has moved."""
     if error is None or error.code not in MOVED:
         return None
     return make(*sources.partitions.leader(partition))
@@ -95,7 +97,7 @@ def leader_of(
 def endpoints(
     sources: ShareSources, context: RequestContext, leaders: Sequence[int], make: Callable[[int, str, int], E]
 ) -> list[E]:
-    """Where the leaders are that the answer names."""
+    """Return the addresses of the leaders that the answer names."""
     found = []
     for broker_id in dict.fromkeys(leaders):
         place = sources.partitions.endpoint(broker_id, context.listener)

@@ -2,7 +2,7 @@
 (84), WriteShareGroupState (85, v1), DeleteShareGroupState (86) and ReadShareGroupStateSummary (87, v1).
 
 Behavior
-- Each names a group, topics by id and partitions, and returns a result for each partition.
+- Each request names a group, topics by id and partitions, and returns a result for each partition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 
 One = Callable[[Key, Any], Awaitable[Any]]
-"""Does what one partition of a request wants; gives its result."""
+"""Executes the request for one partition and returns its result."""
 
 
 async def _each(request: Any, result: type, do: One, failed: Callable[[int, KafkaError], Any]) -> list[Any]:
@@ -102,7 +102,7 @@ async def delete(states: ShareStateCoordinator, _: RequestContext, request: Any)
 
 
 async def summary(states: ShareStateCoordinator, _: RequestContext, request: Any) -> Any:
-    """Key 87. There is no state: start offset −1 and state epoch −1."""
+    """Handle key 87. Without a state the start offset and the state epoch are −1."""
 
     async def do(key: Key, wanted: Any) -> Any:
         made = m.ReadShareGroupStateSummaryResponse_PartitionResult(

@@ -1,4 +1,4 @@
-"""What the requests about delegation tokens share (KIP-48): who may send them, and principals on the wire."""
+"""Shared by the requests about delegation tokens (KIP-48): who may send them, and principals on the wire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 def require_password(context: RequestContext) -> None:
-    """Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: nobody knows who asks, or who asks has logged in by a token."""
+    """Raise DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if the client is anonymous or has logged in with a token."""
     if context.by_token or context.principal == ANONYMOUS:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -21,13 +21,13 @@ def require_password(context: RequestContext) -> None:
 
 
 def type_and_name(principal: str) -> tuple[str, str]:
-    """`User:alice` as the wire has it."""
+    """Return `User:alice` as the type and name of the wire format."""
     kind, _, name = principal.partition(":")
     return kind, name
 
 
 def parties(owner: str, requester: str) -> dict[str, Any]:
-    """The fields of an answer that say whose token it is, and who has asked for it."""
+    """Return the response fields for the token's owner and requester."""
     kind, name = type_and_name(owner)
     asked_kind, asked_name = type_and_name(requester)
     return {

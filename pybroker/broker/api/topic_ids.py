@@ -2,9 +2,9 @@
 work).
 
 Behavior
-- Without an id the name decides. With an id only that topic is meant: it must also have the name, unless the name is
-  empty.
-- A check and its effect happen in one step of the event loop; whatever waits in between uses the id.
+- Without an id the name decides. With an id the request means only that topic, which must also have the name unless the
+  name is empty.
+- A check and its effect happen in one step of the event loop; code that waits in between uses the id.
 """
 
 from __future__ import annotations
@@ -19,30 +19,28 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Names(Protocol):
-    """What lives now."""
+    """Names and ids of the topics that exist."""
 
     def topic_id(self, name: str) -> Uuid | None:
-        """The present incarnation of a name."""
+        """Return the current incarnation of a name."""
         ...
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of an incarnation that exists."""
+        """Return the name of an incarnation that exists."""
         ...
 
 
 class ImageNames:
-    """`Names` of the cluster as this broker has heard of it: what is decided by the controller goes by it."""
+    """`Names` in this broker's copy of the metadata image, as the controller's decisions use them."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
     def topic_id(self, name: str) -> Uuid | None:
-        """The present incarnation of a name."""
         topic = self._view.image.topics.get(name)
         return None if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of an incarnation that exists."""
         return self._view.image.names.get(topic_id)
 
 
@@ -50,29 +48,31 @@ class ResolvedTopic(NamedTuple):
     """A topic of a request."""
 
     asked: str
-    """The name that the request gives, and its answer."""
+    """The name in the request and in the response."""
     name: str
-    """By which it is authorized and found. By an id alone that nobody has: empty."""
+    """The name for authorization and lookup. Empty for an unknown id without a name."""
     topic_id: Uuid | None
-    """What the request gives."""
+    """The id in the request, if it has one."""
     refused: KafkaError | None
-    """Why it is not meant: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, or the error of who may not use it."""
+    """The error of the topic: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, or a failed authorization."""
 
     @property
     def told_id(self) -> Uuid:
-        """The id for the answer: the request's."""
+        """The id for the response: the request's."""
         return Uuid.ZERO if self.topic_id is None else self.topic_id
 
     def outcome(self, error: KafkaError | None) -> KafkaError | None:
-        """What became of the topic as a whole: who asked by id and came too late is told so by id."""
+        """Return the topic's final error. If the request named an id and the topic was deleted meanwhile, that is
+        UNKNOWN_TOPIC_ID.
+        """
         if self.topic_id is not None and error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return _unknown(self.topic_id)
         return error
 
 
 def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], None] | None = None) -> ResolvedTopic:
-    """What a name and an id (ZERO: none is given) mean. `authorize` raises KafkaError; it is asked about a name whether
-    there is such a topic or not, and about the name of an id if that exists: ids are no secret, names are (KIP-516).
+    """Resolve a name and an id (ZERO: no id). `authorize` raises KafkaError. It is called for a name whether the topic
+    exists or not, and for an id's name if the topic exists: ids are not secret, names are (KIP-516).
     """
     given = None if topic_id == Uuid.ZERO else topic_id
     found = name
@@ -89,7 +89,7 @@ def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], No
 
 
 def contradiction(names: Names, name: str, topic_id: Uuid) -> KafkaError | None:
-    """Why a name and an id are not those of one living topic."""
+    """Return the error if no topic has both this name and this id."""
     living = names.topic_id(name)
     if living == topic_id:
         return None

@@ -1,5 +1,5 @@
-"""What the requests of transactional producers share: authorization of the id, error codes by version, partition
-names."""
+"""Shared by the requests of transactional producers: authorization of the id, error codes by version, partition names.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from pybroker.protocol.error_codes import ErrorCode
 def require_transactional_id(
     authorizer: Authorizer, context: RequestContext, operation: AclOperation, transactional_id: str
 ) -> None:
-    """Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+    """Raise TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the client may not use the id."""
     if not authorizer.permits(context, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional id authorization failed.")
 
 
 def told(code: int, version: int, knows_fenced: int) -> ErrorCode:
-    """A code as a client of this version knows it: below `knows_fenced` a producer that was replaced has an invalid
-    epoch (KIP-588)."""
+    """Return the code that this version has: below `knows_fenced`, PRODUCER_FENCED is an invalid producer epoch
+    (KIP-588).
+    """
     if code == ErrorCode.PRODUCER_FENCED and version < knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return ErrorCode(code)
 
 
 def part_of(topics: Topics, topic: ResolvedTopic, partition: int) -> TransactionPartition | ErrorCode:
-    """The partition that a request means now, or what it is told instead."""
+    """Return the partition that the request names, or its error code."""
     if topic.refused is not None:
         return ErrorCode(topic.refused.code)
     topic_id = topics.topic_id(topic.name)
