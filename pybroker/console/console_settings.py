@@ -1,4 +1,4 @@
-"""What the console was told when it was started."""
+"""The settings with which the console was started."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pybroker.client import ClientConfigError
 
 REQUEST_TIMEOUT_MS = 10_000
 API_TIMEOUT_MS = 15_000
-"""People do not wait for a page as long as programs wait for an answer."""
+"""People wait for a page less long than programs wait for a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
     """client_config: settings of the clients under Kafka's names, `bootstrap.servers` among them. host, port: where it
-    listens; port 0 takes a free one. without_login: everybody who reaches it acts as the client that `client_config`
-    describes. host_names: names under which it may be asked, beside addresses and localhost. idle_timeout_s: after this
-    time without a request one has to log in again. metrics_urls: of brokers' /metrics, for the charts.
+    listens; port 0 takes a free one. without_login: every visitor acts as the client of `client_config`. host_names:
+    host names under which browsers may address it, besides addresses and localhost. idle_timeout_s: a session without
+    requests ends after this time. metrics_urls: the brokers' /metrics, for the charts.
     """
 
     client_config: Mapping[str, Any]
@@ -34,21 +34,21 @@ class ConsoleSettings:
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the brokers' listener wants a login."""
+        """Whether the brokers' listener requires a login."""
         return str(self.client_config.get("security.protocol", "")).upper().startswith("SASL_")
 
     @property
     def needs_login(self) -> bool:
-        """Whether each person acts as a user of the broker's."""
+        """Whether each person logs in as a user of the broker."""
         return self.has_sasl and not self.without_login
 
     @property
     def mechanism(self) -> str | None:
-        """The SASL mechanism that is settled; else people choose it."""
+        """The configured SASL mechanism; None: people choose it on the login page."""
         return self.client_config.get("sasl.mechanism")
 
     def common_config(self) -> dict[str, Any]:
-        """For all clients; without anybody's credentials if people log in."""
+        """Settings of all clients; without credentials if people log in."""
         given = dict(self.client_config)
         if self.needs_login:
             for name in ("sasl.username", "sasl.password", "sasl.jaas.config"):
@@ -61,7 +61,7 @@ class ConsoleSettings:
         }
 
     def check(self) -> None:
-        """Raises ClientConfigError for what would leave the cluster open to everybody."""
+        """Raise ClientConfigError for settings that would open the cluster to everyone."""
         if not is_loopback(self.host) and not self.needs_login and not self.without_login:
             raise ClientConfigError(
                 f"--listen {self.host}:{self.port}: every client on the network could change the cluster. Require "
@@ -73,7 +73,7 @@ class ConsoleSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:

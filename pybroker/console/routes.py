@@ -91,18 +91,18 @@ DONE = {
 
 
 class Assets(StaticFiles):
-    """Style sheet, script, icon: their addresses change with their content."""
+    """Style sheet, script and icon. Their addresses change with their content."""
 
     def file_response(self, *args: object, **named: object) -> Response:
-        """May be kept."""
+        """Let browsers cache the file."""
         response = super().file_response(*args, **named)  # type: ignore[arg-type]  # starlette's own, handed on
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
 
 
 def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: False) -> ASGIApp:
-    """The whole application. is_ending: whether pages that stay open should end. Raises ClientConfigError for settings
-    that cannot be.
+    """Return the whole application. is_ending: whether open pages should end. Raises ClientConfigError for invalid
+    settings.
     """
     settings.check()
     console = Console(settings, is_ending)

@@ -15,8 +15,8 @@ from pybroker.console.web.idle_connections import CONNECTIONS_MAX, WAITING_MAX, 
 
 
 def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
-    """Serves until SIGINT or SIGTERM. ready: called with the address once it listens. Raises ClientConfigError, OSError
-    for an address that cannot be taken.
+    """Serve until SIGINT or SIGTERM. ready: called with the address when the console listens. Raises ClientConfigError,
+    or OSError if the address is unavailable.
     """
     servers: list[uvicorn.Server] = []
     app = make_app(settings, lambda: bool(servers) and servers[0].should_exit)
@@ -37,7 +37,7 @@ def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         http=BoundedProtocol,
-        # Those that wait for a request of theirs are bounded by themselves and must not count.
+        # Connections without a complete request have their own limit and must not count here.
         limit_concurrency=CONNECTIONS_MAX + WAITING_MAX,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certificate,

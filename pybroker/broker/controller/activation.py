@@ -75,7 +75,7 @@ async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Cont
     """Make a broker the controller. Raises OfficeTakenError."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
-    # Taking the leadership counts as a decision: the history of the store has no gap.
+    # Each new leadership counts as a decision, so that the history of the store has no gap.
     decisions = znodes.decode_decisions(counted.data) + 1
     known = await store.get(znodes.OFFICES)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
@@ -125,7 +125,7 @@ async def load_cluster(
 
 
 def _load(read: Sequence[dict[str, Node]], load: Callable[[], LoadedImage]) -> LoadedImage:
-    """Load the image and free the nodes one by one: freeing all at once would block every thread for 100 ms."""
+    """Load the image and free the read nodes one by one: freeing all at once would block every thread for 100 ms."""
     loaded = load()
     for nodes in read:
         while nodes:

@@ -53,7 +53,7 @@ Needs = tuple[tuple[Permission, ...], ...]
 
 
 class PermissionRule(NamedTuple):
-    """The permissions that an event needs."""
+    """The permissions that an event requires."""
 
     needs: Callable[[ClusterImage, Any], Needs]
     """Returns the needs of the event, or of one of its items."""
@@ -78,12 +78,12 @@ class AuthorizedEvent(NamedTuple):
         return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
 
     def places(self, items: str) -> list[int]:
-        """Return the indexes of the remaining items in the original event; `items` is their field."""
+        """Return the indexes, in the original event, of the items that remain; `items` is the name of their field."""
         count = len(getattr(self.event, items))
         return [place for place in range(len(self.refused) + count) if place not in self.refused]
 
     def without(self, items: str, refused: Mapping[int, KafkaError]) -> AuthorizedEvent:
-        """Return the rest without the items `refused`, keyed by their index in the original event."""
+        """Return the event without the items `refused`, keyed by their index in the original event."""
         if not refused:
             return self
         there = zip(self.places(items), getattr(self.event, items), strict=True)

@@ -138,9 +138,9 @@ class Broadcast:
         delta: ImageDelta,
         lost: Sequence[StopReplicaTopicState],
     ) -> StopReplicaRequest | None:
-        """Return StopReplica for deleted topics and for replicas that a reassignment removes. A running deletion whose
-        record only gains confirmations is no new order: `Deletions` repeats orders to the brokers that have not
-        confirmed."""
+        """Return StopReplica for deleted topics and for replicas that a reassignment removes. If only the confirmations
+        of a running deletion change, nothing is sent: `Deletions` repeats the orders to the other brokers.
+        """
         topics = []
         for record in delta.deletions:
             mine = record.held_by(broker.broker_id) if record.state == DELETING else []

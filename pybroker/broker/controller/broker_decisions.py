@@ -71,7 +71,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
             found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
-        # A leader or ISR member since the loss of its disk has all records again.
+        # If it became leader or ISR member after the loss of its disk, it has all records again.
         lost = emptied & suspect
         if partition.leader not in there:
             return elect(partition, alive, emptied=lost, unclean=unclean)

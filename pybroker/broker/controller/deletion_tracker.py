@@ -110,13 +110,13 @@ class Deletions:
             freed.cancel()
 
     def observe(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a durable decision."""
+        """Update the tracking after a durable decision."""
         self._image = image
         self._take(delta.deletions)
         for topic_id in delta.forgotten_deletions:
             self._drop(topic_id)
         if delta.lost_brokers:
-            # An undelete does not wait for lost brokers.
+            # An undelete stops waiting for lost brokers.
             self._wake.set()
         named = [record.topic_id for record in delta.deletions if not record.by_order]
         for topic_id in (*named, *delta.forgotten_deletions):
@@ -203,7 +203,7 @@ class Deletions:
         return future
 
     def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
-        """Return None if the name of a deleted topic is free, else a future that is done when it is."""
+        """Return None if the name of a deleted topic is free, else a future that completes when it becomes free."""
         record = self._image.deletions.get(topic_id)
         if record is None or not record.by_order:
             return None
@@ -253,7 +253,7 @@ class Deletions:
             except StoreClosedError:
                 return  # the broker stops
             except UnavailableError as problem:
-                # The store has waited already; a longer pause would delay undeletes.
+                # The store client has already retried for a while; a longer pause would delay undeletes.
                 log.warning("cannot record deletions yet, retrying: %s", problem)
                 await asyncio.sleep(PAUSE_S)
                 continue

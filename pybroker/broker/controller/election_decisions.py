@@ -1,4 +1,4 @@
-"""Decisions about leader elections that the operator requests, and the balance of preferred leaders. Pure functions."""
+"""Leader elections that an operator requests, and the balance of preferred leaders. Pure functions."""
 
 from __future__ import annotations
 

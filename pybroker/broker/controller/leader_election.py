@@ -22,7 +22,7 @@ class LeaderElection(NamedTuple):
     doubtful: bool = False
     """The leader is a suspect: consumers or followers may have seen records that it has lost."""
     unclean: bool = False
-    """The election did not wait for other replicas, which may have more records."""
+    """The election did not wait for other replicas that may have more records."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -30,7 +30,8 @@ UNCLEAN = "unclean.leader.election.enable"
 
 def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
     """Note the ISR members in `suspect`, which may have lost the end of their logs. Log ends that brokers in `anew`
-    reported before their restart no longer count; a replica that may begin with an empty log still may."""
+    reported before their restart no longer count; a replica that may begin with an empty log keeps that permission.
+    """
     known = {one.broker_id: one for one in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
     told = tuple(
@@ -106,13 +107,15 @@ def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
 
 
 def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
-    """Return the mark of a leader without a log: it creates an empty one, see `begins_empty`."""
+    """Return the mark that lets a leader without a log create an empty one, see `begins_empty`."""
     missing = any(one.broker_id == leader and one.end == MISSING_LOG for one in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
 
 
 def begins_empty(partition: PartitionImage, replica: int) -> bool:
-    """Return whether a replica leads, or was to lead, without a log: its log was lost, or not created yet."""
+    """Return whether the controller has allowed the replica to lead without a log, because its log was lost or not
+    created yet.
+    """
     return bool(partition.suspect) and any(
         one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
     )
@@ -134,7 +137,7 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
 
 
 def without_false_alarm(election: LeaderElection, partition: PartitionImage, emptied: frozenset[int]) -> LeaderElection:
-    """Return the election, not doubtful if no record can be lost."""
+    """Return the election without `doubtful` if no record can be lost."""
     return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
 
 

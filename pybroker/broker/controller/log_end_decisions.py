@@ -21,8 +21,9 @@ from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 def _was_just_made(partition: PartitionImage) -> bool:
-    """Return whether the partition is new: at most its controller or leader died right after the creation. Then its
-    logs may not exist yet."""
+    """Return whether the partition is new and at most its controller or leader died right after the creation. Then its
+    logs may not exist yet.
+    """
     return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
 
 

@@ -29,7 +29,7 @@ def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
 
 @decides(DropDeleteOrders)
 def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
-    """Remove the nodes of old orders to delete that still exist."""
+    """Remove the nodes of old delete orders that still exist."""
     names = tuple(name for name in event.topics if name in image.delete_orders)
     operations = tuple(Delete(znodes.old_deletion_path(name)) for name in names)
     return Decision(operations, ImageDelta(dropped_orders=names), None)

@@ -88,7 +88,7 @@ class SentChange(msgspec.Struct, frozen=True):
 
 
 class OwedOrders(NamedTuple):
-    """Which orders brokers have not confirmed, by broker."""
+    """The unconfirmed orders of a broker."""
 
     deletions: Callable[[int], Sequence[Uuid]]
     removals: Callable[[int], Sequence[Uuid]]
@@ -112,8 +112,9 @@ class Outbox:
     def send_change(
         self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
     ) -> ChangeDelivery:
-        """Send a durable decision to every live broker; `messages` are the result of `said` since the change before.
-        Brokers that the change adds also get their pending orders."""
+        """Send a durable decision to every live broker; `messages` are the result of `said`. Brokers that the change
+        adds also get their pending orders.
+        """
         if not delta.empty:
             self._number += 1
         if delta.brokers or delta.lost_brokers:

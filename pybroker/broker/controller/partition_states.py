@@ -23,11 +23,11 @@ class PartitionChange(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     more: bool = False
-    """Whether further partitions are to change, see `at_most` of `change_partitions`."""
+    """Whether `at_most` of `change_partitions` left partitions unchanged."""
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
-    """Return the topic with other partition states; its node is unchanged."""
+    """Return the topic with other partition states but the same node."""
     return msgspec.structs.replace(topic, partitions=tuple(partitions))
 
 

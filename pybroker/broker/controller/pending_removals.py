@@ -56,7 +56,7 @@ class Departures:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Follow a change of the image."""
+        """Update the pending removals after a change of the image."""
         for removed in delta.removed:
             self._topics.pop(removed.topic_id, None)
         self._notice(delta.topics)

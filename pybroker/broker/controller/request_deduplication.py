@@ -129,7 +129,7 @@ class RequestOutcomes:
             ) from None
 
     def to_keep(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:
-        """Return the outcome that the decision's multi has to write."""
+        """Return the outcome for the multi that makes the decision durable."""
         now_ms = self._wall_ms()
         packed = pack_reply(reply)
         outcome = RequestOutcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)

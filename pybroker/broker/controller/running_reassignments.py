@@ -42,7 +42,7 @@ class Reassignments:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Follow a change of the image."""
+        """Update the reassignments after a change of the image."""
         for removed in delta.removed:
             self._moving.pop(removed.topic_id, None)
         self._notice(delta.topics)

@@ -31,7 +31,7 @@ class StoredStagedData:
         brokers = await self._store.children(znodes.STAGED)
         found = []
         for topic_id in topics:
-            # All of them: each sets its watch.
+            # Build the whole list: each call sets a watch.
             if not any([await self._holds(broker, topic_id, changed) for broker in brokers]):
                 found.append(topic_id)
         return found

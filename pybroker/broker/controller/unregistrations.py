@@ -59,7 +59,7 @@ class Unregistrations:
                 self._begin(broker_id)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Follow a change of the image."""
+        """Update the pending removals after a change of the image."""
         for broker_id, epoch in delta.broker_epochs.items():
             if epoch == UNREGISTERED:
                 self._begin(broker_id)

@@ -1,1 +1,1 @@
-"""What pages show, asked of the cluster. Nothing here knows HTTP."""
+"""Queries to the cluster for the pages. No code here depends on HTTP."""

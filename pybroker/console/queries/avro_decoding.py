@@ -1,8 +1,9 @@
-"""Avro for people: datums and files of it, measured before fastavro reads them.
+"""Avro datums and files, measured before fastavro decodes them.
 
-Anybody who may write to a topic chooses these bytes, and with a file their schema too. fastavro follows them without a
-limit: an array of nulls says in ten bytes that it has 2^62 items, and records within records end where the stack does,
-and with it the process. So each value is counted first, and what is too much is refused.
+Every client that may write to a topic chooses these bytes, and in a file their schema too. fastavro has no limits: ten
+bytes can declare an array of 2^62 nulls, and deeply nested records overflow the stack, which ends the process. So the
+values are counted first, and data with too many is refused.
+
 Layout: Apache Avro 1.11, "Binary encoding" and "Object container files".
 """
 
@@ -14,13 +15,13 @@ import zlib
 from typing import Any
 
 VALUES_MAX = 200_000
-"""Of one datum or one file, on a page of its own."""
+"""Limit for one datum or one file on its own page."""
 LIST_VALUES_MAX = 5_000
-"""Of one in a list, which may have hundreds."""
+"""Limit for one datum in a list, which may have hundreds."""
 DEPTH_MAX = 100
-"""Of values within values, and of a schema."""
+"""Limit for nested values and for a nested schema."""
 BYTES_MAX = 16 << 20
-"""Of a file's block when it is unpacked."""
+"""Limit for an uncompressed block of a file."""
 SCHEMA_CHARACTERS_MAX = 200_000
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -30,28 +31,28 @@ _LONGS = ("int", "long", "enum")
 
 
 class AvroError(ValueError):
-    """Bytes are no Avro of the schema, or too much of it, or a schema is none; the text says why."""
+    """The bytes do not match the schema or exceed a limit, or the schema is invalid; the text says which."""
 
 
 def parsed_schema(text: str) -> Any:
-    """An Avro schema of its JSON text, as the other functions take it. Raises AvroError."""
+    """Parse a schema's JSON text for the other functions. Raises AvroError."""
     fastavro = _fastavro()
     if len(text) > SCHEMA_CHARACTERS_MAX:
         raise AvroError(f"The schema is too long: the limit is {SCHEMA_CHARACTERS_MAX:,} characters.")
     try:
         schema = json.loads(text)
-        if _is_deeper(schema, 2 * DEPTH_MAX):  # braces and brackets take turns
+        if _is_deeper(schema, 2 * DEPTH_MAX):  # braces and brackets alternate
             raise AvroError(f"The schema is nested too deeply: the limit is {DEPTH_MAX} levels.")
         return fastavro.parse_schema(schema)
     except AvroError:
         raise
-    # What fastavro meets in something that is no schema; its own error has no other base.
+    # fastavro raises these for an invalid schema; its own error has no other base class.
     except (fastavro.schema.SchemaParseException, LookupError, TypeError, ValueError, RecursionError) as error:
         raise AvroError(f"This is not an Avro schema: {error}") from None
 
 
 def datum(data: bytes, schema: Any, values_max: int) -> Any:
-    """One bare datum that takes all of `data`. Raises AvroError."""
+    """Decode one bare datum that fills all of `data`. Raises AvroError."""
     measure = _Measure(data, _named(schema), values_max)
     measure.value(schema, 0)
     if measure.at != len(data):
@@ -60,7 +61,7 @@ def datum(data: bytes, schema: Any, values_max: int) -> Any:
 
 
 def file(data: bytes, values_max: int) -> list[Any]:
-    """The datums of a file, which has its schema with it. Raises AvroError."""
+    """Decode the datums of a file, which contains its schema. Raises AvroError."""
     head = _Measure(data, {}, values_max)
     head.skip(len(MAGIC))
     about = head.map_of_bytes()
@@ -100,13 +101,13 @@ def _unpacked(codec: str, block: bytes) -> bytes:
 def _read(stream: io.BytesIO, schema: Any) -> Any:
     try:
         return _fastavro().schemaless_reader(stream, schema, None)
-    # Logical types: a date beyond the calendar, a decimal or UUID that is none; and text that is not UTF-8.
+    # Invalid logical types (a date out of range, a malformed decimal or UUID), and text that is not UTF-8.
     except (ArithmeticError, EOFError, LookupError, TypeError, ValueError) as error:
         raise AvroError(f"{type(error).__name__}: {error}") from None
 
 
 def _named(schema: Any) -> dict[str, Any]:
-    """The records, enums and fixed ones of a parsed schema by full name."""
+    """Return the records, enums and fixed types of a parsed schema by full name."""
     found: dict[str, Any] = {}
     waiting = [schema]
     while waiting:
@@ -123,7 +124,7 @@ def _named(schema: Any) -> dict[str, Any]:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether JSON is nested deeper, found without recursion."""
+    """Return whether JSON is nested deeper; without recursion."""
     here = [value]
     for _ in range(levels):
         here = [
@@ -138,7 +139,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 class _Measure:
-    """Goes through bytes as a schema says, without making anything of them. Every method raises AvroError."""
+    """Reads bytes by a schema and counts the values without building them. Every method raises AvroError."""
 
     def __init__(self, data: bytes, named: dict[str, Any], values_max: int) -> None:
         self.at = self.values = 0
@@ -157,7 +158,7 @@ class _Measure:
         return self._data[begin : self.at]
 
     def long(self) -> int:
-        """A zigzag number of up to 64 bits."""
+        """Read a zigzag number of up to 64 bits."""
         found = 0
         for shift in range(0, 70, 7):
             (byte,) = self.take(1)
@@ -167,7 +168,7 @@ class _Measure:
         raise AvroError("a number has more than ten bytes")
 
     def map_of_bytes(self) -> dict[str, bytes]:
-        """A map, as a file's head is."""
+        """Read a map, such as the header of a file."""
         found = {}
         while (count := self._count()) != 0:
             for _ in range(count):
@@ -176,7 +177,7 @@ class _Measure:
         return found
 
     def value(self, schema: Any, depth: int) -> None:
-        """Whatever the schema says."""
+        """Read a value of any schema."""
         self.values += 1
         if self.values > self._values_max:
             raise AvroError("too many values to show")
@@ -198,7 +199,7 @@ class _Measure:
             self.skip(self.long())
         elif kind == "fixed":
             size = schema.get("size")
-            if not isinstance(size, int):  # fastavro takes any
+            if not isinstance(size, int):  # fastavro accepts any
                 raise AvroError(f"invalid size of a fixed type: {str(size)[:40]!r}")
             self.skip(size)
         elif kind in ("record", "error"):
@@ -217,7 +218,7 @@ class _Measure:
         return None
 
     def _count(self) -> int:
-        """Of the items in a block; one that is negative is followed by the block's size."""
+        """Read the number of items in a block. The block's size follows a negative one."""
         count = self.long()
         if count < 0:
             self.long()

@@ -1,4 +1,4 @@
-"""What goes on in the cluster: asked of brokers as a client, and of their /metrics where these are known."""
+"""Current activity of the cluster, from brokers' client APIs and, if their addresses are configured, their /metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.console.queries.partition_logs import ends, with_leader
 from pybroker.console.queries.topic_rows import descriptions
 
 TOPICS_MAX = 200
-"""Whose offsets are looked at where no /metrics are known."""
+"""Limit of topics whose offsets are read when no /metrics are configured."""
 BROKERS_MAX = 50
 
 RECORDS, IN, OUT, REQUESTS, ERRORS, CPU = "records in", "bytes in", "bytes out", "requests", "errors", "cpu"
@@ -42,11 +42,11 @@ async def activity(admin: AdminClient, scraped: ScrapedMetrics) -> Measurement:
 
 
 async def _nothing() -> None:
-    """The metrics have it."""
+    """Return nothing: the metrics have the value."""
 
 
 async def _written(admin: AdminClient) -> dict[str, float]:
-    """How many records were written so far to the first TOPICS_MAX topics."""
+    """Return the number of records written so far to the first TOPICS_MAX topics."""
     page = await admin.list_topics_page(limit=TOPICS_MAX)
     found = await descriptions(admin, [each.name for each in page.listings])
     last = await ends(admin, with_leader(found.values()), OffsetSpec.latest())
@@ -54,14 +54,16 @@ async def _written(admin: AdminClient) -> dict[str, float]:
 
 
 async def _lags(admin: AdminClient) -> list[GroupLag]:
-    """The largest first."""
+    """Return the groups, largest lag first."""
     listed = sorted(await admin.list_groups(), key=lambda each: each.group_id)
     found = (await lags_of(admin, [each.group_id for each in listed[:GROUPS_MAX]])).values()
     return sorted(found, key=lambda each: (-(each.records or 0), each.group))
 
 
 async def _least_room(admin: AdminClient) -> tuple[float, str] | None:
-    """Bytes free in the log directory with the least room, and which one it is; None where brokers do not say."""
+    """Return the free bytes and the name of the log directory with the least space; None if the brokers do not report
+    it.
+    """
     nodes = sorted((await admin.describe_cluster()).nodes)[:BROKERS_MAX]
     found = await admin.describe_log_dirs([node.id for node in nodes], partitions=())
     rooms = [

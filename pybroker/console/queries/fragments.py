@@ -1,5 +1,6 @@
-"""A page is made of parts: one that the user may not see, or that the cluster cannot answer, says so in its place, and
-the others stand."""
+"""Fragments of a page. If the user may not see one, or the cluster cannot answer, the fragment says so and the rest of
+the page is shown.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from pybroker.client import (
 Value = TypeVar("Value")
 
 TROUBLE = (KafkaError, BrokerConnectionError, KafkaTimeoutError, ClientConfigError)
-"""What a cluster refuses or cannot do; anything else is a bug."""
+"""Refusals and failures of the cluster; any other exception is a bug."""
 
 ABSENT = "This cluster does not support this function of pybroker; Apache Kafka has no equivalent."
 
@@ -31,7 +32,9 @@ PART_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class FactPart(Generic[Value]):
-    """value, or why there is none. absent: the cluster does not offer it or is not configured for it; no error."""
+    """The value, or why there is none. absent: the cluster does not offer it or is not configured for it; this is not
+    an error.
+    """
 
     value: Value | None
     problem: str | None = None
@@ -42,7 +45,9 @@ class FactPart(Generic[Value]):
 
 
 async def part(work: Awaitable[Value], seconds: float | None = None) -> FactPart[Value]:
-    """What `work` gives, or its failure in words. seconds: one broker that hangs must not hold up the others' parts."""
+    """Return the result of `work`, or its failure as a sentence. seconds: limit, so that one hanging broker does not
+    delay the fragments of the others.
+    """
     try:
         return FactPart(await asyncio.wait_for(work, seconds))
     except UnsupportedVersionError:
@@ -57,7 +62,7 @@ async def part(work: Awaitable[Value], seconds: float | None = None) -> FactPart
 
 
 async def parts(*works: Awaitable[Any]) -> list[FactPart[Any]]:
-    """All at once, each within PART_S."""
+    """Run all at once, each within PART_S."""
     return list(await asyncio.gather(*(part(work, PART_S) for work in works)))
 
 
@@ -73,7 +78,7 @@ _WORDS: dict[int, str] = {
 
 
 def in_words(error: Exception) -> str:
-    """One sentence for people, with Kafka's name of the code."""
+    """Return one sentence for people, with Kafka's name of the error code."""
     if isinstance(error, AuthenticationError):
         if error.code == ErrorCode.ILLEGAL_SASL_STATE:
             return (

@@ -1,4 +1,4 @@
-"""Groups and how far behind they are."""
+"""Groups and their lag."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pybroker.console.queries.group_positions import existing
 from pybroker.console.queries.partition_logs import ends
 
 GROUPS_MAX = 500
-"""Whose positions are looked at for one page."""
+"""Limit of groups whose offsets one page reads."""
 AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAtTopic:
-    """A group's positions in one topic. lag: None where unknown."""
+    """A group's offsets in one topic. lag: None if unknown."""
 
     group: str
     state: str
@@ -28,7 +28,7 @@ class GroupAtTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupsAtTopic:
-    """cut: how many groups were not looked at."""
+    """cut: number of groups that were not read."""
 
     rows: tuple[GroupAtTopic, ...]
     cut: int
@@ -36,7 +36,7 @@ class GroupsAtTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a group is behind. positions, records: None where unknown. unknown: partitions that are not counted."""
+    """A group's total lag. positions, records: None if unknown. unknown: number of partitions that are not counted."""
 
     group: str
     positions: int | None = None
@@ -45,7 +45,7 @@ class GroupLag:
 
 
 async def lags_of(admin: AdminClient, groups: Sequence[str]) -> dict[str, GroupLag]:
-    """How far groups are behind in all of their topics."""
+    """Return the lag of groups over all of their topics."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def committed(group: str) -> dict[TopicPartition, int] | None:
@@ -73,7 +73,7 @@ async def lags_of(admin: AdminClient, groups: Sequence[str]) -> dict[str, GroupL
 
 
 async def groups_of(admin: AdminClient, partitions: Sequence[TopicPartition]) -> GroupsAtTopic:
-    """The groups that have positions in these partitions."""
+    """Return the groups with committed offsets in these partitions."""
     listed = [each for each in await admin.list_groups() if each.protocol_type in ("consumer", "")]
     listed.sort(key=lambda each: each.group_id)
     last = await ends(admin, partitions, OffsetSpec.latest())
@@ -95,7 +95,7 @@ async def groups_of(admin: AdminClient, partitions: Sequence[TopicPartition]) ->
 
 
 def total_lag(committed: dict[TopicPartition, int], last: dict[TopicPartition, int]) -> int | None:
-    """Records that are not read."""
+    """Return the number of unread records."""
     if any(where not in last for where in committed):
         return None
     return sum(max(last[where] - at, 0) for where, at in committed.items())

@@ -1,4 +1,4 @@
-"""One group: members, positions, how far behind in records and in time; where positions would move."""
+"""One group: members, committed offsets, lag in records and in time, and the preview of an offset reset."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pybroker.console.queries.record_search import written_at
 from pybroker.console.queries.topic_rows import descriptions
 
 TIMED_MAX = 100
-"""Partitions whose oldest unread record is read, to know how old it is."""
+"""Limit of partitions whose oldest unread record is fetched to find its age."""
 TIMED_SECONDS = 3.0
 GOALS = ("earliest", "latest", "offset", "shift", "time")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """A partition of the group. committed, end, lag: None where there is none or nobody knows. lag_ms: how long the
-    oldest record that is not read waits.
+    """A partition of the group. committed, end, lag: None if missing or unknown. lag_ms: age of the oldest unread
+    record.
     """
 
     where: TopicPartition
@@ -31,19 +31,19 @@ class GroupOffset:
 
     @property
     def lag(self) -> int | None:
-        """Records that are not read."""
+        """Number of unread records."""
         return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
 
 
 async def existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those of topics that live, and that have a leader: the others would be waited for."""
+    """Return the partitions that exist and have a leader; requests for the others would block."""
     wanted = set(partitions)
     found = await descriptions(admin, sorted({each.topic for each in wanted}))
     return [each for each in with_leader(found.values()) if each in wanted]
 
 
 async def positions(admin: AdminClient, group: str, owners: Mapping[TopicPartition, str]) -> list[GroupOffset]:
-    """Of all partitions that the group has a position of, or reads."""
+    """Return all partitions that the group has committed offsets for or is assigned."""
     committed = await admin.list_consumer_group_offsets(group)
     everything = sorted(committed.keys() | owners.keys())
     last = await ends(admin, await existing(admin, everything), OffsetSpec.latest())
@@ -54,8 +54,8 @@ async def positions(admin: AdminClient, group: str, owners: Mapping[TopicPartiti
 
 
 async def with_time(consumer: Consumer | None, rows: list[GroupOffset]) -> list[GroupOffset]:
-    """The same, with how long the oldest unread record waits, of TIMED_MAX partitions at most. consumer: None where
-    nothing is unread.
+    """Add the age of the oldest unread record, for at most TIMED_MAX partitions. consumer: None if there are no unread
+    records.
     """
     behind = {row.where: row.committed for row in rows if row.lag and row.committed is not None}
     chosen = dict(sorted(behind.items())[:TIMED_MAX])
@@ -74,7 +74,9 @@ async def with_time(consumer: Consumer | None, rows: list[GroupOffset]) -> list[
 async def moved(
     admin: AdminClient, chosen: list[TopicPartition], committed: Mapping[TopicPartition, int], goal: str, number: int
 ) -> dict[TopicPartition, int]:
-    """Where positions would be, within what is there. Partitions that a shift has nothing to begin at are left out."""
+    """Return the new offsets, limited to the existing ones. Without a committed offset a partition cannot be shifted
+    and is left out.
+    """
     there = await existing(admin, chosen)
     first = await ends(admin, there, OffsetSpec.earliest())
     last = await ends(admin, there, OffsetSpec.latest())

@@ -1,4 +1,4 @@
-"""Measurements of the last minutes: taken in the background while somebody uses the console, forgotten afterwards."""
+"""Measurements of the last minutes, taken in the background while the console is in use and discarded afterwards."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FIRST_PAUSE_S = 0.5
 FIRST_WAIT_S = 1.5
 KEPT_S = 600.0
 UNWATCHED_S = 900.0
-"""Without a look it stops asking the cluster."""
+"""Without a request for this long, measuring stops."""
 TAKE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """counters: what only grows; gauges: what it is now. Unknown figures are left out. details: of a figure, by name.
-    problems: why figures are left out, where that is a failure.
+    """counters: values that only grow; gauges: current values. Unknown values are omitted. details: parts of a value,
+    by name. problems: why values are omitted, if that is a failure.
     """
 
     counters: Mapping[str, float] = field(default_factory=dict)
@@ -40,11 +40,11 @@ class Measurement:
 
 
 Points = list[tuple[float, float]]
-"""(Time, figure), the oldest first."""
+"""(time, value), oldest first."""
 
 
 class History:
-    """One source's measurements."""
+    """The measurements of one source."""
 
     def __init__(self, take: Callable[[], Awaitable[Measurement]], now: Callable[[], float] = time.monotonic) -> None:
         self._take = take
@@ -55,7 +55,7 @@ class History:
         self._ready = asyncio.Event()
 
     def watch(self) -> None:
-        """Somebody may look soon: measure from here on."""
+        """Start measuring, because a page may need it soon."""
         self._looked = self._now()
         if self._task is None or self._task.done():
             self._kept.clear()
@@ -63,7 +63,7 @@ class History:
             self._task = asyncio.ensure_future(self._run())
 
     async def look(self) -> None:
-        """Wait until there are rates, FIRST_WAIT_S at most."""
+        """Wait at most FIRST_WAIT_S until there are rates."""
         self.watch()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ready.wait(), FIRST_WAIT_S)
@@ -83,11 +83,13 @@ class History:
 
     @property
     def last(self) -> Measurement:
-        """The newest one; an empty one before the first."""
+        """Return the newest measurement; an empty one before the first."""
         return self._kept[-1][1] if self._kept else Measurement()
 
     def rates(self, name: str) -> Points:
-        """A second's growth of a counter. A restart lets counters begin anew: that is no negative rate."""
+        """Return a counter's growth per second. A broker's restart resets its counters and must not show as a negative
+        rate.
+        """
         return [
             (end, max(after.counters[name] - before.counters[name], 0.0) / max(end - begin, 1e-9))
             for (begin, before), (end, after) in pairwise(self._kept)
@@ -95,17 +97,17 @@ class History:
         ]
 
     def gauge(self, name: str) -> Points:
-        """The values of a gauge."""
+        """Return the values of a gauge."""
         return [(at, each.gauges[name]) for at, each in self._kept if name in each.gauges]
 
     def is_current(self, points: Points) -> bool:
-        """Whether the newest measurement has the figure."""
+        """Return whether the newest measurement has the value."""
         return bool(points) and bool(self._kept) and points[-1][0] == self._kept[-1][0]
 
     async def close(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._task is not None:
-            # A cancellation that meets the end of a measurement is lost in asyncio.wait_for: the loop ends by itself.
+            # asyncio.wait_for can lose a cancellation that arrives as a measurement ends; this ends the loop then.
             self._looked = -math.inf
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

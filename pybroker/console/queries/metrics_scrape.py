@@ -1,4 +1,4 @@
-"""Brokers' /metrics: the few lines that charts need, of Prometheus' text format."""
+"""Scraping of brokers' /metrics: the few lines of Prometheus text that the charts need."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _BY_KIND = {
 }
 
 Sample = Mapping[str, float]
-"""Name of a counter, or "name: kind", → how much it has counted."""
+"""Counter values by name or by "name: kind"."""
 
 
 class ScrapeError(Exception):
-    """The metrics cannot be had; the text says why."""
+    """The metrics are unavailable; the text says why."""
 
 
 class ScrapedMetrics:
-    """What several brokers have counted since the first look, together. A broker that is away has no part in it; when
-    it is back it counts on from there, whether it was restarted or not: its own numbers never show as a leap.
+    """Sums over several brokers since the first scrape. An unreachable broker adds nothing; when it is back, its
+    counters continue from the sum so far, restarted or not, so a chart never shows a jump.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -46,10 +46,10 @@ class ScrapedMetrics:
         self._counted: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
         self.missing: list[str] = []
-        """Which brokers could not be asked at the last look, and why."""
+        """Brokers that the last scrape could not reach, with the reason."""
 
     async def sample(self) -> Sample:
-        """Asks all of them. Raises ScrapeError if none answers."""
+        """Scrape all brokers. Raises ScrapeError if none answers."""
         answers = await asyncio.gather(*map(scrape, self.urls), return_exceptions=True)
         self.missing, self.gauges = [], {}
         for url, answer in zip(self.urls, answers, strict=True):
@@ -65,7 +65,7 @@ class ScrapedMetrics:
                 self.gauges[name] = self.gauges.get(name, 0.0) + value
             for title, value in sample.items():
                 since = value if before is None else before.get(title, 0.0)
-                # A restart lets counters begin anew.
+                # A restart resets the counters.
                 more = value - since if value >= since else value
                 self._counted[title] = self._counted.get(title, 0.0) + more
         if len(self.missing) == len(self.urls):
@@ -73,15 +73,15 @@ class ScrapedMetrics:
         return dict(self._counted)
 
     async def measurement(self) -> Measurement:
-        """A sample, what is unlike at each look, and which brokers are missing. Raises ScrapeError."""
+        """Return the counters, the gauges and the missing brokers. Raises ScrapeError."""
         counters = await self.sample()
-        # Of some brokers only, the sum would be too small.
+        # With brokers missing, the sum would be too small.
         gauges = {} if self.missing else dict(self.gauges)
         return Measurement(counters, gauges, problems=tuple(self.missing))
 
 
 async def scrape(url: str) -> tuple[Sample, Sample]:
-    """Counters and gauges of one broker. Raises ScrapeError."""
+    """Return counters and gauges of one broker. Raises ScrapeError."""
     return parse_metrics(await asyncio.to_thread(_fetch, url))
 
 
@@ -97,7 +97,7 @@ def _fetch(url: str) -> str:
 
 
 def parse_metrics(text: str) -> tuple[Sample, Sample]:
-    """Counters and gauges. Kafka's JMX exporter and pybroker have the same names."""
+    """Return counters and gauges. Kafka's JMX exporter and pybroker use the same names."""
     counters: dict[str, float] = {}
     gauges: dict[str, float] = {}
     for line in text.splitlines():
@@ -109,13 +109,13 @@ def parse_metrics(text: str) -> tuple[Sample, Sample]:
         except ValueError:
             continue
         name, labels = match["name"].lower(), dict(_LABEL.findall(match["labels"] or ""))
-        # What has a topic is in another line's sum as well.
+        # Another line's total includes the values of single topics.
         if "topic" in labels or value < 0:
             continue
         if name in _GAUGES:
             gauges[_GAUGES[name]] = gauges.get(_GAUGES[name], 0.0) + value
         if labels.get("error") == "NONE":
-            value = 0.0  # requests without an error: that errors are counted is known
+            value = 0.0  # requests without an error: shows that errors are counted
         for title in _titles(name, labels):
             counters[title] = counters.get(title, 0.0) + value
     return counters, gauges

@@ -1,4 +1,4 @@
-"""Where partitions' logs begin and end, and what they take on disks."""
+"""Start and end offsets of partitions, and their size on disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pybroker.client import (
 )
 
 PARTITIONS_MAX = 5_000
-"""Asked for one page; of a page with more, offsets are left out."""
+"""Limit for one page; a page with more omits the offsets."""
 
 
 async def ends(admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-    """The offsets that could be had. Raises KafkaError if there were none at all."""
+    """Return the end offsets that are available. Raises KafkaError if none is."""
     if not partitions or len(partitions) > PARTITIONS_MAX:
         return {}
     futures = admin.list_offsets(dict.fromkeys(partitions, spec)).values()
@@ -39,7 +39,7 @@ async def ends(admin: AdminClient, partitions: Sequence[TopicPartition], spec: O
 async def both_ends(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int | None, int | None]]:
-    """First offset and that of the next record."""
+    """Return the first offset and the end offset."""
     first, last = await asyncio.gather(
         ends(admin, partitions, OffsetSpec.earliest()), ends(admin, partitions, OffsetSpec.latest())
     )
@@ -47,7 +47,7 @@ async def both_ends(
 
 
 def with_leader(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
-    """Partitions that somebody can be asked about: others would be waited for."""
+    """Return the partitions that have a leader; requests for the others would block."""
     return [
         TopicPartition(topic.name, each.partition)
         for topic in topics
@@ -59,7 +59,7 @@ def with_leader(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
 async def replicas_on_disk(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> dict[tuple[TopicPartition, int], tuple[int, str]]:
-    """(Partition, broker) → bytes and log directory; replicas that move are left out."""
+    """Return (partition, broker) → bytes and log directory, without replicas that are moving."""
     if not partitions or len(partitions) > PARTITIONS_MAX:
         return {}
     found = {}

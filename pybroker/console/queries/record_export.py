@@ -1,4 +1,4 @@
-"""Records as a file: NDJSON, as `pybroker consume --json` writes it, or Parquet."""
+"""Export of records as NDJSON, like `pybroker consume --json`, or as Parquet."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pybroker.client import ConsumerRecord
 
 
 class MissingPackageError(Exception):
-    """A package that only this needs is not there; the text says which."""
+    """An optional package is not installed; the text names it."""
 
 
 def ndjson(records: Iterable[ConsumerRecord]) -> bytes:
-    """One object a line; what is not UTF-8 is {"base64": "…"}."""
+    """Return one JSON object for each line; bytes that are not UTF-8 become {"base64": "…"}."""
     return b"".join(json.dumps(_row(each), ensure_ascii=False).encode() + b"\n" for each in records)
 
 
@@ -43,7 +43,7 @@ def _value(data: bytes | None) -> Any:
 
 
 def parquet(records: Iterable[ConsumerRecord]) -> bytes:
-    """Keys and values as bytes, times as timestamps. Raises MissingPackageError."""
+    """Return keys and values as bytes, times as timestamps. Raises MissingPackageError."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

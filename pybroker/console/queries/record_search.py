@@ -1,4 +1,4 @@
-"""Records of a topic: from where, how many, which; bounded in number, bytes and time."""
+"""Search for records of a topic, limited in number, bytes and time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pybroker.console.queries.partition_logs import both_ends, ends
 SECONDS_MAX = 8.0
 BYTES_MAX = 32 << 20
 SCANNED_MAX = 20_000
-"""Offsets that are looked at for one page."""
+"""Limit of offsets that one page searches."""
 CHUNK = 4_000
-"""Of these at a time, from the end on, so that the newest matches come first."""
+"""Offsets read at once, from the end backwards, so that the newest matches come first."""
 POLL_S = 0.3
 
 Offsets = Mapping[TopicPartition, int]
-"""One of each partition: where a page begins or ends."""
+"""An offset for each partition: where a page begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """seek: newest, oldest, offset or time; number: that offset, or milliseconds since 1970. contains: in the key or
-    the value, as UTF-8. before, after: a page that goes on from these offsets instead, towards older or newer records.
+    """seek: newest, oldest, offset or time; number: the offset, or milliseconds since 1970. contains: text in key or
+    value, as UTF-8. before, after: continue from these offsets instead, towards older or newer records.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -45,8 +45,8 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """records: in the order of time, of newest the last ones first. scanned: how many were looked at. stopped: why not
-    all of them, if so. older, newer: where the pages beside this one begin; None where there is nothing further.
+    """records: in time order; for `newest`, last first. scanned: number of records searched. stopped: why the search
+    ended early, if it did. older, newer: where the adjacent pages begin; None if there are no further records.
     """
 
     records: tuple[ConsumerRecord, ...]
@@ -57,7 +57,7 @@ class RecordPage:
 
 
 async def find(admin: AdminClient, consumer: Consumer, wanted: RecordQuery) -> RecordPage:
-    """Reads up to where the partitions end now."""
+    """Search up to the present end of the partitions."""
     known = await both_ends(admin, wanted.partitions)
     between = {where: (first, last) for where, (first, last) in known.items() if first is not None and last is not None}
     search = _Search(consumer, wanted, time.monotonic() + SECONDS_MAX)
@@ -102,20 +102,20 @@ async def _begins(
 
 @dataclass
 class _Search:
-    """One page: what was read and kept for it."""
+    """The search for one page: what was read and kept."""
 
     consumer: Consumer
     wanted: RecordQuery
     give_up: float
     kept: dict[TopicPartition, list[ConsumerRecord]] = field(default_factory=dict)
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
-    """The newest record that was dropped for room, of each partition."""
+    """The newest record of each partition that was dropped because the page was full."""
     scanned: int = 0
     used: int = 0
     stopped: str | None = None
 
     async def backwards(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """Reads from the ends on until the page is full; how far down it has come."""
+        """Read backwards from the ends until the page is full; return the lowest offsets reached."""
         at = {where: top for where, (_, top) in ranges.items()}
         chunk = max(CHUNK // max(len(at), 1), 1) if self.wanted.contains else self.wanted.limit
         covered = 0
@@ -141,7 +141,7 @@ class _Search:
         return at
 
     async def forwards(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """Reads until each partition has enough for the page; how far up it has come."""
+        """Read until each partition has enough records for the page; return the highest offsets reached."""
         todo = {where: (begin, end) for where, (begin, end) in ranges.items() if begin < end}
         reached = await self._read(todo, limit=self.wanted.limit) if todo else {}
         return {where: min(reached.get(where, begin), end) for where, (begin, end) in ranges.items()}
@@ -175,7 +175,7 @@ class _Search:
         records.append(record)
         self.used += size(record)
         while drop and self.used > BYTES_MAX and len(records) > 1:
-            # The first ones of a partition are not the newest.
+            # The first records of a partition are not its newest.
             dropped = records.pop(0)
             self.used -= size(dropped)
             self.left_out[where] = dropped.offset
@@ -190,7 +190,7 @@ class _Search:
             self.stopped = f"Searched {self.scanned:,} records; others were not searched."
 
     def chosen(self, *, newest_first: bool) -> list[ConsumerRecord]:
-        """By time, and within a partition by offset, whatever its times are: so that no page leaves one out."""
+        """Return the records by time; within a partition always by offset, so that no page skips a record."""
         sign = -1 if newest_first else 1
         lists: Iterable[Iterable[ConsumerRecord]] = (
             reversed(records) if newest_first else records for _, records in sorted(self.kept.items())
@@ -199,7 +199,7 @@ class _Search:
         return list(islice(merged, self.wanted.limit))
 
     def without_rest(self, edges: Offsets, chosen: Sequence[ConsumerRecord], *, newest_first: bool) -> Offsets:
-        """The edges of the page, moved to what was read and has no room on it."""
+        """Return the edges of the page, moved to the records that were read but did not fit."""
         taken = {(each.partition, each.offset) for each in chosen}
         found = dict(edges)
         for where, records in self.kept.items():
@@ -212,9 +212,9 @@ class _Search:
 
 
 async def _start(consumer: Consumer, positions: Offsets) -> None:
-    """Read from these positions on, whatever was assigned or paused before."""
+    """Read from these positions, whatever was assigned or paused before."""
     for topic in {where.topic for where in positions}:
-        # Partitions of topics that the consumer does not know yet would wait, one after the other.
+        # Load the metadata first: otherwise unknown topics would be looked up one after another.
         await consumer.partitions_for(topic)
     consumer.assign(positions)
     consumer.resume(*positions)
@@ -223,18 +223,18 @@ async def _start(consumer: Consumer, positions: Offsets) -> None:
 
 
 def matches(record: ConsumerRecord, needle: bytes) -> bool:
-    """Whether key or value has these bytes."""
+    """Return whether key or value contains these bytes."""
     return not needle or needle in (record.value or b"") or needle in (record.key or b"")
 
 
 def size(record: ConsumerRecord) -> int:
-    """Bytes that it holds."""
+    """Return the number of bytes that the record holds."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
 async def one(consumer: Consumer, where: TopicPartition, offset: int) -> ConsumerRecord | None:
-    """The record at exactly that offset; None if there is none. consumer: with auto.offset.reset=none."""
+    """Return the record at exactly that offset; None if there is none. The consumer needs auto.offset.reset=none."""
     await _start(consumer, {where: offset})
     give_up = time.monotonic() + SECONDS_MAX
     try:
@@ -252,8 +252,9 @@ async def one(consumer: Consumer, where: TopicPartition, offset: int) -> Consume
 async def written_at(
     consumer: Consumer, positions: Mapping[TopicPartition, int], seconds: float
 ) -> dict[TopicPartition, int]:
-    """When the first record at each position, or behind it, was written: milliseconds since 1970; without those that
-    nobody could read in time."""
+    """Return when the first record at or after each position was written, in milliseconds since 1970; without positions
+    that could not be read in time.
+    """
     await _start(consumer, positions)
     found: dict[TopicPartition, int] = {}
     give_up = time.monotonic() + seconds
@@ -266,5 +267,5 @@ async def written_at(
 
 
 def all_partitions(topic: str, partitions: Sequence[int], only: int | None) -> tuple[TopicPartition, ...]:
-    """Of a topic, all or one."""
+    """Return one partition of a topic, or all."""
     return tuple(TopicPartition(topic, each) for each in partitions if only is None or each == only)

@@ -1,4 +1,4 @@
-"""Pages of topics, and one topic."""
+"""Pages of the topic list, and one topic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A line of the list. Numbers are None where they are not known."""
+    """A row of the list. Numbers are None if unknown."""
 
     name: str
     topic_id: Uuid
@@ -50,12 +50,12 @@ class TopicList:
 
     @property
     def pages(self) -> int:
-        """At least one."""
+        """The number of pages, at least one."""
         return max(-(-self.matching // PAGE), 1)
 
 
 async def topic_list(admin: AdminClient, names: TopicNames, text: str, page: int, *, internal: bool) -> TopicList:
-    """Topics with `text` in their names, in any case. Only those of the page are described."""
+    """Return a page of the topics whose names contain `text`, ignoring case. Only its topics are described."""
     listed = await names.listings(admin, internal=internal)
     wanted = text.casefold()
     matching = [each for each in listed if wanted in each.name.casefold()] if wanted else listed
@@ -65,7 +65,7 @@ async def topic_list(admin: AdminClient, names: TopicNames, text: str, page: int
 
 
 async def rows_of(admin: AdminClient, listings: Sequence[TopicListing]) -> tuple[tuple[TopicRow, ...], tuple[str, ...]]:
-    """What is known of listed topics."""
+    """Return the rows of listed topics."""
     described = await descriptions(admin, [each.name for each in listings])
     partitions = with_leader(described.values())
     ends, sizes = await asyncio.gather(
@@ -112,7 +112,7 @@ def _row(
 
 
 async def descriptions(admin: AdminClient, names: Sequence[str]) -> dict[str, TopicDescription]:
-    """Those that are there and may be seen."""
+    """Return the topics that exist and that the user may describe."""
     if not names:
         return {}
     futures = admin.describe_topics(names).topic_name_values() or {}
@@ -128,7 +128,7 @@ async def descriptions(admin: AdminClient, names: Sequence[str]) -> dict[str, To
 
 
 async def topic_by_id(admin: AdminClient, topic_id: Uuid) -> TopicDescription | None:
-    """The living topic with that id."""
+    """Return the live topic with that id."""
     try:
         found = await admin.describe_topics(TopicCollection.of_topic_ids([topic_id])).all_topic_ids()
     except KafkaError as error:
@@ -139,7 +139,7 @@ async def topic_by_id(admin: AdminClient, topic_id: Uuid) -> TopicDescription | 
 
 
 def parsed_id(text: str) -> Uuid | None:
-    """An id in any of its forms; None for what is none."""
+    """Parse an id in any of its forms; None if it is invalid."""
     try:
         return Uuid.parse(text) or None
     except ValueError:
@@ -162,7 +162,7 @@ class PartitionRow:
 
     @property
     def records(self) -> int | None:
-        """Between first and last offset."""
+        """Number of offsets between first and last."""
         return None if self.first is None or self.last is None else self.last - self.first
 
 

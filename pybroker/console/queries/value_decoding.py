@@ -1,4 +1,4 @@
-"""Bytes of records for people: JSON, Avro, text, or hexadecimal digits."""
+"""Decoding of records' bytes: JSON, Avro, text, or hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from typing import Any
 from pybroker.console.queries import avro_decoding
 
 LIST_CHARACTERS = 2_000
-"""Of a value in a list; its own page shows more."""
+"""Limit for a value in a list; its own page shows more."""
 FOLD_CHARACTERS = 240
 FOLD_LINES = 4
 """Longer values are folded in a list."""
 BEFORE_CHARACTERS = 60
-"""Shown before the text that was looked for, where a value is cut."""
+"""Characters of context before the searched text where a value is cut."""
 PAGE_CHARACTERS = 500_000
 HEX_BYTES = 1_024
 LOOSE_CHARACTERS = 200
 FORMATS = ("auto", "json", "avro", "text", "hex")
 HEADER_BYTES = 5
-"""Of serializers that ask a schema registry: zero, and the schema's number."""
+"""Header of schema-registry serializers: a zero and the schema's number."""
 
 
 class DecodeError(ValueError):
-    """Bytes are not what was asked for; the text says why."""
+    """The bytes do not have the requested format; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedValue:
-    """What is shown of a key, a value or a header. kind: null, empty, json, avro, text or hex. cut: not all of it.
-    preview: what a list shows of a long text before it is unfolded.
+    """The text of a key, a value or a header. kind: null, empty, json, avro, text or hex. cut: the text is incomplete.
+    preview: the part of a long text that a list shows before it is unfolded.
     """
 
     kind: str
@@ -50,8 +50,9 @@ class DecodedValue:
 def shown(
     data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS, around: str = ""
 ) -> DecodedValue:
-    """`how`: one of FORMATS; what cannot be read so is shown as hexadecimal digits, and why. In a list JSON is as short
-    as it can be, on a page of its own and unfolded it is laid out. around: a cut text begins shortly before this one.
+    """Decode a value. `how`: one of FORMATS; what does not have that format becomes hexadecimal digits with the reason.
+    JSON is compact in a list, and indented on its own page and unfolded. around: a cut text begins shortly before this
+    text.
     """
     is_listed = characters <= LIST_CHARACTERS
     indent = None if is_listed else 2
@@ -75,7 +76,7 @@ def shown(
 
 
 def _window(text: str, characters: int, around: str) -> str:
-    """As much of a text as may be shown: its beginning, or from shortly before what was looked for."""
+    """Return the beginning of a text, or the part from shortly before the searched text."""
     if len(text) <= characters:
         return text
     found = places(text, around)
@@ -86,8 +87,8 @@ def _window(text: str, characters: int, around: str) -> str:
 
 
 def places(text: str, wanted: str) -> list[tuple[int, int]]:
-    """Where a text has `wanted`. A record is searched as it is stored and JSON is shown as Python writes it: blanks
-    between its characters do not count where it is not there as it is.
+    """Return where `wanted` occurs in a text. The search reads the stored bytes, but pages show JSON as Python formats
+    it: without a literal match, blanks between the characters are ignored.
     """
     if not wanted.strip():
         return []
@@ -124,7 +125,7 @@ def _read(data: bytes, how: str, schema: Any, indent: int | None) -> tuple[str, 
 
 
 def _text(data: bytes) -> str | None:
-    """None for what people cannot read: no UTF-8, or with control characters."""
+    """Return None for bytes that are not UTF-8 or have control characters."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -140,8 +141,8 @@ def _json(data: bytes, indent: int | None) -> str:
 
 
 def _avro(data: bytes, schema: Any, indent: int | None) -> str:
-    """An Avro file with its schema, or one datum, bare or behind the five bytes that serializers of schema registries
-    put before it."""
+    """Decode an Avro file with its schema, or one datum, bare or after the five bytes of schema-registry serializers.
+    """
     values_max = avro_decoding.LIST_VALUES_MAX if indent is None else avro_decoding.VALUES_MAX
     try:
         if data.startswith(avro_decoding.MAGIC):
@@ -149,7 +150,7 @@ def _avro(data: bytes, schema: Any, indent: int | None) -> str:
         if schema is None:
             raise DecodeError("Avro requires a schema; set one on the topic's messages page")
         if data[0] == 0 and len(data) > HEADER_BYTES:
-            with contextlib.suppress(avro_decoding.AvroError):  # then it is no such header, but the datum's own bytes
+            with contextlib.suppress(avro_decoding.AvroError):  # then these are not a header but bytes of the datum
                 return _as_json(avro_decoding.datum(data[HEADER_BYTES:], schema, values_max), indent)
         return _as_json(avro_decoding.datum(data, schema, values_max), indent)
     except avro_decoding.AvroError as error:
@@ -169,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def hexadecimal(data: bytes) -> str:
-    """Sixteen bytes a line: where, digits, letters."""
+    """Return sixteen bytes a line: offset, digits, letters."""
     lines = []
     for begin in range(0, min(len(data), HEX_BYTES), 16):
         row = data[begin : begin + 16]

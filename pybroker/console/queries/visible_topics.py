@@ -1,4 +1,4 @@
-"""Names of all topics that a person may see, by ListTopics: no Metadata of the whole cluster."""
+"""Names of all topics that a person may see, from ListTopics instead of Metadata of the whole cluster."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pybroker.client import AdminClient, TopicListing
 
 KEPT_S = 5.0
-"""Pages of one list are cut from the same names. A change through the console drops them at once."""
+"""Pages of one list use the same names. A change through the console drops them at once."""
 
 
 class TopicNames:
-    """A list in the order of the names, kept for KEPT_S."""
+    """The list in name order, cached for KEPT_S."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -29,5 +29,5 @@ class TopicNames:
         return found
 
     def forget(self) -> None:
-        """Ask the cluster again at the next page."""
+        """Drop the cached list, so that the next page queries the cluster."""
         self._lists.clear()

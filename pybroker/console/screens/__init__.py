@@ -1,1 +1,1 @@
-"""One file for each subject."""
+"""One file of pages for each subject."""

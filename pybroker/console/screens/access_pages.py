@@ -1,4 +1,4 @@
-"""Access control entries, users with passwords (SCRAM)."""
+"""Pages for access control entries and for users with passwords (SCRAM)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 1_000
 
 
 async def acls(visit: Visit) -> Response:
-    """Entries, filtered by principal and by name of the resource."""
+    """Show entries, filtered by principal and by resource name."""
     return await _acls(visit, Form([]))
 
 
@@ -74,7 +74,7 @@ async def create_acl(visit: Visit) -> Response:
 
 
 async def delete_acl(visit: Visit) -> Response:
-    """Exactly that entry."""
+    """Delete exactly one entry."""
     binding = _binding(visit.form)
     exactly = AclBindingFilter(
         binding.resource_type,
@@ -93,7 +93,7 @@ async def delete_acl(visit: Visit) -> Response:
 
 
 async def users(visit: Visit) -> Response:
-    """Users that have a password at the broker."""
+    """Show the users with a password."""
     return await _users(visit)
 
 
@@ -121,7 +121,7 @@ def _mechanism(form: Form) -> ScramMechanism:
 
 
 async def set_password(visit: Visit) -> Response:
-    """Of a new or a known user; only a salted hash travels."""
+    """Set the password of a new or existing user; only a salted hash is sent."""
     user, password = visit.form.text("user"), visit.form.raw("password")
     if not user or not password:
         return await _users(visit, 422, "Enter user and password.")
@@ -135,7 +135,7 @@ async def set_password(visit: Visit) -> Response:
 
 
 async def delete_user(visit: Visit) -> Response:
-    """Takes the password of one mechanism away."""
+    """Delete a user's password for one mechanism."""
     try:
         await visit.admin.alter_user_scram_credentials([ScramDeletion(visit.form.raw("user"), _mechanism(visit.form))])
     except TROUBLE as error:

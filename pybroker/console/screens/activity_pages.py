@@ -1,4 +1,4 @@
-"""What is under way: staged ingests, transactions."""
+"""Pages for running staged ingests and transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 200
 
 
 async def ingests(visit: Visit) -> Response:
-    """Open ones, and with `all` those that were committed."""
+    """Show open ingests; with `all`, committed ones too."""
     return await _ingests(visit)
 
 
@@ -36,7 +36,7 @@ async def _ingests(visit: Visit, status: int = 200, problem: str | None = None) 
 
 
 async def abort_ingest(visit: Visit) -> Response:
-    """Drops what it has staged."""
+    """Abort an ingest and drop its staged data."""
     topic_id = parsed_id(visit.form.text("topic_id"))
     if topic_id is None:
         raise InputError("The form contains no topic.")
@@ -51,7 +51,8 @@ async def abort_ingest(visit: Visit) -> Response:
 
 
 async def transactions(visit: Visit) -> Response:
-    """Transactional ids with their states; `q`: in the id; `open`: only those that somebody waits for."""
+    """Show transactional ids with their states. `q`: text in the id; `open`: only transactions that are not finished.
+    """
     query, only_open = visit.query.text("q"), bool(visit.query.text("open"))
     states = ("Ongoing", "PrepareCommit", "PrepareAbort") if only_open else ()
     found = await part(visit.admin.list_transactions(states=states))

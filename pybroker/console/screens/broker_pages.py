@@ -1,4 +1,4 @@
-"""Brokers, their disks and settings."""
+"""Pages for brokers, their disks and settings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pybroker.console.screens.topic_pages import SOURCES
 from pybroker.console.web.request_context import InputError, NotFoundError, Visit
 
 REPLICAS_SHOWN = 50
-"""The largest of a log directory."""
+"""Number of the largest replicas shown for a log directory."""
 
 
 async def show(visit: Visit) -> Response:
-    """All brokers with their disks."""
+    """Show all brokers with their disks."""
     cluster = await visit.admin.describe_cluster()
     nodes = sorted(cluster.nodes)
     disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id), PART_S) for node in nodes))
@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def one(visit: Visit) -> Response:
-    """Its disks, what is largest on them, its settings; `q`: only settings with that in their name."""
+    """Show a broker's disks, largest replicas and settings; `q`: text in the names of the settings."""
     text = visit.path("id")
     if not text.isdecimal() or len(text) > 10:
         raise InputError(f"{text[:40]} is not a broker id.")
@@ -58,7 +58,7 @@ async def one(visit: Visit) -> Response:
 
 
 def _largest(dirs: FactPart[dict[int, dict[str, LogDirDescription]]], broker: int) -> list[dict[str, object]]:
-    """Each directory with the replicas that take most of it."""
+    """Return each directory with its largest replicas."""
     return [
         {
             "path": path,

@@ -1,4 +1,4 @@
-"""What was deleted and waits: bring it back, see it go, or remove it now."""
+"""Page of deletions: undelete, watch the progress, purge."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pybroker.console.web.request_context import InputError, Visit, at
 
 SHOWN = 500
 FOUND = "found"
-"""State of data that brokers have of an id which the cluster does not know."""
+"""State of stray replicas: the cluster does not know the topic id."""
 
 
 async def show(visit: Visit) -> Response:
-    """All whose data is not gone yet, the newest first; `q`: only those with it in their names, or one id."""
+    """Show deletions whose data still exists, newest first; `q`: text in the name, or an id."""
     return await _page(visit)
 
 
@@ -50,7 +50,7 @@ def _id(visit: Visit) -> Uuid:
 
 
 async def undelete(visit: Visit) -> Response:
-    """Under the name that it had, or another."""
+    """Undelete a topic under its name or another one."""
     topic_id, name = _id(visit), visit.form.text("name") or None
     try:
         made = (await visit.admin.undelete_topics({topic_id: name}))[topic_id]
@@ -60,12 +60,12 @@ async def undelete(visit: Visit) -> Response:
 
 
 async def purge(visit: Visit) -> Response:
-    """Removes the data of a deleted topic now, on every broker, after its id was typed."""
+    """Remove a deleted topic's data now, on every broker, after the person has typed its id."""
     return await _removed(visit, visit.admin.purge_topics, "purged")
 
 
 async def discard(visit: Visit) -> Response:
-    """Deletes what brokers found of a topic that the cluster does not know, after its id was typed."""
+    """Delete the stray replicas of a topic after the person has typed its id."""
     return await _removed(visit, lambda ids: visit.admin.delete_topics(TopicCollection.of_topic_ids(ids)), "discarded")
 
 

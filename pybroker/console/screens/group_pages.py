@@ -1,4 +1,4 @@
-"""The list of groups; one group; moving and deleting its positions."""
+"""Pages of groups: the list, one group, reset and deletion of its offsets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pybroker.console.web.request_context import InputError, NotFoundError, Visi
 
 PAGE = 50
 PLAN_MAX = 4_000
-"""Partitions of one move."""
+"""Limit of partitions in one offset reset."""
 
 
 async def show(visit: Visit) -> Response:
-    """A page of groups: those with `q` in their name, with how far they are behind."""
+    """Show a page of groups with their lag; `q`: text in the name."""
     query, page = visit.query.text("q"), visit.query.number("page", 1, least=1, most=10_000_000) or 1
     listed = sorted(await visit.admin.list_groups(), key=lambda each: each.group_id)
     matching = [each for each in listed if query.casefold() in each.group_id.casefold()]
@@ -47,7 +47,7 @@ def _group(visit: Visit) -> str:
 
 
 async def one(visit: Visit) -> Response:
-    """Members and positions."""
+    """Show members and committed offsets."""
     return await _page(visit, _group(visit))
 
 
@@ -86,7 +86,7 @@ async def _positions(visit: Visit, described: GroupDescription) -> list[GroupOff
 
 
 async def preview(visit: Visit) -> Response:
-    """Where the positions would be; nothing is changed."""
+    """Show the result of an offset reset without executing it."""
     group, query = _group(visit), visit.query
     goal = query.text("goal", "earliest")
     if goal not in GOALS:
@@ -112,7 +112,7 @@ async def preview(visit: Visit) -> Response:
 
 
 async def move(visit: Visit) -> Response:
-    """Exactly what the preview has shown."""
+    """Execute exactly the reset that the preview showed."""
     group = _group(visit)
     plan: dict[TopicPartition, int] = {}
     for text in visit.form.all("to"):
@@ -131,7 +131,7 @@ async def move(visit: Visit) -> Response:
 
 
 async def delete_offsets(visit: Visit) -> Response:
-    """Of one topic."""
+    """Delete the offsets of one topic."""
     group, topic = _group(visit), visit.form.text("topic")
     committed = await visit.admin.list_consumer_group_offsets(group)
     wanted = [each for each in committed if each.topic == topic]
@@ -145,7 +145,7 @@ async def delete_offsets(visit: Visit) -> Response:
 
 
 async def delete(visit: Visit) -> Response:
-    """The group and all of its positions, after its name was typed."""
+    """Delete the group with its offsets after the person has typed its name."""
     group = _group(visit)
     if visit.form.raw("typed") != group:
         return await _page(visit, group, 422, "The text differs from the group's name. Nothing was changed.")

@@ -1,4 +1,4 @@
-"""Logging in as a user of the broker's, and out."""
+"""Login as a user of the broker, and logout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.console.web.user_clients import Clients
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _attempts = asyncio.Semaphore(4)
-"""Logins at the same time: who guesses passwords waits for the broker, which delays each failure."""
+"""Limit of concurrent logins: the broker delays each failure, so guessing passwords is slow."""
 
 
 async def show(visit: Visit) -> Response:
@@ -37,7 +37,7 @@ def _form(visit: Visit, status: int = 200, problem: str | None = None, user: str
 
 
 async def log_in(visit: Visit) -> Response:
-    """The broker says who may: by a connection that logs in."""
+    """Log in: the broker checks the password on a connection with these credentials."""
     settings = visit.console.settings
     if not settings.needs_login:
         return visit.redirect("/")
@@ -59,7 +59,7 @@ async def log_in(visit: Visit) -> Response:
     except TROUBLE as error:
         await clients.close()
         return _form(visit, 502, in_words(error), user)
-    # A token of its own: one that somebody has planted before is worth nothing.
+    # Always issue a new token, so that a token planted by someone else is useless.
     await visit.console.sessions.end(visit.token)
     session = await visit.console.sessions.begin(visit.console.sessions.new_token(), user, clients)
     clients.history.watch()
@@ -69,7 +69,7 @@ async def log_in(visit: Visit) -> Response:
 
 
 async def log_out(visit: Visit) -> Response:
-    """Closes the person's connections."""
+    """Log out and close the person's connections."""
     await visit.console.sessions.end(visit.token)
     response = visit.redirect("/login" if visit.console.settings.needs_login else "/", "logged-out")
     set_cookie(response, visit.console.sessions.new_token(), secure=visit.request.url.scheme == "https")

@@ -1,4 +1,4 @@
-"""Records of a topic: looking for them, one of them, files of them."""
+"""Pages of a topic's records: search, one record, export."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"
 LIMITS = (20, 50, 100, 200, 500)
 EXPORTED_MAX = 10_000
 CURSOR_MAX = 2_000
-"""Partitions whose offsets an address can hold."""
+"""Limit of partitions whose offsets fit into an address."""
 
 
 def shown_record(
     visit: Visit, record: ConsumerRecord, *, characters: int = value_decoding.LIST_CHARACTERS
 ) -> dict[str, Any]:
-    """What a row or a page shows of it."""
+    """Return what a row or a page shows of the record."""
     wanted = visit.query.text("contains")
     how = visit.query.text("format", "auto")
     schema = visit.session.schemas.get(record.topic, (None, None))[1] if visit.session is not None else None
@@ -39,7 +39,7 @@ def shown_record(
 
 
 def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQuery:
-    """What the address asks for. Raises InputError."""
+    """Return the query that the address contains. Raises InputError."""
     query = visit.query
     seek = query.text("seek", "newest")
     if seek not in dict(SEEKS):
@@ -62,7 +62,7 @@ def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQu
 
 
 def offsets_of(topic: str, text: str) -> Offsets | None:
-    """Where a page goes on, as `written` has put it into an address. Raises InputError."""
+    """Parse the offsets that `written` put into an address. Raises InputError."""
     if not text:
         return None
     found = {}
@@ -75,14 +75,16 @@ def offsets_of(topic: str, text: str) -> Offsets | None:
 
 
 def written(offsets: Offsets | None) -> str | None:
-    """For an address: 0.120-1.98; None where there is no such page, or it has too many partitions for an address."""
+    """Return the offsets for an address, as in 0.120-1.98; None if there is no such page, or it has too many
+    partitions.
+    """
     if offsets is None or len(offsets) > CURSOR_MAX:
         return None
     return "-".join(f"{where.partition}.{offset}" for where, offset in sorted(offsets.items()))
 
 
 def moment_of(text: str) -> int:
-    """Milliseconds since 1970 of such a number, or of a date and time; without a zone it is UTC."""
+    """Return milliseconds since 1970 from such a number or from a date and time, which is UTC if it has no zone."""
     if text.isdecimal() and len(text) <= 15:
         return int(text)
     try:
@@ -98,7 +100,7 @@ async def _found(visit: Visit, wanted: RecordQuery) -> RecordPage:
 
 
 async def show(visit: Visit) -> Response:
-    """The form and what it finds."""
+    """Show the form and its results."""
     topic = await described(visit)
     return await messages_page(visit, topic)
 
@@ -106,7 +108,7 @@ async def show(visit: Visit) -> Response:
 async def messages_page(
     visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
-    """With what went wrong, if something did."""
+    """Return the page, with the failure if there was one."""
     found: FactPart[RecordPage] = FactPart(None)
     try:
         found = await part(_found(visit, wanted_of(visit, topic, max(LIMITS))))
@@ -135,7 +137,7 @@ async def messages_page(
 
 
 def _beside(topic: TopicDescription, given: dict[str, str], found: RecordPage | None) -> list[tuple[str, str, str]]:
-    """The pages of older and newer records: words, rel and address, in the order in which this page reads."""
+    """Return links to the pages of older and newer records (words, rel and address), in this page's order."""
     if found is None:
         return []
     is_newest_first = given["seek"] in ("", "newest")
@@ -150,7 +152,7 @@ def _beside(topic: TopicDescription, given: dict[str, str], found: RecordPage | 
 
 
 async def record(visit: Visit) -> Response:
-    """One record, whole."""
+    """Show one whole record."""
     topic = await described(visit)
     partition, offset = visit.query.number("partition"), visit.query.number("offset")
     if partition is None or offset is None:
@@ -170,7 +172,7 @@ async def record(visit: Visit) -> Response:
 
 
 async def exported(visit: Visit) -> Response:
-    """What the form finds, as a file."""
+    """Return the results of the form as a file."""
     topic = await described(visit)
     kind = visit.path("kind")
     found = await _found(visit, wanted_of(visit, topic, EXPORTED_MAX))

@@ -1,4 +1,4 @@
-"""The cluster at a glance."""
+"""The overview page of the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.console.screens.throughput_page import tiles
 from pybroker.console.web.request_context import Visit
 
 BROKERS_MAX = 50
-"""Whose disks are asked for on this page."""
+"""Limit of brokers whose disks this page queries."""
 LAGS_SHOWN = 5
 DELETIONS_SHOWN = 5
 
@@ -30,13 +30,13 @@ class Disk:
 
     @property
     def used_percent(self) -> int | None:
-        """Of the file system; None where the broker does not say."""
+        """Used part of the file system; None if the broker does not report it."""
         return None if self.total <= 0 else round(100 * (self.total - self.usable) / self.total)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker that is there, and its disks."""
+    """A live broker and its disks."""
 
     node: Node
     is_controller: bool
@@ -44,7 +44,7 @@ class BrokerRow:
 
 
 async def show(visit: Visit) -> Response:
-    """Cluster id, health, what goes on, deletions with their way back, brokers."""
+    """Show cluster id, health, activity, deletions that can be undone, and brokers."""
     cluster = await visit.admin.describe_cluster()
     state, deletions, _ = await parts(
         visit.admin.describe_cluster_state(), visit.admin.describe_deletions(), visit.history.look()
@@ -70,7 +70,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def broker_disks(admin: AdminClient, broker: int) -> list[Disk]:
-    """Its log directories without what is in them."""
+    """Return a broker's log directories without their replicas."""
     dirs = (await admin.describe_log_dirs([broker], partitions=()))[broker]
     return [
         Disk(path, each.error_code != 0, each.total_bytes, each.usable_bytes) for path, each in sorted(dirs.items())

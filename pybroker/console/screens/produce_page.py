@@ -1,4 +1,4 @@
-"""Writing a record; the Avro schema of a topic's values."""
+"""Form for writing a record, and for the Avro schema of a topic's values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _form(visit: Visit, topic: TopicDescription, form: Form, status: int = 200, 
 
 
 async def write(visit: Visit) -> Response:
-    """One record; the answer is the page of where it is."""
+    """Write one record and redirect to its page."""
     topic = await described(visit)
     form = visit.form
     try:
@@ -52,7 +52,7 @@ def _bytes(text: str, encoding: str, what: str) -> bytes:
 
 
 def _headers(text: str) -> list[tuple[str, bytes | str | None]]:
-    """Lines of `name: value`."""
+    """Parse lines of `name: value`."""
     found: list[tuple[str, bytes | str | None]] = []
     for line in filter(str.strip, text.splitlines()):
         name, colon, value = line.partition(":")
@@ -63,7 +63,7 @@ def _headers(text: str) -> list[tuple[str, bytes | str | None]]:
 
 
 async def keep_schema(visit: Visit) -> Response:
-    """Values of this topic are read with it, for as long as this person is here; empty: no longer."""
+    """Decode the topic's values with this schema until the person's session ends; an empty text removes the schema."""
     topic = await described(visit)
     text = visit.form.raw("schema")
     session = await visit.own_session()

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses."""
+"""Page of quotas for users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 1_000
 
 
 async def show(visit: Visit) -> Response:
-    """What is set for users, client ids and addresses."""
+    """Show all quotas."""
     return await _page(visit, Form([]))
 
 
@@ -41,7 +41,7 @@ async def _page(visit: Visit, form: Form, status: int = 200, problem: str | None
 
 
 def _entity(form: Form) -> QuotaEntity:
-    """Names as they were typed, which may have blanks. Raises InputError."""
+    """Return the entity; names may have blanks at the ends. Raises InputError."""
     named: dict[str, str] = {}
     for kind, title in KINDS.items():
         name, of_the_rest = form.raw(kind), form.text(f"{kind}-default") == "1"
@@ -62,7 +62,7 @@ def _quota(form: Form) -> str:
 
 
 async def put(visit: Visit) -> Response:
-    """One quota; others of whom it is for stay."""
+    """Set one quota; other quotas of the entity stay."""
     form = visit.form
     try:
         try:

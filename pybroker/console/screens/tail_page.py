@@ -1,4 +1,4 @@
-"""Records as they are written: server-sent events with rows that are made and escaped here."""
+"""Live tail of records: server-sent events with rows of HTML, escaped here."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from pybroker.console.screens.topic_pages import described
 from pybroker.console.web.request_context import InputError, Visit, at
 
 LIFE_S = 1800.0
-"""Then the page has to be loaded again."""
+"""Then the person has to reload the page."""
 ROWS_A_TURN = 100
-"""Of a topic that is faster the rest of a turn is left out."""
+"""A faster topic's further records are left out."""
 QUIET_S = 15.0
-"""A sign of life for what stands between, and our way to notice who has gone."""
+"""Interval of keep-alive events: they keep proxies from closing the connection, and show us when the browser has closed
+it.
+"""
 
 
 async def show(visit: Visit) -> Response:
-    """The page; its script asks for the events."""
+    """Show the page; its script requests the events."""
     topic = await described(visit)
     given = {name: visit.query.text(name) for name in ("partition", "contains", "format")}
     return visit.render(
@@ -91,7 +93,7 @@ async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> Async
 
 
 async def _problem(visit: Visit) -> str | None:
-    """Why no broker answers; None if one does. A consumer itself waits without a word."""
+    """Return why no broker answers; None if one does. A consumer would wait silently."""
     try:
         await visit.clients.ping()
     except TROUBLE as error:

@@ -1,4 +1,4 @@
-"""What an operator looks at while something is going on: curves of the last minutes."""
+"""Charts of the last minutes, for an operator during an incident."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DETAILS_SHOWN = 3
 
 
 async def show(visit: Visit) -> Response:
-    """The curves; the page's script fetches them again every few seconds."""
+    """Show the charts; the page's script reloads them every few seconds."""
     return visit.render(
         "live.html",
         **await _facts(visit),
@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def curves(visit: Visit) -> Response:
-    """Only the curves."""
+    """Return only the charts."""
     return Response(visit.part("curves.html", **await _facts(visit)), media_type="text/html")
 
 
@@ -46,7 +46,7 @@ async def _facts(visit: Visit) -> dict[str, Any]:
 
 
 def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
-    """In a fixed order, those without figures too."""
+    """Return the tiles in a fixed order, including those without values."""
     details, now = history.last.details, time.monotonic()
 
     def rate(title: str, name: str, words: Callable[[float], str], note: str = "") -> Curve:
@@ -77,7 +77,7 @@ def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
 
 
 def _kinds(history: History, name: str) -> str:
-    """What of it there was most just now."""
+    """Return the most frequent kinds of a value in the last interval."""
     kinds = [each.removeprefix(f"{name}: ") for each in history.last.counters if each.startswith(f"{name}: ")]
     now = {kind: points[-1][1] for kind in kinds if (points := history.rates(f"{name}: {kind}"))}
     most = sorted(((rate, kind) for kind, rate in now.items() if rate > 0), reverse=True)[:DETAILS_SHOWN]

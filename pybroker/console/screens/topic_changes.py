@@ -1,4 +1,4 @@
-"""What changes a topic."""
+"""Changes of a topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pybroker.console.web.request_context import InputError, NotFoundError, Visi
 
 
 async def change_setting(visit: Visit) -> Response:
-    """Sets one, or takes it back to what the broker says."""
+    """Set a setting, or reset it to its default."""
     topic = await described(visit)
     name = visit.form.text("setting")
     remove = visit.form.text("what") == "remove"
@@ -32,7 +32,7 @@ async def change_setting(visit: Visit) -> Response:
 
 
 async def add_partitions(visit: Visit) -> Response:
-    """More partitions; there is no way to fewer."""
+    """Add partitions; their number cannot shrink."""
     topic = await described(visit)
     wanted = visit.form.number("partitions", least=1, most=100_000)
     if wanted is None:
@@ -45,7 +45,7 @@ async def add_partitions(visit: Visit) -> Response:
 
 
 async def ask_delete(visit: Visit) -> Response:
-    """What the deletion would take away."""
+    """Show what the deletion would remove."""
     return await _delete_page(visit)
 
 
@@ -56,7 +56,9 @@ async def _delete_page(visit: Visit, status: int = 200, problem: str | None = No
 
 
 async def delete(visit: Visit) -> Response:
-    """Deletes exactly the incarnation that was shown, after its name was typed, at wish for good; or empties it."""
+    """Delete exactly the displayed incarnation after the person has typed its name, if requested without undelete; or
+    truncate it.
+    """
     name = visit.path("name")
     if visit.form.raw("typed") != name:
         return await _delete_page(visit, 422, "The text differs from the topic's name. Nothing was changed.")

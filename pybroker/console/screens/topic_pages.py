@@ -1,4 +1,4 @@
-"""One topic: partitions, settings, groups, history."""
+"""Pages of one topic: partitions, settings, groups, history."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pybroker.console.queries.topic_rows import descriptions, partition_rows
 from pybroker.console.web.request_context import NotFoundError, Visit
 
 PARTITIONS_SHOWN = 200
-"""On one page."""
+"""Number of partitions on one page."""
 
 
 async def described(visit: Visit) -> TopicDescription:
-    """The topic that the address names. Raises NotFoundError."""
+    """Return the topic that the address names. Raises NotFoundError."""
     name = visit.path("name")
     found = (await descriptions(visit.admin, [name])).get(name)
     if found is None:
@@ -61,14 +61,14 @@ async def show(visit: Visit) -> Response:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Unknown if one of them is: a part would pass for the whole."""
+    """Return the sum, unknown if one value is: a partial sum would look like the total."""
     found = list(values)
     known = [each for each in found if each is not None]
     return sum(known) if len(known) == len(found) else None
 
 
 async def settings(visit: Visit) -> Response:
-    """All settings, who set them, a form for each."""
+    """Show all settings with their sources, and a form for each."""
     topic = await described(visit)
     return await settings_page(visit, topic)
 
@@ -76,7 +76,7 @@ async def settings(visit: Visit) -> Response:
 async def settings_page(
     visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
-    """With what went wrong, if something did."""
+    """Return the page, with the failure if there was one."""
     resource = ConfigResource.topic(topic.name)
     found: FactPart[dict[ConfigResource, dict[str, ConfigEntry]]] = await part(
         visit.admin.describe_configs([resource]).all()
@@ -110,14 +110,14 @@ SOURCES = {
 
 
 async def groups(visit: Visit) -> Response:
-    """Groups that have positions in the topic."""
+    """Show groups with offsets in the topic."""
     topic = await described(visit)
     found = await part(groups_of(visit.admin, with_leader([topic])))
     return visit.render("topic_groups.html", tab="groups", topic=topic, groups=found)
 
 
 async def history(visit: Visit) -> Response:
-    """All incarnations of the name; the topic need not live."""
+    """Show all incarnations of the name, whether or not the topic exists."""
     name = visit.path("name")
     topic = (await descriptions(visit.admin, [name])).get(name)
     found = await part(_history(visit, name))

@@ -1,4 +1,4 @@
-"""The list of topics, and making new ones."""
+"""The topic list, and the form for a new topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.console.web.request_context import Form, InputError, NotFoundError
 
 
 async def show(visit: Visit) -> Response:
-    """A page of topics: those with `q` in their names, or the one whose id it is."""
+    """Show a page of topics; `q`: text in the name, or an id."""
     query, internal = visit.query.text("q"), bool(visit.query.text("internal"))
     page = visit.query.number("page", 1, least=1, most=10_000_000) or 1
     topic_id = parsed_id(query)
@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _by_id(visit: Visit, topic_id: Uuid) -> tuple[TopicList | None, Uuid | None]:
-    """The living topic of an id, or the id if only history knows it."""
+    """Return the live topic with an id, or the id if only the history has it."""
     topic = await topic_by_id(visit.admin, topic_id)
     if topic is not None:
         rows, notes = await rows_of(visit.admin, [TopicListing(topic.name, topic.topic_id, topic.internal)])
@@ -46,7 +46,7 @@ async def _history(visit: Visit, topic_id: Uuid) -> tuple[TopicIncarnation, ...]
 
 
 async def by_id(visit: Visit) -> Response:
-    """A topic by its id: the living one's page, or what became of it."""
+    """Redirect from an id to the live topic's page, or to the history."""
     topic_id = parsed_id(visit.path("id"))
     if topic_id is None:
         raise NotFoundError(f"{visit.path('id')[:60]} is not a topic id; a topic id has 22 characters.")
@@ -63,7 +63,7 @@ async def by_id(visit: Visit) -> Response:
 
 
 async def new(visit: Visit) -> Response:
-    """The form for a new topic."""
+    """Show the form for a new topic."""
     return visit.render("topic_new.html", problem=None, form=Form([]))
 
 
@@ -87,7 +87,7 @@ async def create(visit: Visit) -> Response:
 
 
 def _settings(text: str) -> dict[str, str | None]:
-    """Lines of key=value."""
+    """Parse lines of key=value."""
     found: dict[str, str | None] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         key, equals, value = line.partition("=")

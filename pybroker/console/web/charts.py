@@ -1,4 +1,4 @@
-"""Curves for the page Live: SVG points over a time axis, figures in units for people."""
+"""Charts of the live page: SVG points over a time axis, values in units for people."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ WIDTH, HEIGHT = 240.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A tile. now: the last figure in words, a dash where unknown. points, area: for SVG, in a box of WIDTH × HEIGHT.
-    top: the upper end of the axis of figures; times: marks of the time axis, the oldest first. note: details, or why
-    there is no figure.
+    """A tile. now: the last value as text, a dash if unknown. points, area: for SVG, in a box of WIDTH × HEIGHT. top:
+    upper end of the value axis; times: marks of the time axis, oldest first. note: details, or why there is no value.
     """
 
     title: str
@@ -35,29 +34,29 @@ def a_second(value: float) -> str:
 
 
 def per_second(unit: str) -> Callable[[float], str]:
-    """Of things that are counted."""
+    """Return the format of counted things per second."""
     return lambda value: f"{number(round(value)) if value >= 100 else f'{value:.1f}'} {unit}/s"
 
 
 def cores(value: float) -> str:
-    """Processor time a second: 100 % is one core."""
+    """Format processor time per second: 100 % is one core."""
     return f"{value * 100:.0f} %"
 
 
 def bytes_of(value: float) -> str:
-    """A number of bytes."""
+    """Format a number of bytes."""
     return size(int(value))
 
 
 def records(value: float) -> str:
-    """A number of records."""
+    """Format a number of records."""
     return f"{number(int(value))} records"
 
 
 def curve(
     title: str, points: Points, words: Callable[[float], str], *, now_s: float, is_current: bool, note: str = ""
 ) -> Curve:
-    """A tile of a figure; without points its figure is unknown."""
+    """Return the tile of a value; without points the value is unknown."""
     if not points:
         return Curve(title, "–", note=note)
     age = now_s - points[0][0]

@@ -1,6 +1,5 @@
-"""Connections that send nothing: each has a time to bring its request, and the oldest of them give way to new ones.
-
-uvicorn has a time for idle connections after a response only, and counts silent ones towards `limit_concurrency`.
+"""Limits for silent connections: each has a time limit for its request, and the oldest are closed for new ones. uvicorn
+limits idle time only after a response, and counts silent connections towards `limit_concurrency`.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS_MAX = 200
-"""With a request that is being answered; above it new requests get 503."""
+"""Limit of connections with a request under way; above it new requests get 503."""
 
 WAITING_MAX = 100
-"""Whose request is not complete; above it the oldest one is closed."""
+"""Limit of connections without a complete request; above it the oldest is closed."""
 
 HEAD_S = 5.0
-"""For the head of a request."""
+"""Time limit for the head of a request."""
 
 BODY_S = 15.0
-"""For its body, after that."""
+"""Time limit for the body, after the head."""
 
 
 LINES_PER_SECOND_MAX = 5
@@ -30,14 +29,14 @@ LINES_PER_SECOND_MAX = 5
 
 
 class RateFilter(logging.Filter):
-    """Leaves out lines of uvicorn above a rate."""
+    """Drops uvicorn's log lines above a rate."""
 
     def __init__(self) -> None:
         super().__init__()
         self._second = self._lines = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written."""
+        """Return whether the line is written."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._lines = second, 0
@@ -49,7 +48,7 @@ class BoundedProtocol(H11Protocol):
     """One connection of the console."""
 
     waiting: ClassVar[dict[BoundedProtocol, None]] = {}
-    """Connections that still have to bring something, the oldest first."""
+    """Connections without a complete request, oldest first."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -57,24 +56,24 @@ class BoundedProtocol(H11Protocol):
         self._has_head = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins to wait for a request; too many of those: the oldest one is closed."""
+        """Start the time limit of the request; close the oldest connection if there are too many."""
         super().connection_made(transport)
         self._look()
         if len(self.waiting) > WAITING_MAX:
             next(iter(self.waiting)).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gives the place up."""
+        """Release the connection's place."""
         self._wait_no_more()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Looks how far the request has come."""
+        """Check how much of the request has arrived."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """Waits for the next request."""
+        """Wait for the next request."""
         super().on_response_complete()
         self._look()
 

@@ -1,4 +1,4 @@
-"""Who is logged in, in memory only: a restart of the console logs everybody out."""
+"""Login sessions, in memory only: a restart of the console logs everyone out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pybroker.console.web.user_clients import Clients
 
 SESSIONS_MAX = 200
 LIFE_MAX_S = 12 * 3600.0
-"""However busy somebody is."""
+"""Limit also for a session in use."""
 TOKEN_BYTES = 32
 SCHEMAS_MAX = 16
 
 
 @dataclass
 class Session:
-    """What is kept of a person between requests. clients: their own; None where nobody logs in."""
+    """A person's state between requests. clients: the person's own clients; None without login."""
 
     token: str
     user: str | None
@@ -30,10 +30,10 @@ class Session:
     begun: float
     seen: float
     schemas: OrderedDict[str, tuple[str, Any]] = field(default_factory=OrderedDict)
-    """Topic → its Avro schema, as text and parsed, pasted by this person."""
+    """Topic → Avro schema that the person pasted, as text and parsed."""
 
     def keep_schema(self, topic: str, schema: tuple[str, Any] | None) -> None:
-        """None takes it away. The oldest goes when there are too many."""
+        """Store a topic's schema; None removes it. The oldest is dropped if there are too many."""
         self.schemas.pop(topic, None)
         if schema is not None:
             self.schemas[topic] = schema
@@ -42,7 +42,7 @@ class Session:
 
 
 class Sessions:
-    """Sessions by their cookie: a random number that nobody can guess. Bounded: who was idle longest goes first."""
+    """Sessions by cookie, an unguessable random number. At the limit, the session that was idle longest ends."""
 
     def __init__(self, idle_timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._idle_s = idle_timeout_s
@@ -58,15 +58,17 @@ class Sessions:
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     def csrf(self, token: str) -> str:
-        """What each form of a person carries: it cannot be made without our secret, nor used with another cookie."""
+        """Return the token for the person's forms: without our secret it cannot be made, and it is valid with this
+        cookie only.
+        """
         return hmac.new(self._secret, token.encode(), hashlib.sha256).hexdigest()
 
     def csrf_is_right(self, token: str, given: str) -> bool:
-        """Compares in constant time."""
+        """Compare in constant time."""
         return hmac.compare_digest(self.csrf(token).encode(), given.encode("utf-8", "replace"))
 
     async def find(self, token: str) -> Session | None:
-        """The session of a cookie, if it has not ended; counts as a sign of life."""
+        """Return the session of a cookie, if it has not ended, and reset its idle time."""
         await self.expire()
         session = self._sessions.get(token)
         if session is not None:
@@ -75,7 +77,7 @@ class Sessions:
         return session
 
     def is_there(self, token: str) -> bool:
-        """Whether the session has not ended; no sign of life."""
+        """Return whether the session exists; does not reset its idle time."""
         session = self._sessions.get(token)
         return session is not None and self._now() - session.begun <= LIFE_MAX_S
 
@@ -89,13 +91,13 @@ class Sessions:
         return made
 
     async def end(self, token: str) -> None:
-        """Closes the person's connections."""
+        """End the session and close the person's connections."""
         session = self._sessions.pop(token, None)
         if session is not None and session.clients is not None:
             await session.clients.close()
 
     async def expire(self) -> None:
-        """Ends those that were idle, or are old."""
+        """End sessions that were idle too long or are too old."""
         now = self._now()
         over = [
             token

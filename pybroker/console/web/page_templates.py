@@ -1,4 +1,4 @@
-"""Pages by Jinja: everything that is put into one is escaped."""
+"""Jinja templates; every inserted value is escaped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pages:
 
 
 def _assets() -> dict[str, str]:
-    """Name → address, which changes with the content, so that browsers may keep it for ever."""
+    """Return addresses by name. An address changes with the content, so browsers may cache it for ever."""
     return {
         path.name: f"/static/{path.name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
         for path in STATIC.iterdir()

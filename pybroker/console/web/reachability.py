@@ -1,4 +1,4 @@
-"""Whether the cluster answers at all, asked beside each page that is not ready at once."""
+"""Check whether the cluster is reachable, in parallel to each page that takes longer than QUICK_S."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGAIN_S = 1.0
 
 
 class ClusterAwayError(Exception):
-    """No broker answers; the text says what was tried."""
+    """No broker answers; the text lists the attempts."""
 
 
 async def while_reachable(clients: Clients, work: Coroutine[Any, Any, Value]) -> Value:

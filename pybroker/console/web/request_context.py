@@ -1,4 +1,4 @@
-"""One request: who asks, with which clients, and what goes back."""
+"""The context of one request: the person, the clients to use, and the response."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIELDS_MAX = 5_000
 
 
 class Console:
-    """What all requests share. shared: the clients of everybody; None where each person has their own."""
+    """State that all requests share. shared: one set of clients for everyone; None if each person has their own."""
 
     def __init__(self, settings: ConsoleSettings, is_ending: Callable[[], bool]) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class Console:
         self.shared = None if settings.needs_login else Clients(settings.common_config(), self.scraped)
 
     def watch(self) -> None:
-        """Measure for the first person who comes."""
+        """Start measuring for the first visitor."""
         if self.shared is not None:
             self.shared.history.watch()
 
@@ -47,32 +47,34 @@ class Console:
             await self.shared.close()
 
     def still_there(self, visit: Visit) -> bool:
-        """Whether who asked may still be answered: they have not logged out meanwhile, and the process goes on."""
+        """Return whether the response may still be sent: the person has not logged out meanwhile, and the process is
+        not stopping.
+        """
         if self._is_ending():
             return False
         return visit.user is None or self.sessions.is_there(visit.token)
 
 
 class Form:
-    """Fields of a form. A field that is not there is empty."""
+    """Fields of a form. A missing field is empty."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self._pairs = pairs
 
     def text(self, name: str, default: str = "") -> str:
-        """The last value of that name, without blanks around it."""
+        """Return the last value of that name, stripped of blanks."""
         return self.raw(name, default).strip()
 
     def raw(self, name: str, default: str = "") -> str:
-        """The last value of that name as it was typed; browsers write line ends as CR LF, here they are LF."""
+        """Return the last value of that name as typed, but with LF instead of the browser's CR LF."""
         return next((value for key, value in reversed(self._pairs) if key == name), default).replace("\r\n", "\n")
 
     def all(self, name: str) -> list[str]:
-        """All values of that name."""
+        """Return all values of that name."""
         return [value for key, value in self._pairs if key == name]
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int | None:
-        """An integer. Raises InputError for text that is none, or not within the bounds."""
+        """Return an integer. Raises InputError for other text, or a number out of bounds."""
         text = self.text(name)
         if not text:
             return default
@@ -86,15 +88,15 @@ class Form:
 
 
 class InputError(ValueError):
-    """What a person typed cannot be; the text says why."""
+    """A person's input is invalid; the text says why."""
 
 
 class NotFoundError(Exception):
-    """There is no such thing; the text says what."""
+    """Something does not exist; the text says what."""
 
 
 class Visit:
-    """A request and what answers it. form: of a POST, else what stands behind `?`."""
+    """A request and its response helpers. form: the fields of a POST, else the query string."""
 
     def __init__(self, console: Console, request: Request, token: str, session: Session | None) -> None:
         self.console = console
@@ -111,14 +113,14 @@ class Visit:
 
     @property
     def clients(self) -> Clients:
-        """Of the person who asks."""
+        """The person's clients."""
         found = self._clients
         assert found is not None, "pages without clients do not ask for any"
         return found
 
     @property
     def admin(self) -> AdminClient:
-        """Of the person who asks."""
+        """The person's admin client."""
         return self.clients.admin
 
     @property
@@ -128,22 +130,22 @@ class Visit:
 
     @property
     def user(self) -> str | None:
-        """Who is logged in."""
+        """The user who is logged in."""
         return self.session.user if self.session is not None else None
 
     @property
     def is_logged_in(self) -> bool:
-        """Whether pages may be shown."""
+        """Whether this person may see pages."""
         return self.user is not None or not self.console.settings.needs_login
 
     async def own_session(self) -> Session:
-        """A place to keep something in for this person."""
+        """The session, in which a handler may store something for this person."""
         if self.session is None:
             self.session = await self.console.sessions.begin(self.token, None, None)
         return self.session
 
     def path(self, name: str) -> str:
-        """A part of the address."""
+        """Return a part of the address."""
         return str(self.request.path_params[name])
 
     def render(self, template: str, status: int = 200, **facts: Any) -> Response:
@@ -164,11 +166,11 @@ class Visit:
         return HTMLResponse(text, status)
 
     def part(self, template: str, **facts: Any) -> str:
-        """A piece of a page."""
+        """Render a fragment of a page."""
         return self.console.pages.render(template, {**facts, "query": self.query})
 
     def redirect(self, address: str, done: str | None = None) -> Response:
-        """After a change: a page that may be loaded again. done: a key of DONE."""
+        """Redirect after a change to a page that can be reloaded. done: a key of DONE."""
         assert done is None or done in DONE, done
         if done is not None:
             if self._clients is not None:
@@ -204,14 +206,14 @@ DONE = {
     "schema-dropped": "The schema was removed.",
     "logged-out": "You are logged out.",
 }
-"""What is said on the page after a change: by a key, so that nobody can put words on our pages by a link."""
+"""Messages after a change. Addresses contain only the key, so that a link cannot put its own text on our pages."""
 
 Handler = Callable[[Visit], Coroutine[Any, Any, Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def page(handler: Handler, *, login: bool = True) -> Endpoint:
-    """GET: shows something, changes nothing. login: whether one must be logged in."""
+    """Make the endpoint of a GET, which changes nothing. login: whether the person must be logged in."""
 
     async def endpoint(request: Request) -> Response:
         visit, is_new = await _visit(request)
@@ -221,7 +223,7 @@ def page(handler: Handler, *, login: bool = True) -> Endpoint:
 
 
 def action(handler: Handler, *, login: bool = True) -> Endpoint:
-    """POST: changes something; only from a form that we have given to the same person."""
+    """Make the endpoint of a POST, which changes something and accepts only forms issued to the same person."""
 
     async def endpoint(request: Request) -> Response:
         visit, is_new = await _visit(request)
@@ -274,7 +276,7 @@ async def _answered(visit: Visit, handler: Handler, login: bool) -> Response:
 
 
 def away(visit: Visit, problem: str) -> Response:
-    """What failed, and what a person can do."""
+    """Show the failure and what a person can do about it."""
     changes = visit.request.method == "POST"
     return visit.render("away.html", 502, problem=problem, changes=changes)
 
@@ -286,18 +288,18 @@ def _cookie(visit: Visit, is_new: bool, response: Response) -> Response:
 
 
 def set_cookie(response: Response, token: str, *, secure: bool) -> None:
-    """For as long as the browser is open; no script reads it, no other site sends it."""
+    """Set a session cookie that scripts cannot read and other sites cannot send."""
     response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/", secure=secure)
 
 
 def local(address: str) -> str:
-    """Where to go after a login: a page of ours, whatever a link says."""
+    """Return the page after a login: always one of ours, whatever the link says."""
     is_ours = address.startswith("/") and not address.startswith(("//", "/\\")) and "\n" not in address
     return address if is_ours else "/"
 
 
 def at(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
-    """An address with its parameters. None, False and the empty text are left out; 0 is a value."""
+    """Return an address with its parameters. None, False and empty texts are left out; 0 is a value."""
     given = {**(facts or {}), **more}
     kept = {name: value for name, value in given.items() if value is not None and value is not False and value != ""}
     query = urlencode({name: 1 if value is True else value for name, value in kept.items()})

@@ -1,4 +1,4 @@
-"""What is let in before any page is asked, and what goes out with every page."""
+"""Checks before any page runs, and security headers of every response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES_MAX = 2 << 20
-"""Of a form: a record to be produced is the largest there is."""
+"""Limit of a form; the largest one has a record to produce."""
 
 POLICY = "; ".join(
     (
@@ -39,10 +39,9 @@ HEADERS = {
 
 
 class RequestGuard:
-    """Refuses foreign host names, foreign pages' requests and large bodies; adds the headers of security.
-
-    A foreign name that leads to a loopback address is how a page of somebody else's (DNS rebinding) would reach a
-    console without login.
+    """Refuses foreign host names, other sites' requests and large bodies; adds security headers. Without the host
+    check, another site could reach a console without login through a host name that resolves to a loopback address (DNS
+    rebinding).
     """
 
     def __init__(self, app: ASGIApp, host_names: tuple[str, ...]) -> None:
@@ -67,7 +66,7 @@ class RequestGuard:
         if refusal is not None:
             await PlainTextResponse(refusal[1] + "\n", refusal[0])(scope, receive, with_headers)
             return
-        # Who goes away before the end of a form is no error.
+        # A client that disconnects before the end of a form is not an error.
         with contextlib.suppress(ClientDisconnect):
             await self._app(scope, _limited(receive), with_headers)
 
@@ -101,11 +100,11 @@ def _has_port(host: str) -> bool:
 
 
 class BodyTooLargeError(Exception):
-    """More than BODY_BYTES_MAX came."""
+    """The body exceeds BODY_BYTES_MAX."""
 
 
 def _limited(receive: Receive) -> Receive:
-    """Counts what comes: a body may come without its length."""
+    """Limit the received bytes: a body may come without a length."""
     taken = 0
 
     async def counted() -> Message:

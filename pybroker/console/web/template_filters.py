@@ -1,4 +1,4 @@
-"""How values are written for people: the filters of the templates."""
+"""Template filters that format values for people."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def number(value: float | None) -> str:
-    """1234567 → 1,234,567; a dash where it is not known."""
+    """Format 1234567 as 1,234,567; a dash if unknown."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def plain(value: float | None) -> str:
-    """For a script; nothing where it is not known."""
+    """Format a number for a script; empty if unknown."""
     return "" if value is None else str(value)
 
 
 def size(value: int | None) -> str:
-    """Bytes, in the unit in which they are read best."""
+    """Format bytes in a readable unit."""
     if value is None or value < 0:
         return "–"
     amount, unit = float(value), 0
@@ -36,7 +36,7 @@ def size(value: int | None) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """Milliseconds since 1970, in UTC."""
+    """Format milliseconds since 1970 in UTC."""
     if ms is None or ms < 0:
         return "–"
     try:
@@ -47,7 +47,7 @@ def moment(ms: int | None) -> str:
 
 
 def span(ms: int | None) -> str:
-    """A time that passes: 4 d 2 h, 3 min 12 s, 250 ms."""
+    """Format a duration: 4 d 2 h, 3 min 12 s, 250 ms."""
     if ms is None or ms < 0:
         return "–"
     if ms < 1000:
@@ -62,7 +62,7 @@ def span(ms: int | None) -> str:
 
 
 def ago(ms: int | None) -> str:
-    """How long before now."""
+    """Format the time since a moment."""
     return "–" if ms is None or ms < 0 else f"{span(max(int(time.time() * 1000) - ms, 0))} ago"
 
 

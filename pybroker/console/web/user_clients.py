@@ -1,4 +1,4 @@
-"""Clients of one person, or of everybody where nobody logs in."""
+"""Clients of one person, or of everyone if there is no login."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pybroker.console.queries.metrics_scrape import ScrapedMetrics
 from pybroker.console.queries.visible_topics import TopicNames
 
 READERS_MAX = 8
-"""Consumers of one person at the same time; further ones wait."""
+"""Limit of one person's concurrent consumers; further ones wait."""
 TAILS_MAX = 8
-"""Live tails of one person, or of everybody where nobody logs in."""
+"""Limit of live tails of one person, or of everyone if there is no login."""
 
 PAGE_FETCH_WAIT_MS = 10
 PING_MS = 600
@@ -28,13 +28,13 @@ _READING = {
     "enable.auto.commit": False,
     "fetch.max.bytes": 4 << 20,
     "max.partition.fetch.bytes": 1 << 20,
-    # One record may be larger; a console has no use for the rest.
+    # A single larger record is still received; the console needs no larger responses.
     "receive.message.max.bytes": 64 << 20,
 }
 
 
 class Clients:
-    """An AdminClient that stays, consumers and producers for a while."""
+    """A permanent AdminClient, and temporary consumers and producers."""
 
     def __init__(self, config: Mapping[str, Any], scraped: ScrapedMetrics) -> None:
         self._config = dict(config)
@@ -47,13 +47,13 @@ class Clients:
 
     @property
     def admin(self) -> AdminClient:
-        """Connects when it is first asked."""
+        """Return the admin client; connect at the first call."""
         if self._admin is None:
             self._admin = AdminClient(self._config)
         return self._admin
 
     async def ping(self) -> None:
-        """Ask for a sign of life of any broker. Raises what the client says, soon after PING_MS, if there is none."""
+        """Send a request to any broker. Raises the client's error, soon after PING_MS, if none responds."""
         if self._probe is None:
             limits = {"request.timeout.ms": PING_MS, "default.api.timeout.ms": PING_MS}
             self._probe = AdminClient({**self._config, **limits, "socket.connection.setup.timeout.ms": PING_MS})
@@ -64,8 +64,8 @@ class Clients:
 
     @contextlib.asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
-        """For a page; it commits nothing."""
-        # Pages end where partitions end: waiting there for records to come would only hold up other partitions.
+        """Yield a consumer for a page; it commits nothing."""
+        # Pages end at the end of partitions, so a long fetch wait would only delay other partitions.
         page = {**_READING, "fetch.max.wait.ms": PAGE_FETCH_WAIT_MS}
         over = {name.replace("_", "."): value for name, value in settings.items()}
         async with self._readers, Consumer({**self._config, **page, **over}) as consumer:
@@ -73,12 +73,12 @@ class Clients:
 
     @property
     def tails_left(self) -> int:
-        """How many live tails may still begin."""
+        """Return how many more live tails may begin."""
         return TAILS_MAX - self._tails
 
     @contextlib.asynccontextmanager
     async def tail(self) -> AsyncIterator[Consumer]:
-        """For a page that stays open."""
+        """Yield a consumer for a page that stays open."""
         self._tails += 1
         try:
             async with Consumer({**self._config, **_READING}) as consumer:
@@ -94,7 +94,7 @@ class Clients:
             yield producer
 
     async def close(self) -> None:
-        """Closes what stays."""
+        """Close the permanent clients."""
         await self.history.close()
         for client in (self._admin, self._probe):
             if client is not None:

@@ -1,4 +1,4 @@
-"""Values of records as HTML: JSON in colours, what was looked for in marks. Everything else is escaped."""
+"""Values of records as HTML: coloured JSON, marks around the searched text. Everything else is escaped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 
 
 def value(text: str, kind: str, wanted: str = "") -> Markup:
-    """The text of a Shown; wanted: what was looked for."""
+    """Return the text of a DecodedValue as HTML; wanted: the searched text."""
     is_coloured = kind in ("json", "avro") and len(text) <= COLOURED_CHARACTERS
     tokens = list(_TOKEN.finditer(text)) if is_coloured else []
     marks = places(text, wanted)
