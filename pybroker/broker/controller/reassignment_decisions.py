@@ -175,8 +175,8 @@ def _reassigned(
     if not isr:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"None of the new replicas of partition {wanted.topic}-{wanted.partition} is in sync. Keep one that "
-            "is in sync.",
+            f"None of the new replicas of partition {wanted.topic}-{wanted.partition} is in sync. Keep an "
+            "in-sync replica.",
         )
     return _finished(image, _led(image, before, replicas, isr, (adding, removing)))
 

@@ -113,7 +113,7 @@ class ProducerIds:
     def _claim_over(self, task: asyncio.Task[None]) -> None:
         self._claim = None
         if not task.cancelled() and task.exception() is not None:
-            log.warning("no block of producer ids could be taken: %s", task.exception())
+            log.warning("cannot allocate a block of producer ids: %s", task.exception())
 
     async def _take_block(self) -> None:
         while True:
@@ -148,9 +148,7 @@ async def _in_time(work: Awaitable[R]) -> R:
         async with asyncio.timeout(STORE_S_MAX):
             return await work
     except TimeoutError:
-        raise KafkaError(
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the metadata store gives no ids: it does not answer"
-        ) from None
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the metadata store does not answer") from None
 
 
 def _parse(data: bytes) -> ProducerIdBlock:
@@ -161,10 +159,12 @@ def _parse(data: bytes) -> ProducerIdBlock:
     except ValueError as problem:
         # Guessing could hand out an id twice, which silently breaks idempotence.
         raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"{BLOCK_PATH} in the metadata store cannot be read: {problem}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot read {BLOCK_PATH} in the metadata store: {problem}"
         ) from problem
     return block
 
 
 def _unavailable(error: StoreError) -> KafkaError:
-    return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the metadata store gives no ids: {error}")
+    return KafkaError(
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"cannot allocate producer ids in the metadata store: {error}"
+    )

@@ -322,7 +322,7 @@ class ConsumerGroups:
             lambda: self.expire(
                 group_id,
                 member.member_id,
-                "it did not give its partitions back in time",
+                "it did not give up its revoked partitions in time",
                 lambda now: now.state is ConsumerMemberState.UNREVOKED and now.revoking == revoking,
             ),
         )

@@ -33,27 +33,28 @@ def check_form(beat: ConsumerHeartbeat, assignors: Container[str], *, own_id_req
     """
     problem = None
     if not beat.member_id and (own_id_required or beat.epoch != JOINS):
-        problem = "A member names itself: member_id is empty."
+        problem = "The member id is empty. A member chooses its own id."
     elif beat.instance_id == "":
         problem = "instance_id is empty: a dynamic member sends null."
     elif beat.rack_id == "":
-        problem = "rack_id is empty: without a rack it is null."
+        problem = "rack_id is empty. Send null if the member has no rack."
     elif beat.epoch == JOINS:
         if beat.rebalance_timeout_ms == -1:
-            problem = "A member that joins says its rebalance_timeout_ms."
+            problem = "A member that joins must send rebalance_timeout_ms."
         elif beat.owned is None or beat.owned:
-            problem = "A member that joins owns nothing: topic_partitions is an empty list."
+            problem = "A member that joins owns no partitions: topic_partitions must be an empty list."
         elif beat.topics is None and beat.regex is None:
-            problem = "A member that joins names topics or a regular expression."
+            problem = "A member that joins must subscribe to topics or a regular expression."
     elif beat.epoch == GOES_AWAY and beat.instance_id is None:
-        problem = "Only a static member leaves for a while: instance_id is null."
+        problem = "Only a static member can leave temporarily: instance_id is null."
     elif beat.epoch < GOES_AWAY:
-        problem = f"There is no member epoch {beat.epoch}: the least is -2."
+        problem = f"Invalid member epoch {beat.epoch}: the lowest is -2."
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
     if beat.assignor is not None and beat.assignor not in assignors:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, f"There is no assignor {beat.assignor} here (group.consumer.assignors)."
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"There is no assignor {beat.assignor} in this broker (group.consumer.assignors).",
         )
 
 
@@ -63,7 +64,7 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
         return
     if len(group.members) >= size_max:
         raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {size_max} members: group.consumer.max.size."
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group already has {size_max} members (group.consumer.max.size)."
         )
 
 
@@ -79,7 +80,8 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Partition] 
         return
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"Member {member.member_id} is in epoch {member.epoch}, not in {epoch}: it gives up all it has and rejoins.",
+        f"Member {member.member_id} is in epoch {member.epoch}, not in {epoch}. It must give up all its "
+        "partitions and rejoin.",
     )
 
 
@@ -140,7 +142,7 @@ def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember
     if holder != beat.member_id and known.epoch != GOES_AWAY and not known.is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Member {holder} has the instance id {beat.instance_id}, and has not left.",
+            f"Member {holder} has the instance id {beat.instance_id} and has not left the group.",
         )
     return known, inherited(known, beat.member_id)
 

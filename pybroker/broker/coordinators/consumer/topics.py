@@ -53,7 +53,7 @@ def compiled(regex: str) -> Pattern:
         return patterns.compiled(regex)
     except ValueError as error:
         raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression {regex!r} cannot be used: {error}"
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"Invalid regular expression {regex!r}: {error}"
         ) from None
 
 

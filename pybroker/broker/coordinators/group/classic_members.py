@@ -184,7 +184,7 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
     try:
         said: EmbeddedSubscription = read_subscription(request.protocols[0][1], topics)
     except CodecError as error:
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"The subscription cannot be read: {error}") from None
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Cannot decode the subscription: {error}") from None
     subscription = ConsumerSubscription(
         request.client_id,
         request.client_host,

@@ -244,7 +244,7 @@ class GroupCoordinator:
         if not self._settings.consumer.served:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "Consumer groups are switched off (group.coordinator.rebalance.protocols).",
+                "Consumer groups are disabled (group.coordinator.rebalance.protocols).",
             )
         shard = self.shard(group_id)
         shard.groups.require(group_id, GroupKind.CONSUMER, GroupKind.CLASSIC)
@@ -498,4 +498,4 @@ class GroupCoordinator:
 def _note_burial(name: str, error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
         # No data is at risk: the records name a dead topic id, and the next load skips them.
-        log.warning("tombstones for the offsets of the deleted topic %s were not stored (%s)", name, error.name)
+        log.warning("cannot store tombstones for the offsets of a deleted topic topic=%s: %s", name, error.name)

@@ -76,7 +76,7 @@ class LoadedGroups(msgspec.Struct):
                 stored.take(parsed.record_type, parsed.name, record.value)
         except CodecError as problem:
             self.damaged += 1
-            log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)
+            log.warning("skipped an unreadable record of the offsets topic offset=%d: %s", record.offset, problem)
 
     def _take_offset(self, key: OffsetKey, record: StoredRecord) -> None:
         if record.value is None:

@@ -24,7 +24,7 @@ def upgrade(group: ClassicGroup, into: ConsumerGroup, topics: Topics, size_max: 
     GROUP_ID_NOT_FOUND if the group cannot be upgraded.
     """
     if not group.uses_consumer_protocol:
-        raise _refusal(group, "its members are no consumers")
+        raise _refusal(group, "its members are not consumers")
     if len(group.members) > size_max:
         raise _refusal(group, "it has more members than group.consumer.max.size allows")
     members, taken = [], set[Partition]()
@@ -49,9 +49,9 @@ def _as_consumer(
         said = read_subscription(member.metadata(name), topics)
         assigned, is_custom = read_assignment(member.assignment, topics)
     except CodecError as error:
-        raise _refusal(group, f"what member {member.member_id} says of itself cannot be read: {error}") from None
+        raise _refusal(group, f"cannot decode the metadata of member {member.member_id}: {error}") from None
     if is_custom:
-        raise _refusal(group, "its assignor keeps data of its own with the members")
+        raise _refusal(group, "its assignor stores user data with the members")
     # Skip partitions of earlier incarnations of a name.
     known = {topic_id for topic, topic_id in group.formed_topics.items() if topics.topic_id(topic) == topic_id}
     subscription = ConsumerSubscription(

@@ -367,7 +367,7 @@ class GroupShard(Shard[LoadedGroups]):
                 self.consumers.cancel_timers(before)
                 self.groups.put(outcome)
                 self.rounds.resume(outcome)
-                self.rounds.rebalance(outcome, "the last member of the newer protocol has left")
+                self.rounds.rebalance(outcome, "the last member of the consumer protocol has left")
             elif isinstance(outcome, KafkaError) and self.consumers.get(group_id) is not None:
                 self._downgrade_later(group_id, DOWNGRADE_RETRY_MS)
 

@@ -31,7 +31,7 @@ class StreamsCoordination:
         if not self.settings.served:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "Streams groups are switched off (group.coordinator.rebalance.protocols).",
+                "Streams groups are disabled (group.coordinator.rebalance.protocols).",
             )
 
     def heartbeat(

@@ -43,5 +43,5 @@ class EndOfTurn:
                 try:
                     work()
                 except Exception:
-                    log.exception("what was left to the end of a turn failed: this is a bug in pybroker")
+                    log.exception("work at the end of a batch failed: this is a bug in pybroker")
         self._comes = False

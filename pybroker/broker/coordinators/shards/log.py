@@ -172,7 +172,7 @@ class ShardLog:
             try:
                 written(error, base_offset + position if error is ErrorCode.NONE else -1)
             except Exception:
-                log.exception("what follows a write to %s failed: this is a bug in pybroker", self._name)
+                log.exception("the completion of a write failed topic=%s: this is a bug in pybroker", self._name)
         self._note_idle()
 
     def _note_idle(self) -> None:

@@ -169,7 +169,8 @@ class Shards(Generic[S]):
             shard.state = ShardState.FAILED
             expected = isinstance(problem, (NativeError, KafkaError, OSError))
             log.error(
-                "%s-%d cannot be read, what it coordinates is not served: %s",
+                "cannot read a partition of coordinators; its groups and transactions are not served "
+                "partition=%s-%d: %s",
                 self._topic,
                 shard.partition,
                 problem,
@@ -218,7 +219,9 @@ class Shards(Generic[S]):
         leader, _ = topics.leader(topic_id, partition_for(key, partitions))
         endpoint = topics.endpoint(leader, listener)
         if endpoint is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator of {key!r} has no leader now.")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The partition of the coordinator of {key!r} has no leader now."
+            )
         return leader, endpoint[0], endpoint[1]
 
     async def ensure_topic(self) -> None:

@@ -50,15 +50,15 @@ def check_form(beat: ShareHeartbeat) -> None:
     """Validate a heartbeat independently of the group. Raise KafkaError INVALID_REQUEST."""
     problem = None
     if not beat.member_id.strip():
-        problem = "A member names itself: member_id is empty."
+        problem = "The member id is empty. A member chooses its own id."
     elif len(beat.member_id) > MEMBER_ID_LENGTH_MAX:
         problem = f"member_id is longer than {MEMBER_ID_LENGTH_MAX} characters, which is the length of a UUID's text."
     elif beat.rack_id == "":
-        problem = "rack_id is empty: without a rack it is null."
+        problem = "rack_id is empty. Send null if the member has no rack."
     elif beat.epoch == JOINS and not beat.topics:
-        problem = "A member that joins names topics."
+        problem = "A member that joins must subscribe to topics."
     elif beat.epoch < LEAVES:
-        problem = f"There is no member epoch {beat.epoch}: the least is -1."
+        problem = f"Invalid member epoch {beat.epoch}: the lowest is -1."
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
@@ -75,10 +75,12 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareGroupM
         if beat.epoch not in (before.epoch, before.previous_epoch):
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                f"Member {beat.member_id} is in epoch {before.epoch}, not in {beat.epoch}: it rejoins.",
+                f"Member {beat.member_id} is in epoch {before.epoch}, not in {beat.epoch}. It must rejoin.",
             )
     elif before is None and len(group.members) >= size_max:
-        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {size_max} members: group.share.max.size.")
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group already has {size_max} members (group.share.max.size)."
+        )
     known = before or ShareGroupMember(beat.member_id, beat.client_id, beat.client_host)
     now = msgspec.structs.replace(
         known,

@@ -34,7 +34,7 @@ class DeadLetterAppends:
             await self.append_here(topic_id, partition, batch)
             return
         if self._others is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker_id} is not there")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
         answer = await self._others.ask(broker_id, wire.AppendDeadLettersRequest(topic_id, partition, batch))
         if answer.error_code:
             raise KafkaError(answer.error_code, f"broker {broker_id} refused")

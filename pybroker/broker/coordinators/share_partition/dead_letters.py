@@ -146,13 +146,13 @@ class DeadLetterQueues:
                     written = last + 1
             except (KafkaError, NativeError) as problem:
                 log.warning(
-                    "group %s: offsets %d to %d of %s-%d are archived without being in its dead letter queue %s: %s",
+                    "group %s: archived offsets %d to %d of %s-%d without a copy in its dead letter queue %s: %s",
                     key.group,
                     written,
                     one.last,
                     self._ground.topics.topic_name(key.topic_id) or key.topic_id,
                     key.partition,
-                    self._ground.settings.dead_letter_queue(key.group) or "(none any more)",
+                    self._ground.settings.dead_letter_queue(key.group) or "(no longer configured)",
                     problem,
                 )
 
@@ -230,7 +230,7 @@ class DeadLetterQueues:
             except KafkaError as problem:
                 if attempt == ATTEMPTS_MAX or problem.code in FINAL:
                     raise
-                log.info("group %s: a dead letter is written again in %.0f s: %s", key.group, pause, problem)
+                log.info("group %s: retrying to write a dead letter in %.0f s: %s", key.group, pause, problem)
             await asyncio.sleep(pause)
             pause = min(pause * 2, BACKOFF_S_MAX)
         raise AssertionError("the last attempt returns or raises")
@@ -240,7 +240,7 @@ class DeadLetterQueues:
         topics, settings, queues = self._ground.topics, self._ground.settings, self._ground.queues
         name = settings.dead_letter_queue(key.group)
         if not name:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, "the group has no dead letter queue any more")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "the group no longer has a dead letter queue")
         if not name.startswith(settings.dead_letter_prefix):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
@@ -256,13 +256,13 @@ class DeadLetterQueues:
             await queues.create(name)
             topic_id = topics.topic_id(name)
             if topic_id is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being made")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being created")
         if not queues.accepts(topic_id):
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"errors.deadletterqueue.group.enable of topic {name} is false")
         partition = key.partition % max(topics.partition_count(topic_id), 1)
         leader, _ = topics.leader(topic_id, partition)
         if leader < 0:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{partition}")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{partition} has no leader")
         return DeadLetterTarget(leader, topic_id, partition)
 
 

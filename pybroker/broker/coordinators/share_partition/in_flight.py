@@ -223,11 +223,11 @@ class InFlight:
         runs = list(_runs(batches))
         for first, last, _ in runs:
             if last >= self.end:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Offsets were acknowledged that nobody was given.")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledged offsets were never acquired.")
             for span in self._over(max(first, self.start), last):
                 if span.state is not ACQUIRED or span.member != member or span.coming is not None:
                     raise KafkaError(
-                        ErrorCode.INVALID_RECORD_STATE, "A record is not acquired by this member, or not any more."
+                        ErrorCode.INVALID_RECORD_STATE, "A record is not, or no longer, acquired by this member."
                     )
         change = Change()
         for first, last, kind in runs:
@@ -406,11 +406,13 @@ def _runs(batches: Sequence[AckBatch]) -> Iterator[tuple[int, int, AckType]]:
             )
         ):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "Acknowledgement batches ascend, with one type or one for each."
+                ErrorCode.INVALID_REQUEST,
+                "Acknowledgement batches must be in ascending order, with one type for all or one type for "
+                "each record.",
             )
         before = batch.last
         if any(kind not in _TYPES for kind in batch.types):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "There is no such type of acknowledgement.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown acknowledgement type.")
         if len(batch.types) == 1:
             yield batch.first, batch.last, AckType(batch.types[0])
             continue

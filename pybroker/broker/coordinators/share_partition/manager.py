@@ -95,7 +95,7 @@ class SharePartitions:
     async def acknowledge(self, request: ShareRequest, may_read: MayRead) -> Answers:
         """Handle a ShareAcknowledge. Raise KafkaError for the whole request."""
         if request.epoch == OPENS:
-            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A session begins with a ShareFetch.")
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session must begin with a ShareFetch.")
         session = self._session(request)
         answers = await self._acknowledge(request, may_read)
         if request.epoch == CLOSES:
@@ -105,7 +105,9 @@ class SharePartitions:
     def _session(self, request: ShareRequest) -> BrokerShareSession:
         if request.epoch == OPENS:
             if any(request.acknowledged.values()):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "The first request of a session acknowledges nothing.")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "The first request of a share session must not acknowledge records."
+                )
             return self.sessions.open(request.group, request.member, request.connection_id, request.added)
         return self.sessions.next(request.group, request.member, request.epoch, request.connection_id)
 
@@ -131,7 +133,7 @@ class SharePartitions:
         self._check(partition, may_read)
         share = self._partitions.get(Key(request.group, *partition))
         if share is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is no longer acquired by this member.")
         await share.acknowledge(request.member, batches)
 
     # --- acquiring ----------------------------------------------------------------------------------------------------

@@ -118,7 +118,13 @@ class SharePartition:
                 await around.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
         except (KafkaError, NativeError) as problem:
             self.problem = problem if isinstance(problem, KafkaError) else KafkaError(problem.code, str(problem))
-            log.info("group %s gets nothing of partition %s-%d now: %s", key.group, key[1], key.partition, problem)
+            log.info(
+                "group %s: no records of partition %s-%d are delivered now: %s",
+                key.group,
+                key[1],
+                key.partition,
+                problem,
+            )
             self.end()
             return
         if self.phase is SharePartitionPhase.LOADING:
@@ -263,7 +269,7 @@ class SharePartition:
     async def acknowledge(self, member: str, batches: Sequence[AckBatch]) -> None:
         """Acknowledge records; return once that is durable. Raise KafkaError if nothing was changed."""
         if self.phase is not SharePartitionPhase.ACTIVE:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is no longer acquired by this member.")
         around = self._around
         if not around.settings.renews(self.key.group) and any(AckType.RENEW in batch.types for batch in batches):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
@@ -285,7 +291,11 @@ class SharePartition:
         try:
             await self._store(change)
         except KafkaError as problem:
-            log.info("records of group %s stay acquired for a while: %s", self.key.group, problem)
+            log.info(
+                "group %s: cannot store the release of records, which stay acquired for now: %s",
+                self.key.group,
+                problem,
+            )
             if self.phase is SharePartitionPhase.ACTIVE:
                 self._around.timers.schedule(self._timer, RETRY_MS, self._locks_over)
 
@@ -335,7 +345,11 @@ class SharePartition:
         try:
             await self._store(change)
         except KafkaError as problem:
-            log.info("group %s: what is in its dead letter queue is archived later: %s", self.key.group, problem)
+            log.info(
+                "group %s: cannot archive records that are in its dead letter queue, retrying: %s",
+                self.key.group,
+                problem,
+            )
             return False
         return True
 

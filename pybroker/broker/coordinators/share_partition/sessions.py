@@ -65,7 +65,7 @@ class ShareSessions:
         if key not in self._sessions and len(self._sessions) >= self._limit():
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-                f"There are {len(self._sessions)} share sessions: group.share.max.share.sessions.",
+                f"There are {len(self._sessions)} share sessions already (group.share.max.share.sessions).",
             )
         self._remove(key)
         session = BrokerShareSession(group, member, connection_id, partitions=dict.fromkeys(partitions))
@@ -86,7 +86,8 @@ class ShareSessions:
             return session
         if epoch != session.epoch:
             raise KafkaError(
-                ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"The session's next request is {session.epoch}, not {epoch}."
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                f"The next epoch of the share session is {session.epoch}, not {epoch}.",
             )
         if connection_id != session.connection_id:
             self._leave_connection(session)

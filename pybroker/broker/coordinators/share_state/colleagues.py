@@ -69,7 +69,7 @@ class OtherShareCoordinators:
         answer = await self._brokers.ask(broker_id, request)
         results = [result for topic in answer.results for result in topic.partitions]
         if len(results) != 1:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Broker {broker_id} answered something else.")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Broker {broker_id} sent an unexpected response.")
         if results[0].error_code:
             raise KafkaError(results[0].error_code, results[0].error_message)
         return results[0]

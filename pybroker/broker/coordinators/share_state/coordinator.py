@@ -174,7 +174,7 @@ class ShareStateCoordinator:
                 )
                 shard.pruned_to = needed
             except NativeError as problem:
-                log.info("%s-%d is not pruned now: %s", SHARE_STATE_TOPIC, shard.partition, problem)
+                log.info("cannot prune %s-%d now: %s", SHARE_STATE_TOPIC, shard.partition, problem)
 
 
 class Persister:

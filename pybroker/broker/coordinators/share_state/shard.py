@@ -81,7 +81,9 @@ class LoadedShareState(msgspec.Struct):
                     entry.updates += 1
         except CodecError as problem:
             self.damaged += 1
-            log.warning("record %d of the share groups' topic is passed over: %s", record.offset, problem)
+            log.warning(
+                "skipped an unreadable record of the share-group state topic offset=%d: %s", record.offset, problem
+            )
 
 
 class ShareStateShard(Shard[LoadedShareState]):
@@ -135,7 +137,7 @@ class ShareStateShard(Shard[LoadedShareState]):
         if entry is not None:
             known = entry.coming.state_epoch
             if state_epoch < known:
-                raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state is of epoch {known}, not {state_epoch}.")
+                raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state has epoch {known}, not {state_epoch}.")
             if state_epoch == known and start_offset == NO_OFFSET:
                 if entry.state.state_epoch == known and not entry.doubtful and not entry.in_flight:
                     done(ErrorCode.NONE)
@@ -167,7 +169,7 @@ class ShareStateShard(Shard[LoadedShareState]):
         _check_leader(entry, write.leader_epoch)
         known = entry.coming.state_epoch
         if write.state_epoch < known:
-            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state is of epoch {known}, not {write.state_epoch}.")
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state has epoch {known}, not {write.state_epoch}.")
         after = changed(msgspec.structs.replace(entry.coming, state_epoch=write.state_epoch), write)
         if entry.doubtful or write.state_epoch != known or entry.updates >= self._updates_max():
             self._snapshot(key, after, done)
@@ -244,6 +246,4 @@ class ShareStateShard(Shard[LoadedShareState]):
 def _check_leader(entry: ShareStateEntry, leader_epoch: int) -> None:
     known = entry.coming.leader_epoch
     if leader_epoch < known:
-        raise KafkaError(
-            ErrorCode.FENCED_LEADER_EPOCH, f"The partition is led under epoch {known}, not {leader_epoch}."
-        )
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"The partition has leader epoch {known}, not {leader_epoch}.")

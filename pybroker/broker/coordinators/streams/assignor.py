@@ -146,7 +146,7 @@ class _Assignment:
                 free = [one for one in self._processes.values() if task not in one.tasks]
                 if not free:
                     log.info(
-                        "standbys of task %s_%d: %d of %d have no place: there are too few instances",
+                        "cannot place standbys of task %s_%d (%d of %d): there are too few instances",
                         *task,
                         copies - made,
                         self._standbys,

@@ -347,7 +347,7 @@ class StreamsGroups:
             lambda: self._expire(
                 group_id,
                 member.member_id,
-                "it did not give its tasks back in time",
+                "it did not give up its revoked tasks in time",
                 lambda now: now.state is StreamsMemberState.UNREVOKED and now.revoking == revoking,
             ),
         )

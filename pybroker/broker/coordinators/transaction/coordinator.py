@@ -119,7 +119,7 @@ class TransactionCoordinator:
         Raise KafkaError INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not transactional_id or len(transactional_id.encode()) > ID_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "That is no transactional id.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id is invalid.")
         return self.shards.of(transactional_id)
 
     def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionEntry]:
@@ -326,7 +326,7 @@ class TransactionCoordinator:
         """Return the state of an id. Raise KafkaError TRANSACTIONAL_ID_NOT_FOUND, or the errors of `_shard`."""
         entry = self._shard(transactional_id).entry(transactional_id)
         if entry is None:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"Transactional id {transactional_id} is not known.")
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"There is no transactional id {transactional_id}.")
         return entry.current
 
     def list_transactions(self) -> tuple[list[NamedTransaction], bool]:
@@ -370,7 +370,7 @@ class TransactionCoordinator:
         if not decisions.is_timed_out(entry.current, now_ms):
             return
         log.info(
-            "the transaction of %s is aborted: it has been open for more than its %d ms",
+            "aborting the transaction of %s, which was open for longer than its timeout of %d ms",
             entry.transactional_id,
             entry.current.timeout_ms,
         )
@@ -384,7 +384,7 @@ class TransactionCoordinator:
         # The producer may have ended it meanwhile.
         if entry.coming is None and entry.current.state is TransactionState.ONGOING:
             log.warning(
-                "the transaction of %s is aborted: one of its topics is gone, and it was stored without its id",
+                "aborting the transaction of %s: one of its topics was deleted, and its topic id was not stored",
                 entry.transactional_id,
             )
             self._abort(shard, entry)
@@ -396,7 +396,7 @@ class TransactionCoordinator:
             if code is ErrorCode.NONE:
                 done()
             else:
-                log.warning("the abort of %s could not be stored: %s", entry.transactional_id, code.name)
+                log.warning("cannot store the abort of the transaction of %s: %s", entry.transactional_id, code.name)
 
         shard.store(entry, decisions.fence(entry.current, self._clock.wall_ms()), stored)
 

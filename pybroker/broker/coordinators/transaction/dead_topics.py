@@ -189,7 +189,9 @@ class OwedMarkers:
         for marker in one.markers:
             (code,) = await marker
             if code is not ErrorCode.NONE:
-                log.info("a marker that %s-%d is owed is written again: %s", one.part.topic, one.part.partition, code)
+                log.info(
+                    "retrying to write a transaction marker to %s-%d: %s", one.part.topic, one.part.partition, code
+                )
         if one.markers:
             # Check again: read from the log whether the marker is there now.
             return False
@@ -202,7 +204,7 @@ class OwedMarkers:
                 await self._port.submit(OutcomesWritten(topic_id, tuple(indexes)))
                 return
             except KafkaError as error:
-                log.info("that the transactions of topic id %s have ended is told again: %s", topic_id, error)
+                log.info("retrying notification that the transactions of a topic have ended id=%s: %s", topic_id, error)
                 await asyncio.sleep(RETRY_S_MAX)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -61,7 +61,7 @@ class Everywhere:
         try:
             return _codes(await self._markers.ask(broker_id, request), parts)
         except KafkaError as error:
-            log.info("markers are written again: %s", error)
+            log.info("retrying to write transaction markers: %s", error)
             return [ErrorCode.REQUEST_TIMED_OUT] * len(parts)
 
     async def verify(

@@ -93,7 +93,7 @@ class Finishing:
 
     def _note_fenced(self, entry: TransactionEntry, marker: Marker) -> None:
         log.warning(
-            "the transaction of %s is ended by another coordinator: markers of epoch %d are refused",
+            "another coordinator ends the transaction of %s: markers of epoch %d are refused",
             entry.transactional_id,
             marker.coordinator_epoch,
         )
@@ -128,7 +128,7 @@ class Finishing:
                 live = await self._dead.keep(marker, sorted(gone)) if gone else frozenset()
             except KafkaError as error:
                 # Keep the partitions: missing information must not end a transaction.
-                log.info("whether topics of a transaction exist is not known now: %s", error)
+                log.info("cannot read now whether the topics of a transaction exist, retrying: %s", error)
                 return
             left -= {part for part in gone if part.topic_id not in live}
 

@@ -34,4 +34,4 @@ class LoadedTransactions(msgspec.Struct):
                 self.transactions[transactional_id] = decode_value(record.value)
         except CodecError as problem:
             self.damaged += 1
-            log.warning("record %d of the transactions' topic is passed over: %s", record.offset, problem)
+            log.warning("skipped an unreadable record of the transactions topic offset=%d: %s", record.offset, problem)

@@ -184,7 +184,7 @@ class TransactionMembership:
                 adds=question.adds,
             )
         except Exception:
-            log.exception("a transaction could not be verified: this is a bug in pybroker")
+            log.exception("cannot verify a transaction: this is a bug in pybroker")
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
         finally:
             _answer(question, codes)

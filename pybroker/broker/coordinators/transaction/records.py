@@ -74,7 +74,7 @@ def decode_value(data: bytes) -> CoordinatedTransaction:
     try:
         state = TransactionState(stored.transaction_status)
     except ValueError as problem:
-        raise CodecError(f"{stored.transaction_status} is no state of a transaction that is stored") from problem
+        raise CodecError(f"{stored.transaction_status} is not a state of a stored transaction") from problem
     parts: list[TransactionPartition] = []
     for topic in stored.transaction_partitions or ():
         parts += [TransactionPartition(topic.topic, topic.topic_id, partition) for partition in topic.partition_ids]
