@@ -12,18 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from pybroker.broker.metadata.znodes import sanitized
 
 if TYPE_CHECKING:
     from pybroker.broker.metadata.image import ClusterImage
 
 USER_CONFIGS = "/config/users"
-
-
-def sanitized(name: str) -> str:
-    """Return a name as part of a path, in Kafka's encoding."""
-    encoded = quote(name, safe="").replace("~", "%7E")
-    return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
 
 
 def user_path(name: str) -> str:

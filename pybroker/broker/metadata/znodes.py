@@ -35,10 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
-from pybroker.broker.metadata.quota_nodes import sanitized
 from pybroker.native import Uuid
 
 CLUSTER_ID = "/cluster/id"
@@ -98,6 +98,12 @@ TOPIC_VERSION_WITHOUT_ID = 2
 
 class DamagedNodeError(Exception):
     """A node's content is invalid. Names the node and the problem."""
+
+
+def sanitized(name: str) -> str:
+    """Return a name as part of a path, in Kafka's encoding."""
+    encoded = quote(name, safe="").replace("~", "%7E")
+    return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
 
 
 def topic_path(name: str) -> str:
