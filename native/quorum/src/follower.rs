@@ -163,6 +163,18 @@ impl<D> Quorum<D> {
         }
     }
 
+    /// The leader is alive; the next part is fetched at once.
+    pub(crate) fn on_snapshot_part(&mut self, peer: i32, epoch: i32) {
+        let until = self.fetch_timeout();
+        let Role::Follower(following) = &mut self.role else {
+            return;
+        };
+        if following.leader == peer && epoch == self.state.epoch {
+            following.until = until;
+            self.fetch_at = self.now;
+        }
+    }
+
     pub(crate) fn on_snapshot(&mut self, peer: i32, epoch: i32, snapshot: Snapshot<D>) {
         let until = self.fetch_timeout();
         let Role::Follower(following) = &mut self.role else {

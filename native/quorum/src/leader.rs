@@ -26,6 +26,7 @@ impl<D> Quorum<D> {
             records: records.max(1),
             epoch: self.state.epoch,
             body,
+            encoded: None,
         };
         let end = batch.end_offset();
         self.append(vec![batch]);
@@ -149,6 +150,8 @@ impl<D> Quorum<D> {
                 key,
                 end_offset: -1,
                 fetched_at: now,
+                caught_up_at: None,
+                leader_end: (i64::MAX, now),
             }),
         }
     }
@@ -157,6 +160,7 @@ impl<D> Quorum<D> {
     /// to say.
     fn keep_fetch(&mut self, handle: u64, key: ReplicaKey, from: i64, high_watermark: i64) {
         let until = self.now + self.settings.timeouts.fetch_wait_ms;
+        let (now, end) = (self.now, self.log.end_offset());
         let Role::Leader(leadership) = &mut self.role else {
             return;
         };
@@ -166,6 +170,13 @@ impl<D> Quorum<D> {
             .find(|replica| replica.key == key)
         {
             replica.end_offset = replica.end_offset.max(from);
+            if from >= end {
+                replica.caught_up_at = Some(now);
+            } else if from >= replica.leader_end.0 {
+                // It has what the leader had at its last fetch: under load it is never at the end.
+                replica.caught_up_at = replica.caught_up_at.max(Some(replica.leader_end.1));
+            }
+            replica.leader_end = (end, now);
         }
         let before = leadership.waiting.iter().position(|fetch| fetch.key == key);
         let fetch = WaitingFetch {

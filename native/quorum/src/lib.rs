@@ -49,7 +49,7 @@ pub use fault::Fault;
 pub use keys::{ReplicaKey, VoterSet};
 pub use log_index::LogIndex;
 pub use message::{Answer, Ask, Error, Fetched, Request, Response};
-pub use quorum::Quorum;
+pub use quorum::{Quorum, ReplicaProgress};
 pub use settings::{Settings, Timeouts};
 pub use state::QuorumState;
 pub use transition::{Cause, RoleName, Transition};

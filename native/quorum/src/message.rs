@@ -105,7 +105,9 @@ pub enum Answer<D> {
         /// What follows.
         fetched: Fetched<D>,
     },
-    /// Of a FetchSnapshot.
+    /// Of a FetchSnapshot: a part of the snapshot, which the owner keeps; more follows.
+    SnapshotPart,
+    /// Of a FetchSnapshot: the snapshot, complete.
     Snapshot(Snapshot<D>),
 }
 

@@ -40,16 +40,11 @@ impl<D> Quorum<D> {
     }
 
     pub(crate) fn response(&self, error: Error, answer: Answer<D>) -> Response<D> {
-        // Only a leader that is being followed is worth to be named.
-        let leader = match &self.role {
-            Role::Leader(_) => Some(self.settings.key.id),
-            Role::Follower(following) => Some(following.leader),
-            _ => None,
-        };
         Response {
             error,
             epoch: self.state.epoch,
-            leader,
+            // Only a leader that is being followed is worth to be named.
+            leader: self.leader(),
             answer,
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::action::{Action, Decision, Event, Refusal};
 use crate::batch::{EpochEnd, SnapshotHeader};
 use crate::fault::planted;
-use crate::keys::VoterSet;
+use crate::keys::{ReplicaKey, VoterSet};
 use crate::log_index::LogIndex;
 use crate::message::{Answer, Ask, Error, Request, Response};
 use crate::random::Jitter;
@@ -28,6 +28,19 @@ pub(crate) struct PendingFetch {
     pub(crate) correlation: u64,
     pub(crate) peer: i32,
     pub(crate) retry_at: u64,
+}
+
+/// How far a replica is, as its leader knows it. Times are those of the leader's clock, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaProgress {
+    /// The replica.
+    pub key: ReplicaKey,
+    /// Its log agrees with the leader's up to there and is on its disk; -1 if it did not agree yet.
+    pub end_offset: i64,
+    /// When it fetched last.
+    pub fetched_at: u64,
+    /// When it last had everything that the leader had then.
+    pub caught_up_at: Option<u64>,
 }
 
 /// One replica of the metadata log.
@@ -103,9 +116,23 @@ impl<D> Quorum<D> {
     /// Takes in an event at a time in milliseconds, and appends what is to be done to `actions`. A time before an
     /// earlier one counts as that.
     pub fn step(&mut self, now: u64, event: Event<D>, actions: &mut Vec<Action<D>>) {
+        self.step_all(now, [event], actions);
+    }
+
+    /// Takes in events of the same time: what one flush or one response can cover, it does.
+    pub fn step_all(
+        &mut self,
+        now: u64,
+        events: impl IntoIterator<Item = Event<D>>,
+        actions: &mut Vec<Action<D>>,
+    ) {
         self.now = self.now.max(now);
+        for event in events {
+            if !matches!(self.role, Role::Halted) {
+                self.take_in(event);
+            }
+        }
         if !matches!(self.role, Role::Halted) {
-            self.take_in(event);
             self.on_time();
             self.check();
         }
@@ -183,6 +210,7 @@ impl<D> Quorum<D> {
                 high_watermark,
                 fetched,
             } if !stale => self.on_fetched(peer, response.epoch, high_watermark, fetched),
+            Answer::SnapshotPart if !stale => self.on_snapshot_part(peer, response.epoch),
             Answer::Snapshot(snapshot) if !stale => {
                 self.on_snapshot(peer, response.epoch, snapshot)
             }
@@ -350,6 +378,33 @@ impl<D> Quorum<D> {
     pub fn forget_held_messages(&mut self) {
         self.held.clear();
         self.state_ticket = None;
+    }
+
+    /// What a leader knows of the replicas that have fetched in its epoch, itself left out; empty for others.
+    #[must_use]
+    pub fn progress(&self) -> Vec<ReplicaProgress> {
+        let Role::Leader(leadership) = &self.role else {
+            return Vec::new();
+        };
+        let replicas = leadership.replicas.iter();
+        replicas
+            .map(|replica| ReplicaProgress {
+                key: replica.key,
+                end_offset: replica.end_offset,
+                fetched_at: replica.fetched_at,
+                caught_up_at: replica.caught_up_at,
+            })
+            .collect()
+    }
+
+    /// The leader of the epoch, if it is known and has not resigned.
+    #[must_use]
+    pub fn leader(&self) -> Option<i32> {
+        match &self.role {
+            Role::Leader(_) => Some(self.settings.key.id),
+            Role::Follower(following) => Some(following.leader),
+            _ => None,
+        }
     }
 
     /// Whether this replica leads its epoch.

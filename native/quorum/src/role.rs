@@ -73,6 +73,10 @@ pub(crate) struct Progress {
     /// Its log agrees with the leader's up to there and is on its disk; -1 if it did not agree yet.
     pub(crate) end_offset: i64,
     pub(crate) fetched_at: u64,
+    /// When it had everything that the leader had then.
+    pub(crate) caught_up_at: Option<u64>,
+    /// The end of the leader's log at its last fetch, and when that was.
+    pub(crate) leader_end: (i64, u64),
 }
 
 /// A Fetch that the leader has not answered.

@@ -66,3 +66,20 @@ pub struct Settings {
     #[cfg(feature = "planted")]
     pub fault: Option<Fault>,
 }
+
+impl Settings {
+    /// The settings of a replica with default time-outs and without bootstrap nodes.
+    #[must_use]
+    pub fn new(key: ReplicaKey, cluster_id: Uuid, new_topic_id: Uuid, seed: u64) -> Self {
+        Self {
+            key,
+            cluster_id,
+            bootstrap: Vec::new(),
+            new_topic_id,
+            timeouts: Timeouts::default(),
+            seed,
+            #[cfg(feature = "planted")]
+            fault: None,
+        }
+    }
+}

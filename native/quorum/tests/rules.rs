@@ -331,6 +331,7 @@ fn entry_of_an_older_epoch_is_not_committed_by_counting() {
         records: 1,
         epoch: 1,
         body: Body::<u64>::TopicId(TOPIC),
+        encoded: None,
     });
     let state = QuorumState {
         epoch: 1,
@@ -439,6 +440,7 @@ fn truncation_forgets_the_topic_id() {
         records: 1,
         epoch: 1,
         body: Body::TopicId(TOPIC),
+        encoded: None,
     };
     let fetched = Fetched::Batches(vec![batch]);
     let correlation = fetch(&replica);
@@ -598,6 +600,95 @@ fn voters_change_one_at_a_time_and_after_catching_up() {
         replica.decision(2),
         Some(Decision::Committed { .. })
     ));
+}
+
+#[test]
+fn parts_of_a_snapshot_keep_the_leader() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.ask(1, 2, 1, Uuid::METADATA, Ask::BeginQuorumEpoch);
+    replica.write();
+    let asked = |replica: &Replica| replica.sent().pop().expect("a request");
+    let id = EpochEnd {
+        epoch: 1,
+        offset: 50,
+    };
+    let (_, correlation, _) = asked(&replica);
+    let behind = Answer::Fetch {
+        high_watermark: 60,
+        fetched: Fetched::Snapshot(id),
+    };
+    replica.answer(2, correlation, 1, Some(2), behind);
+    for _ in 0..10 {
+        let (peer, correlation, ask) = asked(&replica);
+        assert_eq!((peer, ask), (2, Ask::FetchSnapshot { id }));
+        replica.now += Timeouts::default().fetch_ms / 2;
+        replica.answer(2, correlation, 1, Some(2), Answer::SnapshotPart);
+        assert_eq!(replica.quorum.role(), RoleName::Follower);
+    }
+}
+
+#[test]
+fn leader_knows_how_far_replicas_are() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.elect();
+    let epoch = replica.quorum.state().epoch;
+    let fetch = |replica: &mut Replica, handle, offset| {
+        let ask = Ask::Fetch {
+            from: EpochEnd { epoch, offset },
+            high_watermark: 0,
+        };
+        replica.ask(handle, 2, epoch, TOPIC, ask);
+        let progress = replica.quorum.progress();
+        assert_eq!((progress.len(), progress[0].key), (1, key(2)));
+        (progress[0].end_offset, progress[0].caught_up_at)
+    };
+    let end = replica.quorum.log().end_offset();
+    let begin = replica.now;
+    assert_eq!(fetch(&mut replica, 1, end - 1), (end - 1, None));
+    replica.now += 10;
+    // It has what the leader had at its last fetch, and the leader has more now.
+    replica.step(Event::Propose {
+        proposal: 1,
+        records: 1,
+        data: 1,
+    });
+    assert_eq!(fetch(&mut replica, 2, end), (end, Some(begin)));
+    replica.now += 10;
+    let now = replica.now;
+    assert_eq!(fetch(&mut replica, 3, end + 1), (end + 1, Some(now)));
+}
+
+#[test]
+fn proposals_of_one_time_share_a_flush_and_a_response() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.elect();
+    let epoch = replica.quorum.state().epoch;
+    let offset = replica.quorum.log().end_offset();
+    let ask = Ask::Fetch {
+        from: EpochEnd { epoch, offset },
+        high_watermark: i64::MAX,
+    };
+    replica.ask(1, 2, epoch, TOPIC, ask);
+    replica.actions.clear();
+    let proposals = (0..3).map(|proposal| Event::Propose {
+        proposal,
+        records: 1,
+        data: proposal,
+    });
+    let now = replica.now;
+    replica
+        .quorum
+        .step_all(now, proposals, &mut replica.actions);
+    let mut flushes = 0;
+    for action in &replica.actions {
+        match action {
+            Action::Flush { .. } => flushes += 1,
+            Action::RespondWithBatches { from, to, .. } => assert_eq!(to - from, 3),
+            _ => {}
+        }
+    }
+    assert_eq!(flushes, 1);
+    assert!(replica.response(1).is_some());
 }
 
 #[test]

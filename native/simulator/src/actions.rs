@@ -99,6 +99,7 @@ impl World {
             } => {
                 let snapshot = self.nodes[node].disk.snapshot();
                 match snapshot.header.id == id {
+                    true if self.random.percent(30) => response.answer = Answer::SnapshotPart,
                     true => response.answer = Answer::Snapshot(snapshot.clone()),
                     false => response.error = Error::SnapshotNotFound,
                 }
