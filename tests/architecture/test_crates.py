@@ -25,8 +25,9 @@ USES = {
     "spark": {"model", "protocol", "client"},
     "fuzz": {"keystore", "model", "protocol", "storage"},
     "quorum": {"model"},
+    "metadata_log": {"model", "protocol", "quorum"},
     "simulator": {"model", "quorum"},
-    "bindings": set(CRATES) - {"bindings", "fuzz", "quorum", "simulator"},
+    "bindings": set(CRATES) - {"bindings", "fuzz", "quorum", "metadata_log", "simulator"},
 }
 HAVE = {
     "pyo3": {"bindings"},

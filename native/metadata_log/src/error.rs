@@ -1,0 +1,53 @@
+//! Errors of the log.
+
+use std::io;
+use std::sync::Arc;
+
+/// Why the log cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LogError {
+    /// An operation on a file failed. What is on disk is unknown.
+    #[error("cannot {operation} {path}: {source}")]
+    Io {
+        /// The operation, for example "write".
+        operation: &'static str,
+        /// The file or directory.
+        path: String,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// A file is damaged where it had been on disk, or contradicts another.
+    #[error("{path} is damaged: {reason}")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong, where, and what to do.
+        reason: String,
+    },
+    /// The directory has no snapshot: it was not formatted.
+    #[error("{path} is not formatted: it has no snapshot")]
+    NotFormatted {
+        /// The directory.
+        path: String,
+    },
+    /// Bytes from another replica are not what they should be.
+    #[error("invalid batch: {0}")]
+    Batch(String),
+}
+
+impl LogError {
+    /// Return a `map_err` closure: an operation on a path failed.
+    pub(crate) fn io(operation: &'static str, path: String) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            operation,
+            path,
+            source: Arc::new(source),
+        }
+    }
+
+    /// Return whether the error is damage, not a failing disk.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+}

@@ -1,0 +1,457 @@
+//! The log: what the actions of the state machine do to the files.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use pybroker_quorum::{Batch, EpochEnd, QuorumState, SnapshotHeader, VoterSet};
+
+use crate::codec::encode;
+use crate::control::{EncodeContext, Endpoint};
+use crate::error::LogError;
+use crate::files::{FileHandle, Files};
+use crate::flushed_file::FlushedFile;
+use crate::names;
+use crate::recovery::{self, Found, Recovered};
+use crate::segment::Segment;
+use crate::snapshot::{SnapshotDownload, SnapshotReader, SnapshotWriter, part_name};
+use crate::state_file::StateWrite;
+
+/// Flushed bytes after which the file that says how far the log is on disk is synced.
+const FLUSHED_FILE_INTERVAL_BYTES: u64 = 256 * 1024;
+
+/// Sizes.
+#[derive(Debug, Clone, Copy)]
+pub struct LogOptions {
+    /// `metadata.log.segment.bytes`. A segment has at least one batch.
+    pub segment_bytes: u64,
+    /// More bytes than these are not written while no flush covers them; the log flushes itself before. Recovery relies
+    /// on the same value.
+    pub unsynced_bytes_max: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 8 << 20,
+            unsynced_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// The open log. One owner appends, cuts off and reads; flushes and writes of the state may run on another thread.
+#[derive(Debug)]
+pub struct MetadataLog<F: Files> {
+    files: F,
+    options: LogOptions,
+    /// Ascending; batches go to the last one, the others are on disk.
+    segments: Vec<Segment<F>>,
+    /// The newest snapshot, and the one before it. The log begins at the end of the first.
+    snapshots: Vec<EpochEnd>,
+    end: i64,
+    flushed: FlushedFile<F>,
+    /// Ends of the log at the flushes that run.
+    flushing: VecDeque<i64>,
+    /// Bytes that no complete flush covers.
+    unsynced_bytes: u64,
+    /// Bytes among them that the running flushes cover, each.
+    flushing_bytes: VecDeque<u64>,
+    flushed_file_bytes: u64,
+    names_changed: bool,
+}
+
+/// A flush that has begun.
+#[derive(Debug)]
+pub struct Flush<F: Files> {
+    files: F,
+    name: String,
+    segment: <F::File as FileHandle>::Sync,
+    flushed: Option<<F::File as FileHandle>::Sync>,
+    names: Option<F::NamesSync>,
+}
+
+impl<F: Files> Flush<F> {
+    /// Bring to disk what had been written when the flush began.
+    ///
+    /// # Errors
+    /// The disk fails: what is on it is unknown, and the log must not be used any more.
+    pub fn run(&self) -> Result<(), LogError> {
+        let error = || LogError::io("sync", self.files.path_of(&self.name));
+        F::File::end_sync(&self.segment).map_err(error())?;
+        if let Some(flushed) = &self.flushed {
+            F::File::end_sync(flushed).map_err(error())?;
+        }
+        if let Some(names) = &self.names {
+            self.files.end_names_sync(names).map_err(error())?;
+        }
+        Ok(())
+    }
+}
+
+impl<F: Files> MetadataLog<F> {
+    /// Return whether the directory has a snapshot, as formatting writes.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn is_formatted(files: &F) -> Result<bool, LogError> {
+        let names = files
+            .names()
+            .map_err(LogError::io("list", files.path_of("")))?;
+        Ok(names.iter().any(|name| names::snapshot_id(name).is_some()))
+    }
+
+    /// Format a new directory: the first voters, or none for a replica that joins.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn format(
+        files: &F,
+        voters: VoterSet,
+        endpoints: &[Endpoint],
+        timestamp_ms: i64,
+    ) -> Result<(), LogError> {
+        let header = SnapshotHeader::bootstrap(voters);
+        let writer = SnapshotWriter::begin(files, &header, endpoints, timestamp_ms)?;
+        writer.finish().map(drop)
+    }
+
+    /// Open the log, repair what a crash left, and return what the state machine starts with. All of it is durable.
+    ///
+    /// # Errors
+    /// [`LogError::NotFormatted`], damage, or the disk fails.
+    pub fn open(files: F, options: LogOptions) -> Result<(Self, Recovered), LogError> {
+        let (found, recovered) = recovery::recover(&files, options.unsynced_bytes_max)?;
+        let Found {
+            segments,
+            snapshots,
+            flushed,
+        } = found;
+        let log = Self {
+            files,
+            options,
+            segments,
+            snapshots,
+            end: recovered.index.end_offset(),
+            flushed,
+            flushing: VecDeque::new(),
+            unsynced_bytes: 0,
+            flushing_bytes: VecDeque::new(),
+            flushed_file_bytes: 0,
+            names_changed: false,
+        };
+        Ok((log, recovered))
+    }
+
+    /// Return the offset after the last record.
+    #[must_use]
+    pub fn end_offset(&self) -> i64 {
+        self.end
+    }
+
+    /// Return where the log begins: the end of the oldest snapshot that is kept.
+    #[must_use]
+    pub fn start(&self) -> EpochEnd {
+        self.snapshots.first().copied().unwrap_or_default()
+    }
+
+    /// Return the end of the latest snapshot.
+    #[must_use]
+    pub fn latest_snapshot(&self) -> EpochEnd {
+        self.snapshots.last().copied().unwrap_or_default()
+    }
+
+    /// Append batches. Return them as they are stored.
+    ///
+    /// # Errors
+    /// The disk fails or is full.
+    ///
+    /// # Panics
+    /// If a batch does not follow upon the log.
+    pub fn append(
+        &mut self,
+        batches: &[Batch<Bytes>],
+        context: &EncodeContext<'_>,
+    ) -> Result<Vec<Bytes>, LogError> {
+        let mut stored = Vec::with_capacity(batches.len());
+        let mut written = 0;
+        for batch in batches {
+            assert_eq!(batch.base_offset, self.end, "a batch follows upon the log");
+            let bytes = encode(batch, context)?;
+            let last = self.last();
+            // What waits here is written with it, in one call.
+            let waiting: u64 = stored[written..]
+                .iter()
+                .map(|b: &Bytes| b.len() as u64)
+                .sum();
+            let size = last.size + waiting + bytes.len() as u64;
+            if last.size + waiting > 0 && size > self.options.segment_bytes {
+                self.write(&stored[written..])?;
+                written = stored.len();
+                self.roll()?;
+            } else if self.unsynced_bytes + waiting >= self.options.unsynced_bytes_max {
+                self.write(&stored[written..])?;
+                written = stored.len();
+                self.sync_last()?;
+            }
+            let waiting: u64 = stored[written..]
+                .iter()
+                .map(|b: &Bytes| b.len() as u64)
+                .sum();
+            let last = self.last_mut();
+            let position = last.size + waiting;
+            last.note(batch.base_offset, position);
+            self.end = batch.end_offset();
+            stored.push(bytes);
+        }
+        self.write(&stored[written..])?;
+        Ok(stored)
+    }
+
+    /// Write batches to the end of the last segment.
+    fn write(&mut self, batches: &[Bytes]) -> Result<(), LogError> {
+        let joined;
+        let bytes: &[u8] = match batches {
+            [] => return Ok(()),
+            [one] => one,
+            several => {
+                joined = several.concat();
+                &joined
+            }
+        };
+        let path = self.files.path_of(&self.last().name);
+        let last = self.last_mut();
+        last.file
+            .write_at(bytes, last.size)
+            .map_err(LogError::io("write", path))?;
+        last.size += bytes.len() as u64;
+        self.unsynced_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Begin another segment. The last one is on disk before: damage in it is not taken for a torn tail.
+    fn roll(&mut self) -> Result<(), LogError> {
+        self.sync_last()?;
+        let segment = Segment::create(&self.files, self.end)?;
+        self.segments.push(segment);
+        self.names_changed = true;
+        Ok(())
+    }
+
+    fn sync_last(&mut self) -> Result<(), LogError> {
+        let last = self.last();
+        last.file
+            .sync()
+            .map_err(LogError::io("sync", self.files.path_of(&last.name)))?;
+        self.unsynced_bytes = 0;
+        self.flushing_bytes.iter_mut().for_each(|bytes| *bytes = 0);
+        Ok(())
+    }
+
+    /// Cut the log off at the end of a batch, or at the log's start.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn truncate(&mut self, end: i64) -> Result<(), LogError> {
+        if end >= self.end {
+            return Ok(());
+        }
+        if self.flushed.offset > end {
+            self.flushed.write_durably(end)?;
+        }
+        let segments = self.segments.len();
+        while self.segments.len() > 1 && self.last().base_offset >= end {
+            let name = self.segments.pop().map(|segment| segment.name);
+            self.remove(&name.unwrap_or_default())?;
+        }
+        if self.segments.len() < segments {
+            // A segment that came back after a crash would not follow upon the others.
+            self.sync_names()?;
+        }
+        let position = self.last().position_of(&self.files, end)?;
+        let path = self.files.path_of(&self.last().name);
+        let last = self.last_mut();
+        last.file
+            .set_size(position)
+            .map_err(LogError::io("truncate", path))?;
+        last.forget(position);
+        self.end = end;
+        for flushing in &mut self.flushing {
+            *flushing = (*flushing).min(end);
+        }
+        Ok(())
+    }
+
+    /// Return whole batches from `from` on that end at or before `to`, about `bytes_max`, but at least one if there is
+    /// any.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn read(&self, from: i64, to: i64, bytes_max: usize) -> Result<Bytes, LogError> {
+        if from >= to.min(self.end) {
+            return Ok(Bytes::new());
+        }
+        let after = self
+            .segments
+            .partition_point(|segment| segment.base_offset <= from);
+        let segment = &self.segments[after.saturating_sub(1)];
+        segment.read(&self.files, from, to, bytes_max)
+    }
+
+    /// Begin a flush of everything that was written so far.
+    pub fn begin_flush(&mut self) -> Flush<F> {
+        self.flushing.push_back(self.end);
+        let covered: u64 = self.flushing_bytes.iter().sum();
+        let bytes = self.unsynced_bytes.saturating_sub(covered);
+        self.flushing_bytes.push_back(bytes);
+        self.flushed_file_bytes += bytes;
+        let due = self.flushed_file_bytes >= FLUSHED_FILE_INTERVAL_BYTES;
+        if due {
+            self.flushed_file_bytes = 0;
+        }
+        Flush {
+            files: self.files.clone(),
+            name: self.last().name.clone(),
+            segment: self.last().file.begin_sync(),
+            flushed: due.then(|| self.flushed.begin_sync()),
+            names: std::mem::take(&mut self.names_changed).then(|| self.files.begin_names_sync()),
+        }
+    }
+
+    /// The oldest running flush is complete.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn end_flush(&mut self) -> Result<(), LogError> {
+        let bytes = self.flushing_bytes.pop_front().unwrap_or(0);
+        self.unsynced_bytes = self.unsynced_bytes.saturating_sub(bytes);
+        match self.flushing.pop_front() {
+            Some(end) if end > self.flushed.offset => self.flushed.write(end),
+            _ => Ok(()),
+        }
+    }
+
+    /// Return a write of the quorum state.
+    #[must_use]
+    pub fn state_write(&self, state: QuorumState) -> StateWrite<F> {
+        StateWrite::new(self.files.clone(), state)
+    }
+
+    /// Begin a snapshot; see [`SnapshotWriter`].
+    ///
+    /// # Errors
+    /// The disk fails or is full.
+    pub fn begin_snapshot(
+        &self,
+        header: &SnapshotHeader,
+        endpoints: &[Endpoint],
+        timestamp_ms: i64,
+    ) -> Result<SnapshotWriter<F>, LogError> {
+        SnapshotWriter::begin(&self.files, header, endpoints, timestamp_ms)
+    }
+
+    /// A snapshot of this replica is complete: remove what two generations do not need. Return where the log begins
+    /// now; `None` if a newer snapshot came from the leader meanwhile.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn snapshot_written(&mut self, id: EpochEnd) -> Result<Option<EpochEnd>, LogError> {
+        if id.offset <= self.latest_snapshot().offset {
+            if !self.snapshots.contains(&id) {
+                self.remove(&names::of_snapshot(id))?;
+            }
+            return Ok(None);
+        }
+        self.snapshots.push(id);
+        while self.snapshots.len() > 2 {
+            let oldest = self.snapshots.remove(0);
+            self.remove(&names::of_snapshot(oldest))?;
+        }
+        let start = self.start();
+        while self.segments.len() > 1 && self.segments[1].base_offset <= start.offset {
+            let segment = self.segments.remove(0);
+            self.remove(&segment.name)?;
+        }
+        Ok(Some(start))
+    }
+
+    /// Begin to fetch a snapshot from the leader.
+    ///
+    /// # Errors
+    /// The disk fails or is full.
+    pub fn begin_download(&self, id: EpochEnd) -> Result<SnapshotDownload<F>, LogError> {
+        SnapshotDownload::begin(&self.files, id)
+    }
+
+    /// Replace the log and its snapshots by a snapshot that was fetched: it is durable on return, and the log is empty
+    /// behind it.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn install(&mut self, id: EpochEnd) -> Result<(), LogError> {
+        if self.flushed.offset > id.offset {
+            self.flushed.write_durably(id.offset)?;
+        }
+        let name = names::of_snapshot(id);
+        self.files
+            .rename(&part_name(id), &name)
+            .map_err(LogError::io("rename", self.files.path_of(&name)))?;
+        self.sync_names()?;
+        // From the last one on: what a crash leaves ends before the snapshot or differs from it.
+        while let Some(segment) = self.segments.pop() {
+            self.remove(&segment.name)?;
+        }
+        self.segments.push(Segment::create(&self.files, id.offset)?);
+        self.sync_names()?;
+        for older in std::mem::replace(&mut self.snapshots, vec![id]) {
+            if older != id {
+                self.remove(&names::of_snapshot(older))?;
+            }
+        }
+        self.end = id.offset;
+        self.unsynced_bytes = 0;
+        self.flushing_bytes.iter_mut().for_each(|bytes| *bytes = 0);
+        for flushing in &mut self.flushing {
+            *flushing = (*flushing).min(id.offset);
+        }
+        self.flushed.write(id.offset)
+    }
+
+    /// Open a snapshot that is kept.
+    ///
+    /// # Errors
+    /// It is not kept, or the disk fails.
+    pub fn open_snapshot(&self, id: EpochEnd) -> Result<SnapshotReader<F>, LogError> {
+        SnapshotReader::open(&self.files, id)
+    }
+
+    /// Bring everything to disk, at a stop.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.sync_last()?;
+        self.sync_names()?;
+        self.flushed.write_durably(self.end)
+    }
+
+    fn last(&self) -> &Segment<F> {
+        let count = self.segments.len();
+        &self.segments[count - 1]
+    }
+
+    fn last_mut(&mut self) -> &mut Segment<F> {
+        let count = self.segments.len();
+        &mut self.segments[count - 1]
+    }
+
+    fn remove(&self, name: &str) -> Result<(), LogError> {
+        self.files
+            .remove(name)
+            .map_err(LogError::io("remove", self.files.path_of(name)))
+    }
+
+    fn sync_names(&self) -> Result<(), LogError> {
+        self.files
+            .sync_names()
+            .map_err(LogError::io("sync", self.files.path_of("")))
+    }
+}
