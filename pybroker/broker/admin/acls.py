@@ -26,8 +26,9 @@ _TYPES, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
 )
 
 NAME_BYTES_MAX = 32767
-"""Longest name, principal or host: the limit of a string in the protocol's older versions. Every client can thus read
-and remove every entry."""
+"""Longest name, principal or host: the limit of a string in the protocol's older versions. With it, clients of any
+version can read and remove every entry.
+"""
 
 
 class AclAdmin:
@@ -50,7 +51,7 @@ class AclAdmin:
         return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
     async def create(self, bindings: Sequence[AclBinding], caller: Caller) -> list[KafkaError | None]:
-        """Return None for each entry that is in force now, in order. Raises KafkaError if no entry was added."""
+        """Return None for each entry that now exists, in order. Raises KafkaError if no entry was added."""
         self._require_authorizer()
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)

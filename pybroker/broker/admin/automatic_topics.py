@@ -55,10 +55,10 @@ class StreamsTopics:
         self._making: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._problems: dict[str, tuple[str, int]] = {}
-        """Name → (what is wrong, monotonic ms until which it is not tried again)."""
+        """Name → (error, monotonic ms until which the creation is not retried)."""
 
     def make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
-        """Start creating the topics that are not being created already."""
+        """Start creating the topics whose creation is not under way yet."""
         now_ms = self._clock.monotonic_ms()
         self._problems = {name: known for name, known in self._problems.items() if known[1] > now_ms}
         mine = [spec for spec in specs if spec.name not in self._making and spec.name not in self._problems]

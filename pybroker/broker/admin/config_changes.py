@@ -183,7 +183,8 @@ def check_group_name(name: str) -> None:
 
 def check_stored_size(config: Mapping[str, str]) -> None:
     """Refuse settings that are too large for the metadata store, which keeps all settings of a topic or broker in one
-    value. Raises KafkaError (INVALID_CONFIG, Kafka's code for a value that its metadata refuses)."""
+    value. Raises KafkaError (INVALID_CONFIG, as in Kafka).
+    """
     size = len(encode_config(config))
     if size > VALUE_BYTES_MAX:
         raise _invalid(

@@ -149,7 +149,7 @@ def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
 
 
 def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
-    """Return the source of the family member that determines a topic's value."""
+    """Return the source of the member of the family that determines a topic's value."""
     found = config.first_of_family(synonym) if synonym is not None else None
     if found is None:
         return ConfigSource.DEFAULT_CONFIG
@@ -171,7 +171,7 @@ def _entry(
 
 
 class TopicSetting(NamedTuple):
-    """One setting in force."""
+    """One effective setting of a topic."""
 
     name: str
     value: str

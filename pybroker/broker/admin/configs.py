@@ -1,5 +1,5 @@
 """Dynamic settings of topics, groups, brokers and loggers: validate them, submit one event to the controller, and
-answer when the change is in force.
+answer when the change is in effect.
 
 The controller stores them (under /config in Kafka's JSON), and `replicas.dynamic_configs` applies them. A change names
 the version of the settings that it was computed from. If another broker changed them first, the change is computed
@@ -154,8 +154,8 @@ class ConfigAdmin:
         *,
         validate_only: bool,
     ) -> list[tuple[int, ConfigChange]]:
-        """Return the changes to submit for the resources at these positions; store the errors of the others in
-        `results`."""
+        """Return the changes to submit for the resources at these indexes; store the errors of the others in `results`.
+        """
         found: list[tuple[int, ConfigChange]] = []
         for index in wanted:
             try:
@@ -172,8 +172,9 @@ class ConfigAdmin:
     async def _submit(
         self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], caller: Caller
     ) -> list[int]:
-        """Submit changes and store their results. Return the positions of resources whose settings another broker has
-        changed since they were read."""
+        """Submit changes and store their results. Return the indexes of the resources whose settings another broker has
+        changed since they were read.
+        """
         answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
         again: list[int] = []
         for (index, change), reply in zip(submitted, answer.reply, strict=True):
@@ -226,8 +227,9 @@ class ConfigAdmin:
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
     def _then(self, change: ConfigChange) -> BrokerConfig:
-        """Return the settings in force after a change of brokers' settings. Raises KafkaError if they are too large to
-        store."""
+        """Return the settings that a change of brokers' settings results in. Raises KafkaError if they are too large to
+        store.
+        """
         current = self._stored(change.name)
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
@@ -256,7 +258,8 @@ class ConfigAdmin:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
-            # Brokers of two levels may run side by side in a cluster; other settings do not affect that.
+            # Two broker settings may have different protocol versions during an upgrade; other settings do not change
+            # that.
             return False
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(

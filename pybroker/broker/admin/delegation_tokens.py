@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 RENEWERS_MAX = 1_000
 NAME_BYTES_MAX = 255
 TOKENS_MAX = 100_000
-"""Limit of the whole cluster: every broker keeps all tokens in memory."""
+"""Limit for the whole cluster, because every broker keeps all tokens in memory."""
 
 
 class TokenAdmin:

@@ -14,7 +14,7 @@ from pybroker.native import LogDirRoom
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
-"""Interval of reading the file systems. The log reports a first refused write at most this much later."""
+"""Interval of reading the file systems. The log reports the first refused write within this time."""
 
 REPEAT_SECONDS = 60.0
 """Interval of the warning while writes are refused."""
@@ -69,7 +69,7 @@ class DiskRoom:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def observe(self, rooms: Sequence[LogDirRoom]) -> None:
-        """Compare a sample with the previous one and log the changes."""
+        """Log the changes between the previous sample and this one."""
         now = self._clock.monotonic_ms() / 1000
         before = self._rooms
         self._rooms = {room.path: room for room in rooms}

@@ -143,8 +143,8 @@ class HistoryAdmin:
         self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
         """Return the deletions that still have data (`wanted` None), or all requested ones, finished ones included. The
-        latest comes first. `told` says whether the client may see a topic's name. The brokers report the data that they
-        hold."""
+        latest comes first. `told` returns whether the client may see a topic's name. Each broker reports its own data.
+        """
         image = self._view.image
         if wanted is None:
             records = [record for record in image.deletions.values() if record.state in UNFINISHED]

@@ -100,11 +100,11 @@ class Conditions:
         self._leaders: Counter[int] = Counter()
         self._replicas: Counter[int] = Counter()
         self._at: tuple[ClusterImage, int, tuple[int, ...]] | None = None
-        """What the sums are about: image and settings."""
+        """The image and the settings that the sums count."""
 
     @property
     def image(self) -> ClusterImage:
-        """Return the image that is counted."""
+        """Return the image that the sums count."""
         return self._view.image
 
     async def catch_up(self) -> None:

@@ -29,7 +29,7 @@ class PlanBroker(msgspec.Struct, frozen=True):
 
 
 class PlanPartition(msgspec.Struct, frozen=True):
-    """A partition; one that is being reassigned has its target replicas."""
+    """A partition; if it is being reassigned, with its target replicas."""
 
     topic: str
     partition: int

@@ -1,6 +1,6 @@
 """Quotas of users, client ids and addresses: alter and describe (KIP-546, KIP-612). Independent of protocol versions.
 
-A quota is in force on every broker before the response: `replicas/quota_publisher.py` publishes it to native code.
+A quota takes effect on every broker before the response: `replicas/quota_publisher.py` publishes it to native code.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pybroker.native import NativeBroker, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 FLUSH_WAIT_MAX_S = 5.0
-"""Limit of one request's wait for flushes; a slower disk is not waited for."""
+"""Limit of one request's wait for flushes; the request does not wait for slower disks."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True):

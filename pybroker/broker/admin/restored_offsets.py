@@ -1,8 +1,8 @@
 """Committed offsets of groups survive the deletion of a topic: its deletion record has them.
 
 `LateOffsets` adds the offsets that a record lacks because this broker answered the write fence too late.
-`ReturnedOffsets` restores them after an undelete, or for a successor that inherits them. Each broker does both for the
-groups that it coordinates; the controller waits until all brokers have confirmed.
+`ReturnedOffsets` restores the offsets after an undelete, or for a successor that inherits them. Each broker does both
+for the groups that it coordinates; the controller waits until all brokers have confirmed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Debt(msgspec.Struct, frozen=True):
     topic_id: Uuid
     deleted_ms: int
     target: Uuid
-    """The topic id under which the offsets are restored."""
+    """The topic id whose groups get the offsets back."""
 
     @classmethod
     def of(cls, record: DeletionRecord) -> _Debt | None:
@@ -60,8 +60,10 @@ class LateOffsets:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]]) -> None:
-        """Send what the record lacks, until the controller has stored it. A crash of this broker meanwhile loses these
-        offsets: their tombstones are written at once, ahead of commits for a new incarnation of the name."""
+        """Send the offsets that the record lacks, and return when the controller has stored them. A crash of this
+        broker meanwhile loses them: their tombstones are written at once, before any commit for a new incarnation of
+        the name.
+        """
         record = self._view.image.deletions.get(topic_id)
         if record is None:
             return
@@ -100,7 +102,7 @@ class ReturnedOffsets:
         loaded: Callable[[], Awaitable[None]],
         is_shown: Callable[[Uuid], bool],
     ) -> None:
-        """`loaded` returns when no group is being loaded. `is_shown`: whether clients see an incarnation."""
+        """`loaded` returns when all groups are loaded. `is_shown`: whether clients see an incarnation."""
         self._is_shown = is_shown
         self._view = view
         self._port = port
@@ -125,13 +127,13 @@ class ReturnedOffsets:
         self.topics_shown([record.offsets_for for record in due if record.offsets_for is not None])
 
     async def stop(self) -> None:
-        """Stop restoring; the next start resumes what is not stored."""
+        """Stop restoring; the next start restores the rest."""
         for task in self._restoring.values():
             task.cancel()
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Restore offsets that came late: after their topic became visible."""
+        """Restore offsets that reached the deletion record after their topic became visible."""
         del before, after
         records = change.deletions.values() if isinstance(change, ClusterImage) else change.deletions
         heirs = [record.offsets_for for record in records if record.offsets_for is not None]

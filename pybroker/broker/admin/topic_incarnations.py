@@ -62,7 +62,7 @@ class LineageAdmin:
         return topic_or_deletion(self._view.image, name, topic_id)
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """Return the error for an id without a live topic. `told` says whether the client may see a topic's name."""
+        """Return the error for an id without a live topic. `told` returns whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, told)
 
     # --- undelete -----------------------------------------------------------------------------------------------------

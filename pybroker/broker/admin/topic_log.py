@@ -49,8 +49,9 @@ def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
 
 
 def _line(event: str, by: str, topics: Sequence[tuple[str, str]], more: str = "") -> str:
-    """Return the line of an event. `topics` are names with ids, and further fields; many come last, because long lines
-    are cut."""
+    """Return the line of an event. `topics` are names with ids, and further fields; a long list comes last, because
+    long lines are cut.
+    """
     shown = [" ".join(filter(None, each)) for each in topics[:SHOWN_MAX]]
     # Quote names that come from clients.
     common = " ".join(filter(None, [f"by={by if by == BY_BROKER else repr(by)}", more]))

@@ -1,5 +1,6 @@
 """Create and delete topics and add partitions. Validates requests, submits one event to the controller, and answers
-when the result is in force. Independent of protocol versions."""
+when the result is in effect. Independent of protocol versions.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ HELD_BACK_MAX = 1_000
 CLIENT_ID_SHOWN_MAX = 64
 
 Entitled = tuple[str, str] | None
-"""Principal and address of the client whose permissions count; None for the broker itself."""
+"""Principal and address of the client whose permissions apply; None for the broker itself."""
 
 
 class TopicSpec(msgspec.Struct, frozen=True):
@@ -97,7 +98,7 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._held_back: dict[str, Uuid] = {}
-        """Names that were not made again, and the deleted topics that they belong to: one log line each."""
+        """Names that automatic creation has refused, with their deleted topics: one log line each."""
         self._creating: dict[tuple[str, Entitled], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class TopicAdmin:
                     "cleanup.policy": "delete",
                     "compression.type": "producer",
                     "min.insync.replicas": str(self._config[f"{prefix}.min.isr"] if self._config.in_cluster else 1),
-                    # The coordinator deletes records when it knows that they are obsolete.
+                    # The coordinator itself deletes obsolete records.
                     "retention.ms": "-1",
                     "retention.bytes": "-1",
                     "segment.bytes": str(self._config[f"{prefix}.segment.bytes"]),

@@ -11,8 +11,9 @@ from pybroker.broker.metadata.image import BrokerImage
 
 
 class Channel(Protocol):
-    """The channel to one broker under one broker epoch. Every request gets a response, also if the broker cannot obey
-    it."""
+    """The channel to one broker under one broker epoch. Every request gets a response, even if the broker cannot
+    execute it.
+    """
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
         """Queue a request: the broker executes it after it has answered the earlier ones."""

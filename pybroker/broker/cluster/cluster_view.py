@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: its image, and the current controller."""
+"""This broker's view of the cluster: its image, and the current controller."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pybroker.broker.metadata.image import ClusterImage
 
 
 class ClusterView(Protocol):
-    """The read-only view. It follows the controller's messages in order and may lag behind the controller, which
-    therefore checks every decision against the present state again."""
+    """The read-only view. It follows the controller's messages in order and may lag behind the controller, so the
+    controller checks each request against its own state again.
+    """
 
     @property
     def image(self) -> ClusterImage:
@@ -20,7 +21,7 @@ class ClusterView(Protocol):
 
 
 class ControllerTermView(Protocol):
-    """A broker's information about the controller for metrics and other components."""
+    """The current controller, for metrics and for components that submit events."""
 
     @property
     def changes(self) -> tuple[int, int]:

@@ -26,7 +26,7 @@ class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
 
     @property
     def late(self) -> KafkaError | None:
-        """The error for a change of settings or ACLs that is not applied everywhere yet; None if it is."""
+        """The error if a change of settings or ACLs is not applied everywhere yet, else None."""
         if self.in_force:
             return None
         return KafkaError(

@@ -105,7 +105,8 @@ class TruncatedTopic(msgspec.Struct, frozen=True):
 
 class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
     """Truncation of topics: an empty incarnation replaces each one, and the old one is deleted. Reply: one result for
-    each, in order."""
+    each, in order.
+    """
 
     topics: tuple[Truncation, ...]
     truncated_by: str
@@ -231,7 +232,7 @@ class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class DropDeleteOrders(Event[None], frozen=True):
-    """Removal of orders to delete in the format without topic ids that will not be executed."""
+    """Removal of delete orders in the format without topic ids that no controller will execute."""
 
     topics: tuple[str, ...]
 
@@ -535,8 +536,9 @@ class LoseIngest(Event[IngestRecord], frozen=True):
 
 
 class DropIngests(Event[list[IngestRecord]], frozen=True):
-    """End of open ingests, with their epochs, and removal of committed ones, with their batches. Reply: the records of
-    the ended ones."""
+    """End of open ingests (each with its epoch) and removal of committed ones (each with its batch). Reply: the records
+    of the ended ones.
+    """
 
     open: tuple[tuple[IngestKey, int], ...] = ()
     committed: tuple[tuple[SeriesKey, int], ...] = ()

@@ -1,4 +1,4 @@
-"""Orders from the broker that commits a staged ingest to the other brokers, for the two-phase prepare. Plain values."""
+"""Orders from the broker that commits a staged ingest to the other brokers, for the two-phase prepare; plain values."""
 
 from __future__ import annotations
 

@@ -72,8 +72,9 @@ def death(record: DeletionRecord, replaced: str = "") -> str:
 
 
 def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-    """Return the error like `unknown_topic`. `told` returns whether the client may know that a topic of this name
-    exists; if not, an id that once had the name counts as unknown."""
+    """Return the error for an id that has no live topic, like `unknown_topic`. `told` returns whether the client may
+    know that a topic of this name exists; if not, an id that once had the name counts as unknown.
+    """
     dead = image.deletions.get(topic_id)
     if dead is None or told(dead.topic):
         return unknown_topic(image, topic_id)
@@ -81,7 +82,7 @@ def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool])
 
 
 def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
-    """Return the error for a topic that is not live, by name or by id, with what is known of its deletion."""
+    """Return the error for a name or id that has no live topic, with the deletion if it is known."""
     if isinstance(which, str):
         if which in image.damaged:
             return KafkaError(

@@ -28,11 +28,12 @@ class QueueFigures:
         self.waited = Timer()
         """Time from an event's arrival to its turn."""
         self.worked: dict[str, Timer] = {}
-        """Time from an event's turn to the next one's, by the name of the event's class."""
+        """Time from the start of an event's processing to the start of the next one, by the name of the event's class.
+        """
         self._at_work: tuple[str, float] | None = None
 
     def now(self) -> float:
-        """Return the current time, to keep with an arriving event."""
+        """Return the current time, to store with an arriving event."""
         return self._clock()
 
     def idle(self) -> None:

@@ -17,7 +17,7 @@ _VALUE, _ERROR, _LIST = 0, 1, 2
 
 
 class UnreadableError(ValueError):
-    """Bytes that do not match their kind: from another version of pybroker, or damaged."""
+    """The bytes cannot be decoded: they are damaged or from another version of pybroker."""
 
 
 def pack(value: object) -> bytes:

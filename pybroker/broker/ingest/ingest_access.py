@@ -24,7 +24,9 @@ class IngestAccess(msgspec.Struct, frozen=True):
     cache: MetadataCache
     authorizer: Authorizer
     unknown: Callable[[Uuid, Callable[[str], bool]], KafkaError]
-    """The error for an id that no existing topic has, given whether the client may know a name."""
+    """Returns the error for an id without a live topic. The argument returns whether the client may know a topic's
+    name.
+    """
 
     def check_cluster(self, cluster_id: str) -> None:
         """Raise INCONSISTENT_CLUSTER_ID if the request is for another cluster."""
@@ -49,7 +51,6 @@ class IngestAccess(msgspec.Struct, frozen=True):
         return topic
 
     def permits(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
-        """Return whether the authorizer permits `operation` on the topic of that name."""
         return self.authorizer.permits(context, operation, ResourceType.TOPIC, topic)
 
     def lists(self, context: RequestContext, topic: str) -> bool:

@@ -15,11 +15,11 @@ class IngestChanges(NamedTuple):
     opened: list[IngestRecord]
     """Ingests that accept appends now."""
     reopened: list[IngestRecord]
-    """Ingests whose commit was not decided."""
+    """Ingests whose prepared commit was not decided; they accept appends again."""
     over: list[IngestRecord]
     """Ingests whose files can be removed: ended, replaced by a new epoch, or linked on all replicas."""
     may_attach: bool
-    """A commit was decided, or partition leaders have changed."""
+    """A commit was decided or partition leaders have changed, so this broker may have to link segments."""
 
 
 def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> IngestChanges:
@@ -35,7 +35,7 @@ def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | C
             over.append(old)
     for old, new in _committed_pairs(before, after, change):
         if old is not None and old.state == COMMITTING and (new is None or new.key != old.key):
-            # The ingest was forgotten together with its topic.
+            # The controller has forgotten the ingest together with its topic.
             over.append(old)
         if new is not None and new.state == COMMITTED and (old is None or old != new):
             over.append(new)

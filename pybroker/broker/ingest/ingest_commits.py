@@ -94,7 +94,7 @@ class IngestCommits:
         self._end = end
         self._running = False
         self._shown = asyncio.Event()
-        """Set, and replaced, when a change of ingests or partitions is applied."""
+        """An event that is set, and replaced by a new one, when a change of ingests or partitions is applied."""
         self._finishing: set[IngestKey] = set()
 
     def start(self) -> None:
@@ -131,14 +131,15 @@ class IngestCommits:
         if problem is not None or (record.state == COMMITTING and record.key == key):
             self.finish_soon(key)
         if not self._alone and record.state == COMMITTING and record.key == key:
-            # Wait for the current or later leaders of the other partitions to link, too.
+            # Wait until the current or later leaders of the other partitions have linked theirs.
             record, problem = await self._shown_committed(record, problem)
         return CommitOutcome(record, repeated, problem)
 
     async def _shown_committed(
         self, record: IngestRecord, problem: KafkaError | None
     ) -> tuple[IngestRecord, KafkaError | None]:
-        """Return the record once it is committed everywhere, or after the time limit with the reason."""
+        """Return the record when every broker has linked the commit; after the time limit, the record and the reason.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OTHERS_S):
                 while True:
@@ -175,7 +176,7 @@ class IngestCommits:
         else:
             record = await self._decide_in_cluster(known, listed, caller)
         if record.key != key:
-            # A later batch of the stream was decided meanwhile: this batch counts as committed, and its files are
+            # A later batch of the stream was committed meanwhile: this batch counts as committed, and its files are
             # useless.
             await self._end(known)
         elif self._alone and record.state == COMMITTED:

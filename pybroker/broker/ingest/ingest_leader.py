@@ -124,7 +124,7 @@ class IngestLeader:
         await self._call(self._native.bring, topic_id, partition, list(brokers))
 
     async def expire(self, record: IngestRecord, before_ms: int) -> bool:
-        """Refuse further appends if there were none since `before_ms`; return whether that is so."""
+        """Refuse further appends if there were none since `before_ms`; return whether it refuses them."""
         return await self._call(self._native.expire, record.key, record.epoch, before_ms)
 
     async def drop(self, record: IngestRecord) -> None:
@@ -150,15 +150,16 @@ class IngestLeader:
 
 
 class Joining:
-    """The copying on the partition's leader."""
+    """Copies staged files to joining replicas, on the partition's leader."""
 
     def __init__(self, leader: IngestLeader, view: ClusterView) -> None:
         self._leader = leader
         self._view = view
 
     def bring(self, proposal: IsrProposal) -> Coroutine[Any, Any, None] | None:
-        """Return the work to do before the leader proposes the ISR change; None: nothing. The coroutine raises
-        KafkaError."""
+        """Return the copying that must come before the leader proposes the ISR change; None if there is nothing to
+        copy. The coroutine raises KafkaError.
+        """
         image = self._view.image
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None or not any(key[0] == proposal.topic_id for key in image.ingests):

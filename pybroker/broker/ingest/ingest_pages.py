@@ -53,7 +53,7 @@ class Page:
             self._cut()
 
     def close(self) -> tuple[list[IngestView], str | None]:
-        """Return the page and the next cursor; None: it is the last page."""
+        """Return the page and the next cursor, None after the last page."""
         self._cut()
         return [view for _, view in self._found], self._last
 

@@ -227,8 +227,9 @@ class Ingests:
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def _end(self, record: IngestRecord, caller: Caller | None = None) -> None:
-        """End an ingest. It has ended once that is decided, even if its files remain. Raise KafkaError if it is not
-        decided."""
+        """End an ingest. It has ended when the controller has decided it, even if its files remain. Raises KafkaError
+        if the controller did not.
+        """
         await self._decide(DropIngests(open=((record.key, record.epoch),)), caller=caller)
         if self._alone:
             await self._removal.remove(record)

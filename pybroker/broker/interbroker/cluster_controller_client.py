@@ -41,7 +41,9 @@ DECISION_MS_MIN = 1_000
 """Minimum time for a decision. A caller with a shorter timeout does not want to wait for the change to be applied, but
 the decision still takes a moment."""
 WAY_MS_MAX = 1_000
-"""The wait for a decided change to be applied ends this long before the timeout, so that the answer arrives in time."""
+"""A submission stops waiting for the decision to be applied this long before its timeout, so that the answer arrives in
+time.
+"""
 ANSWER_S_MAX = 3_600.0
 """Longer than any caller waits: the caller closes the connection at its timeout."""
 PAUSE_S = 0.05
@@ -67,14 +69,14 @@ class ForwardedEvent(Generic[R]):
     caller: Caller | None
     asked: RequestIdentity | None
     deadline: float
-    """Until when the client waits for the decision to be applied."""
+    """Time limit for the decision to be applied."""
 
 
 class FollowedView(ClusterView, Protocol):
     """The view, with a wait for a change."""
 
     async def reached(self, controller_epoch: int, number: int) -> None:
-        """Wait until this broker has applied that change."""
+        """Wait until this broker has applied the change with that number."""
         ...
 
 
@@ -119,8 +121,9 @@ class ClusterPort:
             ) from None
 
     async def _submit(self, event: Event[R], began: float, deadline: float, caller: Caller | None) -> EventAnswer[R]:
-        """Submit until an answer or a final error comes. `deadline` limits the wait for a decision to be applied; the
-        wait for the decision itself ends when the caller cancels it."""
+        """Submit until an answer or a final error comes. `deadline` only limits the wait for the decision to be
+        applied.
+        """
         loop = asyncio.get_running_loop()
         request_id = Uuid.random()
         lost_sight: float | None = None
@@ -204,7 +207,9 @@ class ClusterPort:
             replaced.cancel()
 
     async def _replaced(self, controller: int) -> None:
-        """Wait until another broker is the controller. None may be the moment between two controllers."""
+        """Wait until another broker is the controller. While the controller is None, an election may be under way,
+        which is no answer.
+        """
         while self._whereabouts.controller in (None, controller):
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -252,7 +257,9 @@ class ClusterPort:
         return await self._shown(answered, change, wanted.deadline)
 
     async def _shown(self, answer: EventAnswer[R], change: tuple[int, int], deadline: float) -> EventAnswer[R]:
-        """Return the answer after this broker's view has that change; not in force if it does not in time."""
+        """Return the answer when this broker's view has that change; if the deadline comes first, an answer that is not
+        in force.
+        """
         try:
             async with asyncio.timeout_at(deadline):
                 await self._view.reached(*change)
@@ -274,7 +281,7 @@ class ClusterPort:
 
 
 async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> EventAnswer[Any]:
-    """Propose ISR changes. The leader waits only for the controller's answer: its own view is not involved."""
+    """Propose ISR changes. The leader waits only for the controller's answer: not until its own view has the change."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller refused to change ISRs.")

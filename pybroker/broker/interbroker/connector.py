@@ -20,8 +20,9 @@ from pybroker.errors import StartError
 
 
 async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the settings for every connection to another broker, and keep a token fresh. Raises StartError if there is
-    no token."""
+    """Return the settings for every connection to another broker. If they contain a token, it is renewed in time.
+    Raises StartError if there is no token.
+    """
     login = broker_login(config)
     settings = login.client_settings()
     if not login.token:

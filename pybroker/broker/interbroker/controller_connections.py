@@ -1,7 +1,7 @@
 """Connections to the controller, one for each running request.
 
-Answers on a connection come in the order of the requests: an ISR change would wait behind a CreateTopics that waits for
-a hanging broker.
+A connection returns answers in the order of the requests, so on a shared one an ISR change could wait behind a
+CreateTopics that waits for a hanging broker.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fast detection of killed brokers, before their session with the store ends.
 
 The controller has a connection to every other broker, and every other broker has one to the controller. If it breaks
-and the broker's port refuses connections for 300 ms, both from here and from another broker, the process is dead. A
-hanging or unreachable broker refuses nothing: its session decides. The session also decides in a cluster of two, which
-has no second witness.
+and the broker's port refuses connections for 300 ms, seen from here and from another broker, the process counts as
+dead. A hanging or unreachable broker does not refuse connections, so it is only lost when its session expires. That is
+also so in a cluster of two, which has no second witness.
 
 A wrong verdict (a firewall that refuses connections for a broker) is harmless: the new leaders have new epochs, and the
 broker registers again.
@@ -59,7 +59,8 @@ class PeerWatch:
         self._unseat = unseat
         self._verdicts: Counter[tuple[int, bool]] = Counter()
         """How often a broker was found dead since its last connection, by broker and by whether this broker was the
-        controller. A new controller need not wait out the pause of the verdict about its predecessor."""
+        controller. Counting both separately lets a new controller skip the pause after a verdict about its predecessor.
+        """
         self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopped = False
 
@@ -78,7 +79,7 @@ class PeerWatch:
         await asyncio.gather(*watches, return_exceptions=True)
 
     async def probe(self, broker_id: int, broker_epoch: int) -> bool:
-        """Answer another broker: whether that epoch of a broker refuses connections from here."""
+        """Return, for another broker, whether that epoch of a broker refuses connections from here."""
         broker = self._view.image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or broker_id == self._broker_id:
             return False

@@ -147,7 +147,7 @@ class StopReplicaResponse(msgspec.Struct):
 
 
 class RestoreTopicState(msgspec.Struct, frozen=True):
-    """Partitions of a deleted topic that the receiver may still hold, and their future name."""
+    """Partitions of a deleted topic that the receiver may still hold, and the topic's future name."""
 
     topic_name: str
     topic_id: Uuid
@@ -250,7 +250,7 @@ class UpdateCluster(msgspec.Struct, frozen=True):
 
 
 class UpdateClusterResponse(msgspec.Struct, frozen=True):
-    """Sent when the broker answers from the change, and its settings are applied."""
+    """Sent when the broker uses the changed metadata and has applied its settings."""
 
     error_code: int = 0
 
@@ -279,7 +279,7 @@ class ClosedTopic(msgspec.Struct, frozen=True):
 
 
 class CloseTopicsResponse(msgspec.Struct, frozen=True):
-    """Sent when earlier appends and commits are on disk."""
+    """The broker sends it when earlier appends and commits are on disk."""
 
     error_code: int = 0
     topics: tuple[ClosedTopic, ...] = ()

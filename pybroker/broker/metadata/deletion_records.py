@@ -1,10 +1,10 @@
-"""Deletion records, `/admin/deleted_topics/[topic id]`: one deletion from the request to the removal of the last byte,
-then the tombstone: the proof that the id is dead, with its history. Stray replicas of an unknown id have a record too,
-in its own state.
+"""Deletion records, `/admin/deleted_topics/[topic id]`. A record describes one deletion from the request to the removal
+of the last byte. Then it is a tombstone: the proof that the id is dead, with its history. Stray replicas of an unknown
+id have a record too, in its own state.
 
 A record may exceed the size of a node (50,000 partitions, or a thousand groups' offsets). Its large, unchanging fields
-are then cut into pieces, `/0`, `/1`, … below its node. They may be written before the deletion is decided, under a node
-in state PREPARED: a load removes them if the deletion was not decided.
+are then cut into pieces, `/0`, `/1`, … below its node. The controller may write them before it decides the deletion,
+under a node in state PREPARED: a load removes them if the deletion was not decided.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REMOVED = "removed"
 FOUND = "found"
 """Stray replicas: the topic is unknown, and brokers have staged its data and keep it."""
 PREPARED = "prepared"
-"""State of a node only: pieces are being written for a deletion that is not decided."""
+"""State of a node only: the controller is writing pieces for a deletion that it has not decided."""
 
 DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
 """States in which no replica of the topic may be in service."""
@@ -273,7 +273,7 @@ def decode_deletion_head(path: str, data: bytes) -> DeletionHead:
 
 
 def read_deletions(admin: Mapping[str, Node]) -> tuple[dict[Uuid, DeletionRecord], list[str]]:
-    """Return all records below /admin, and a sentence for each damaged one."""
+    """Return all records below /admin, and an error message for each damaged one."""
     found: dict[Uuid, DeletionRecord] = {}
     problems: list[str] = []
     prefix = len(znodes.DELETED_TOPICS) + 1
@@ -341,7 +341,9 @@ def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> t
 
 
 def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
-    """Return a new record in steps that may each be a separate multi, and the operation that makes it valid."""
+    """Return a new record, the operations that write it, each of which may be a separate multi, and the operation that
+    makes it valid.
+    """
     path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
     head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
     steps: list[list[Operation]] = [[Create(path, head)]]

@@ -23,7 +23,7 @@ from pybroker.printable import time_text
 
 NO_LEADER = -1
 UNREGISTERED = -1
-"""Takes the place of a broker epoch."""
+"""Replaces the broker epoch of an unregistered broker."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -131,7 +131,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
 
     topics: tuple[TopicImage, ...] = ()
     states: tuple[ChangedStates, ...] = ()
-    """The brokers' form of `topics`, see `as_told`; decisions have none."""
+    """The partition changes that `as_told` puts in place of whole `topics`; decisions have none."""
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
@@ -175,8 +175,9 @@ _NOTHING = ImageDelta()
 
 
 def as_told(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """Return the same change for brokers that know `before`: a topic with changed partitions is reduced to those.
-    Otherwise each broker would get the whole topic when one ISR shrinks."""
+    """Return the same change for brokers that know `before`, with topics reduced to their changed partitions. Otherwise
+    each broker would get the whole topic when one ISR shrinks.
+    """
     topics: list[TopicImage] = []
     states: list[ChangedStates] = []
     for topic in delta.topics:

@@ -5,9 +5,9 @@ unreadable topic is `damaged`: not served, not deleted, its name taken.
 
 With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; another node holds it
 (`controller/topic_id_visibility.py`). Otherwise a topic without an id is older than version 3, or an old tool has
-rewritten its node (KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one whose history
-names this live topic; the one that all its local directories have in `partition.metadata`; a random one. If two ids
-qualify, the topic is damaged.
+rewritten its node (KAFKA-14190). Its id then comes from the first of these sources that has one: a migration that has
+begun; a history that names this live topic; `partition.metadata` in all its local directories; a random number. If two
+ids qualify, the topic is damaged.
 
 10,000 partitions share few distinct states; equal bytes are decoded once.
 """
@@ -136,7 +136,7 @@ def load_image(
     and a node that shows an id raises LoweredError."""
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
-        # The path still proves that the id is dead; the rest is lost.
+        # The path still proves that the id is dead; the rest of the record is lost.
         log.error("ignored a damaged deletion record: %s", problem)
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
@@ -239,7 +239,7 @@ class _Topics:
                 continue
             found = deletions.get(topic.topic_id)
             if found is not None and found.state == FOUND:
-                # The topic was unknown for a while.
+                # The cluster did not know the topic for a while.
                 repairs += forget_operations(found)
                 self.forgotten.add(topic.topic_id)
             self.topics[name] = topic

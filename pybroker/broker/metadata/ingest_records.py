@@ -18,7 +18,7 @@ from pybroker.native import Uuid
 
 INGEST_OPEN = "/ingest/open"
 INGEST_COMMITTED = "/ingest/committed"
-"""Each broker creates both at its start; the decision that needs a topic's nodes creates those."""
+"""Each broker creates both parent nodes at its start; the decision that first needs a topic's node creates that."""
 
 OPEN = "open"
 COMMITTING = "committing"
@@ -28,7 +28,7 @@ COMMITTED = "committed"
 NO_BATCH = -1
 
 ANSWERED_SETTINGS = ("cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type")
-"""The topic settings in IngestBegin's answer. A committed ingest keeps only these, its records are linked."""
+"""The topic settings in IngestBegin's response. A committed ingest keeps only these."""
 
 IngestKey = tuple[Uuid, str, int]
 """(topic id, ingest id, batch id)."""
@@ -65,7 +65,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
     plan: int = 0
-    """For a decided commit in a cluster: the number of the decided plan among those on the brokers' disks."""
+    """In a cluster, once committed: the number of the committed plan among the plans on the brokers' disks."""
     reopened: int = 0
     """Number of failed prepares: an earlier prepare no longer counts."""
     touched_ms: int = 0
@@ -96,7 +96,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def lost(self) -> list[int]:
-        """Partitions that will never have the records."""
+        """Partitions that have lost the records for ever."""
         return [index for index, part in self.partitions.items() if part.base_offset == LOST]
 
     @property
@@ -129,7 +129,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
 
 def series_of(key: IngestKey) -> SeriesKey:
-    """Return the key under which its commit is remembered."""
+    """Return the key of the committed record."""
     return key[0], key[1], key[2] != NO_BATCH
 
 

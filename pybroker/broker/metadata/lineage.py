@@ -82,9 +82,8 @@ class TopicLineage(msgspec.Struct, frozen=True):
 
     @property
     def had_name_alone(self) -> bool:
-        """Whether no other incarnation has had its name: it has all leader epochs so far, and had no other name.
-
-        Owning epoch 0 does not say so: another one may have lived between its deletion and its undeletion.
+        """Whether no other incarnation has had its name: it has all leader epochs so far, and had no other name. Epoch
+        0 alone does not prove it: another incarnation may have existed between its deletion and its undeletion.
         """
         next_epoch = 0
         for first, last in sorted(self.lives):

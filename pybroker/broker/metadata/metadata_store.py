@@ -236,8 +236,9 @@ class MetadataStore(Protocol):
         ...
 
     def starting(self, is_starting: bool) -> None:
-        """Set whether the broker is starting: no client waits for it yet, so calls wait for an unreachable store as
-        long as a start may take."""
+        """Set whether the broker is starting: then calls wait for an unreachable store as long as a start may take,
+        because no client waits for the broker yet.
+        """
         ...
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
@@ -281,8 +282,9 @@ class MetadataStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Apply all operations or none; later operations see earlier ones. Raises MultiError with a result for each
-        operation."""
+        """Apply all operations or none; later operations see earlier ones. Raises MultiError, which has the error of
+        each operation.
+        """
         ...
 
     async def sync(self) -> None:

@@ -21,7 +21,7 @@ OFFICES_MAX = 1_000
 
 
 class ControllerHistory(NamedTuple):
-    """The newest decision that a broker has received from controllers."""
+    """The newest controller decision that a broker has received."""
 
     epoch: int
     word: str

@@ -77,7 +77,7 @@ def encode_token(token: DelegationToken) -> bytes:
 
 
 def load_tokens(nodes: Mapping[str, Node]) -> dict[str, DelegationToken]:
-    """Return the readable tokens of the nodes below `TOKENS`: a damaged one allows no login."""
+    """Return the readable tokens of the nodes below `TOKENS`. A damaged token is skipped, so it allows no login."""
     found: dict[str, DelegationToken] = {}
     for path, node in nodes.items():
         if not path.startswith(TOKENS + "/"):

@@ -45,7 +45,7 @@ class MultiRead:
         head = _HEADER.pack(self.kind, False, _END)
         for path in self.paths:
             name = path.encode()
-            # The last byte: no watch.
+            # The last byte is false: no watch.
             parts.append(head + _INT.pack(len(name)) + name + b"\0")
         parts.append(_HEADER.pack(_END, True, _END))
         return b"".join(parts)

@@ -72,7 +72,7 @@ CONNECTIONS_A_SESSION_MIN = 3
 """kazoo divides the session timeout by the number of hosts to get its connection timeout. One server that accepts the
 request and never answers, as a starting one may, must not cost the session."""
 CLOSE_S_MAX = 5.0
-"""A server that does not answer ends the session by itself."""
+"""A close that takes longer is given up: the server then ends the session after its timeout."""
 
 READS_A_REQUEST_MAX = 500
 """Limit for one `multiRead`. Partition states have a few hundred bytes; the server builds the answer in memory."""
@@ -492,8 +492,9 @@ def _check_size(path: str, data: bytes) -> None:
 
 
 def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
-    """Return the size of these operations, after `before` bytes of earlier ones. The server closes the connection on a
-    packet that is too large, so the size is checked before sending."""
+    """Return the size of these operations and the `before` bytes of earlier ones. The server closes the connection on a
+    packet that is too large, so the size is checked before sending.
+    """
     total = before
     for index, operation in enumerate(operations[begin:end], begin):
         problem: StoreError | None = None

@@ -1,9 +1,8 @@
 """/metrics, /healthz and /readyz over HTTP/1.0 on `metrics.listener`.
 
-Written by hand on asyncio's streams, because it only answers three GET requests without bodies: starlette with uvicorn,
-which a console would use, takes four times the import time of the whole control plane and 15 MiB of memory, and this
-product limits both. The dangerous parts of hand-written HTTP are absent: request bodies, keep-alive, chunking, and
-paths of files.
+It uses asyncio's streams directly, because it only answers three GET requests without bodies. starlette with uvicorn
+would take four times the import time of the whole control plane and 15 MiB of memory. The dangerous parts of
+hand-written HTTP are absent: request bodies, keep-alive, chunking, and paths of files.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ class Metric(NamedTuple):
     read: Callable[[], float]
     labels: Mapping[str, str] = _NO_LABELS
     kind: Literal["gauge", "counter", "summary"] = "gauge"
-    """A counter only grows until the next start; a summary is a pair of counters, and `suffix` says which."""
+    """A counter only grows until the next start; a summary is a pair of counters, and `suffix` distinguishes the two.
+    """
     suffix: Literal["", "_count", "_sum"] = ""
 
 

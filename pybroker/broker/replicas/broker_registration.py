@@ -134,8 +134,9 @@ class BrokerRegistration:
         return BrokerNode(endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned)
 
     async def judged(self) -> None:
-        """Record that a controller has processed the loss that this registration reports: the next one need not repeat
-        it."""
+        """Record that a controller has processed the loss that this registration reports, so that the next one does not
+        report it again.
+        """
         if not self._running.suspect:
             return
         self._running = msgspec.structs.replace(self._running, suspect=False)
@@ -153,8 +154,9 @@ class BrokerRegistration:
         registered: Callable[[int], None],
     ) -> None:
         """Register again whenever the registration is gone, and report the new epoch: the session with the store was
-        lost, or the controller took this broker for dead. No record is lost by that, because the process is alive; an
-        earlier loss is reported until a controller has processed it."""
+        lost, or the controller took this broker for dead. This loses no record, because the process is alive. An
+        earlier loss is reported until a controller has processed it.
+        """
 
         def node() -> BrokerNode:
             return self._node(endpoints, rack, directory_id)

@@ -68,12 +68,12 @@ class DynamicConfigs:
             self._resolving = asyncio.create_task(self._resolve_hosts())
         level = self._config["log.level"]
         if level != self._log_level:
-            # Only on a change: the root logger may have been given its own level.
+            # Only on a change: code may have set the root logger's level otherwise.
             logs.set_logger_level(logs.ROOT, level)
             self._log_level = level
 
     async def _resolve_hosts(self) -> None:
-        """Resolve host names in a setting, without delaying other settings: the system may take seconds."""
+        """Resolve the host names in a setting in the background, because it may take seconds."""
         text = self._config.get_str(connection_overrides.NAME)
         try:
             await asyncio.to_thread(connection_overrides.resolve, text)

@@ -56,7 +56,7 @@ class Groups(Protocol):
 
 
 class _Closing(msgspec.Struct, frozen=True):
-    """One CloseTopics whose decision is not known yet."""
+    """One CloseTopics without a known decision."""
 
     controller_epoch: int
     broker_epoch: int
@@ -65,7 +65,7 @@ class _Closing(msgspec.Struct, frozen=True):
 
 
 def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
-    """Return the key that both requests of a fence share. The codec gives lists."""
+    """Return the key that both requests of a fence share. The codec's lists become hashable tuples."""
     return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
 
 
@@ -102,13 +102,13 @@ class TopicClosing:
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._reopened:
-                # The decision is made, and does not wait for this answer.
+                # The controller has decided already and does not wait for this answer.
                 del self._reopened[closing]
                 return CloseTopicsResponse(ErrorCode.REQUEST_TIMED_OUT)
             if self._is_over(closing):
                 return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             self._closings.append(closing)
-            # Holding commits begins while the logs are fenced, and ends when the last commits are on disk.
+            # Hold the commits while the logs are fenced; this ends when the last commits are on disk.
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
@@ -133,8 +133,9 @@ class TopicClosing:
         return ReopenTopicsResponse()
 
     async def expire(self, controller_epoch: int, broker_epoch: int = -1) -> int:
-        """End the fences of earlier controllers and of earlier broker epochs, which get no decision any more. Call it
-        when the view shows everything that this controller knows. Return how many ended."""
+        """End the fences of earlier controllers and of earlier broker epochs, whose controllers can no longer decide.
+        Call it when the view shows everything that this controller knows. Return how many ended.
+        """
         async with self._fencing:
             self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
             self._reopened = {one: None for one in self._reopened if not self._is_over(one)}

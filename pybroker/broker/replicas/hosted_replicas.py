@@ -35,7 +35,7 @@ class HostedReplicas:
                 yield topic_id, topic.name, partition, epoch
 
     def id_at(self, name: str, partition: int) -> Uuid | None:
-        """Return the incarnation at a place."""
+        """Return the incarnation in service under a name and partition number."""
         return self._ids.get((name, partition))
 
     def name(self, topic_id: Uuid) -> str | None:

@@ -54,7 +54,7 @@ def _changed(before: ClusterImage, topic: TopicImage) -> Iterator[tuple[Partitio
 
 
 class ToldFeatures:
-    """The `known_cluster.Obeys` for feature levels."""
+    """The `known_cluster.Obeys` that shows feature levels to clients."""
 
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
@@ -67,7 +67,7 @@ class ToldFeatures:
 
 
 class Purges:
-    """The `known_cluster.Obeys` for purges."""
+    """The `known_cluster.Obeys` that applies purges."""
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging

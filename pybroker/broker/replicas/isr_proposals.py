@@ -1,6 +1,6 @@
 """ISR changes of the leaders on this broker: it submits their proposals to the controller and returns the answers.
 
-The partition learns a written or final refused proposal. An unknown outcome is retried, and until then the partition
+The partition gets every final answer: written or refused. An unknown outcome is retried, and until then the partition
 uses the union of both sets (KIP-497).
 """
 
@@ -79,7 +79,7 @@ class IsrKeeper:
         """Take the proposal of a local leader to change its ISR."""
         leaving = self._leaving()
         if any(member.broker_id in leaving for member in proposal.isr):
-            # The controller would refuse it; until its answer came, appends would wait for the leaving broker.
+            # The controller would refuse it, and appends would wait for the leaving broker until its answer came.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
             return
@@ -97,7 +97,7 @@ class IsrKeeper:
         except KafkaError as error:
             self._say_it_stays(proposal, str(error))
             await asyncio.sleep(REFUSED_PAUSE_S)
-            # The follower's next fetch proposes it again.
+            # No proposal now; the follower's next fetch triggers it again.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
         else:

@@ -1,4 +1,4 @@
-"""The leaders that the partitions on this broker follow; native code copies from them (`native/fetcher`)."""
+"""Starts and stops the copying of partitions from their leaders; native code copies (`native/fetcher`)."""
 
 from __future__ import annotations
 

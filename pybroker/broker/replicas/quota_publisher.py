@@ -38,7 +38,7 @@ class ClientQuotas:
         ]
         clients = [_quota(entity, config) for entity, config in changed if entity[0][0] != IP]
         if not full:
-            # A password change of a user without quotas leaves the table as it is.
+            # A password change of a user without quotas does not change the table.
             clients = [one for one in clients if _is_set(one) or _was_set(before, one)]
         addresses = await self._addresses((entity, config) for entity, config in changed if entity[0][0] == IP)
         if full or clients or addresses:

@@ -55,7 +55,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 
 class ServedReplica(msgspec.Struct, frozen=True):
-    """The replica in service at a place."""
+    """The replica in service under a name and partition number."""
 
     topic_id: Uuid
     epoch: int
@@ -139,8 +139,9 @@ class ReplicaManager:
     async def apply_again(
         self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
     ) -> LeaderAndIsrResponse | None:
-        """Execute a lost order again, as `leader_and_isr` does. Returns None if `still_due` is False at its turn: a
-        replica that StopReplica has staged meanwhile must not come back."""
+        """Execute a lost order again, as `leader_and_isr` does. Return None if `still_due` is False when the order's
+        turn comes: a replica that StopReplica has staged meanwhile must not come back.
+        """
         async with self._turn:
             return await self._leader_and_isr(request) if still_due() else None
 
@@ -222,7 +223,8 @@ class ReplicaManager:
         self, wanted: list[_Wanted], replaced: list[tuple[Uuid, int]], outcome: _Outcome
     ) -> list[_Wanted]:
         """Stage local incarnations for their successors. If that fails for a partition, the old incarnation stays in
-        service and its successor must not be opened; return the other orders."""
+        service. Return the orders whose partitions can be opened.
+        """
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
         codes = await self._put_aside(
             [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced], names

@@ -55,7 +55,8 @@ class Roles(Protocol):
 
 
 class Mismatch(NamedTuple):
-    """A partition whose role differs from its metadata. An equal one in two passes has not changed meanwhile."""
+    """A partition whose role differs from its metadata. Equal mismatches in two passes show that the difference stayed.
+    """
 
     topic: str
     topic_id: Uuid
@@ -74,8 +75,9 @@ FENCED = "refuses appends although no deletion is in progress"
 
 
 def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int) -> str | None:
-    """Return what is wrong with the role of a local replica. None if it is right, or if the controller knows the
-    problem: replicas in a failed log directory, and followers that are not open, are out of the ISR."""
+    """Return the fault in the role of a local replica, or None. It is also None if the controller knows the problem:
+    replicas in a failed log directory, and followers that are not open, are out of the ISR.
+    """
     leads = shown.leader == broker_id
     if role is None:
         return "should lead but is not open" if leads else None
@@ -119,7 +121,7 @@ class RoleReconciler:
         self._controller_epoch = -1
         """The controller epoch in the last pass."""
         self.wrong: tuple[Mismatch, ...] = ()
-        """Differences that two passes have found and the last one has not repaired."""
+        """Differences that two passes have found and the last pass did not repair."""
         self._tried: dict[Mismatch, tuple[float, float]] = {}
         """By difference: when its order may be executed again, and the following pause."""
         self._task: asyncio.Task[None] | None = None
@@ -152,7 +154,8 @@ class RoleReconciler:
     async def reconcile(self) -> float:
         """Run one pass, and repair the differences of the pass before. Return the seconds that the comparison took."""
         loop = asyncio.get_running_loop()
-        # With the epoch of the pass before: the receiver of the image ends fences itself, perhaps at this moment.
+        # With the epoch of the previous pass: for the current one, the receiver of the image ends fences itself,
+        # perhaps at this moment.
         left = await self._closing.expire(self._controller_epoch)
         self._controller_epoch = self._view.image.controller_epoch
         if left:

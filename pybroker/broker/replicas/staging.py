@@ -112,7 +112,7 @@ class Staging:
         self._note_at = 0
         """Monotonic time at which it is stored."""
         self._held: set[Uuid] = set()
-        """Topics being undeleted: not removed before that has ended."""
+        """Topics being undeleted: their data must not be removed meanwhile."""
         self._removing: set[Uuid] = set()
         """Topics whose removal has begun and cannot be undone."""
         self._boot = boot_id()
@@ -151,7 +151,7 @@ class Staging:
             try:
                 self._nodes[Uuid.parse(name)] = znodes.decode_staged(path, node.data)
             except (ValueError, znodes.DamagedNodeError) as problem:
-                # Its data gets a new deadline in `start`, a full delay from then.
+                # `start` gives its data a new deadline, a full delay from then.
                 log.error("replaced a damaged removal deadline: %s", problem)
                 await self._store.delete(path)
         await self._count_on()
@@ -215,8 +215,9 @@ class Staging:
         return on_disk
 
     async def _unknown(self, partitions: Iterable[tuple[Uuid, int]]) -> set[Uuid]:
-        """Return the unknown topics if the view is complete. On a single broker, an operator who puts directories into
-        `deleting/` has decided."""
+        """Return the unknown topics if the view is complete. On a single broker none: there, only an operator can have
+        put their directories into `deleting/`.
+        """
         if not self._known.complete:
             return set()
         evidence = await self._known.of(Replica(topic_id, partition, None) for topic_id, partition in partitions)
@@ -241,8 +242,8 @@ class Staging:
         """Store the deadlines of topics whose data is about to be staged, or is being staged (None: no deadline);
         nothing is removed before `staged`.
 
-        A topic that waits already keeps the later deadline: each partition stays its whole delay. An unknown name ("";
-        directories by id do not have it) is replaced by that of the stored deletion.
+        A topic that waits already keeps the later deadline, so each partition stays for its whole delay. The name is ""
+        for directories named by id; the stored deletion then has it.
         """
         nodes: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, given in topics.items():
@@ -297,7 +298,7 @@ class Staging:
             if node is None or node.endless or topic_id in self._held:
                 continue
             if node.promised:
-                # The delay begins after the move, which was between the promise and now.
+                # The delay begins after the move, which ended between the promise and now.
                 node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
                 self._nodes[topic_id] = node
                 if not self._moved:
@@ -343,7 +344,7 @@ class Staging:
         return True
 
     async def returned(self, topics: Iterable[Uuid]) -> None:
-        """Forget topics that are in service again, unless some of their partitions are still staged."""
+        """Forget topics that are in service again. A topic with partitions that are still staged is kept."""
         back = [topic_id for topic_id in topics if topic_id in self._nodes]
         if not back:
             return
@@ -496,7 +497,8 @@ class Staging:
         self._removing.discard(topic_id)
 
     async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
-        """Return whether the data can be removed, according to the present store; if not, schedules the next check."""
+        """Return whether the data can be removed, according to the store as it is now; if not, schedule the next check.
+        """
         if self._known.doubtful():
             self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return False

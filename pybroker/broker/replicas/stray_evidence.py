@@ -1,8 +1,8 @@
 """Evidence about the topic of a directory: proof that it is dead or on other brokers, or none.
 
-With several brokers the view is complete as of one controller's load: the controller loads everything after its own
-write, so not from a stale server, before it sends anything. A single broker asks the store itself, which also has
-unreadable deletion records: their path alone proves that the id is dead.
+With several brokers the view is complete: a controller loads everything after its own first write, so from a server
+that is up to date, and before it sends anything. A single broker asks the store itself, which also has unreadable
+deletion records: their path alone proves that the id is dead.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class KnownTopics:
         complete: bool,
         doubtful: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`complete`: there are several brokers, and an id that the view does not know does not exist. `doubtful`
-        returns whether a restored store was accepted recently, so that its content may be wrong."""
+        """`complete`: with several brokers, an id that the view does not have does not exist. `doubtful` returns
+        whether a restored store was accepted recently, so that its content may be wrong.
+        """
         self.doubtful = doubtful
         self._view = view
         self._store = store
@@ -60,7 +61,7 @@ class KnownTopics:
         self.complete = complete
 
     def is_of(self, controller_epoch: int) -> bool:
-        """Return whether the view is from this controller, so that its FULL request can be compared with it."""
+        """Return whether the view comes from this controller, so that its FULL request can be compared with it."""
         return not self.complete or self._view.image.controller_epoch == controller_epoch
 
     async def of(self, replicas: Iterable[Replica]) -> dict[Replica, Evidence]:

@@ -36,15 +36,15 @@ class Evidence(Enum):
 
     NOTHING = "nothing"
     DEAD = "dead"
-    """A deletion record says that it is dead."""
+    """A deletion record proves that it is dead."""
     RETURNING = "returning"
-    """Its deletion record says that it is being undeleted."""
+    """Its deletion record shows a running undelete."""
     ELSEWHERE = "elsewhere"
     """It is live, and the partition has no replica here."""
     DEPARTED = "departed"
-    """It is live, and its topic says that the partition was moved away from here."""
+    """It is live, and its topic records that the partition was moved away from here."""
     HERE = "here"
-    """It is live, with a replica of the partition here; the request does not say so."""
+    """It is live, with a replica of the partition here that the request lacks."""
     OTHER_NAME = "other name"
     """It is live under another name than the directory's."""
 
@@ -91,7 +91,9 @@ def succeeds(leader_epoch: int, last_epoch: int) -> bool:
 
 
 def decide(found: FoundDirectory[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> ReconcileOutcome:
-    """Return the outcome for one directory. Without a claim, only a FULL request (`full`) changes anything."""
+    """Return the outcome for one directory. Without a claim, the directory stays as it is unless the request is FULL
+    (`full`).
+    """
     if claim is None and not full:
         return ReconcileOutcome.KEPT
     if claim is not None and found.topic_id == claim.topic_id:

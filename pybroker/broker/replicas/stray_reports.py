@@ -1,5 +1,6 @@
-"""Reports of stray replicas: the controller lists this broker's staged data of unknown topics among the deletions, so
-that operators can undelete or delete it."""
+"""Reports of stray replicas: the controller lists staged data of unknown topics among the deletions, so that operators
+can undelete or delete it.
+"""
 
 from __future__ import annotations
 

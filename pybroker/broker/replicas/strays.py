@@ -1,5 +1,5 @@
-"""Stray replicas: directories that the scan at start found and no request has named yet, or has named with another id.
-On a FULL request also replicas in service that it does not name.
+"""Stray replicas: directories from the scan at start that no request has named yet, or only with another id. For a FULL
+request, also replicas in service that it does not name.
 
 `reconcile.decide` decides about each, with the `evidence` about its topic. This module executes the outcomes:
 
@@ -41,7 +41,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 STAGED_MIN = 10
-"""This number of replicas may always be staged."""
+"""So many replicas may be staged without regard to their share."""
 
 Place = tuple[str, int]
 """Topic name and partition."""
@@ -202,7 +202,7 @@ class Strays:
     def _claimed(
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, claims: dict[Place, Claim[Uuid]], *, full: bool
     ) -> Iterable[_Candidate]:
-        """Yield the replicas whose place the request wants for another id, and those without an id."""
+        """Yield the replicas at a place where the request wants another id, and those without an id."""
         for topic in request.topic_states:
             for state in topic.partition_states:
                 index = state.partition_index

@@ -25,7 +25,7 @@ BODY_S = 15.0
 
 
 LINES_PER_SECOND_MAX = 5
-"""What strangers send is worth a line, not any number of them."""
+"""Unauthenticated clients cause these lines, so their number is limited."""
 
 
 class RateFilter(logging.Filter):

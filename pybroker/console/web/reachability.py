@@ -21,8 +21,8 @@ class ClusterAwayError(Exception):
 
 
 async def while_reachable(clients: Clients, work: Coroutine[Any, Any, Value]) -> Value:
-    """Return what `work` returns. Raises ClusterAwayError as soon as no broker gives a sign of life, within a second:
-    a client would try for many more.
+    """Return what `work` returns. Raises ClusterAwayError within a second if no broker responds; a client would retry
+    for many more.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -43,7 +43,7 @@ def _acl_frames(pattern: AclPattern, old: Sequence[AclBinding], new: Sequence[Ac
     kept = tuple(binding for binding in old if binding in new)
     added = new[len(kept) :]
     if (*kept, *added) != tuple(new) or len(set(old)) < len(old):
-        # The order is another one: write all of them.
+        # The order has changed: write all of them.
         kept, added = (), new
     for binding in old:
         if binding not in kept:

@@ -1,7 +1,7 @@
 """Deletion records in NoOpRecord: a head, and the large fields in pieces.
 
-The large fields change rarely: a head that repeats them from the image before says so. Otherwise pieces follow it, in
-its own NoOpRecord or in later ones of the same delta.
+The large fields change rarely: if they are unchanged, the head says that the previous image has them. Otherwise pieces
+follow it, in its own NoOpRecord or in later ones of the same delta.
 """
 
 from __future__ import annotations

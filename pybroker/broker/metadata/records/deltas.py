@@ -1,8 +1,9 @@
 """Deltas as records of the metadata log.
 
-The records of a delta say what differs from the image before it, as Kafka's do: they are read with that image. Reading
-gives the delta in the form of `image.as_told`: new values again, and only the states of a topic of which nothing else
-has changed. The records of one delta are applied together; their order matters only within a resource.
+Like Kafka's, the records of a delta express the differences from the image before it, so readers need that image.
+Reading gives the delta in the form of `image.as_told`: new values, and only the changed partition states of a topic if
+nothing else in it has changed. The records of one delta are applied together; their order matters only within a
+resource.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def from_records(before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
 
 
 def delta_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of a delta; the last facts stay in `facts`."""
+    """Yield the records of a delta; the last facts remain in `facts`."""
     for gone in delta.removed:
         yield encode_record(m.RemoveTopicRecord(gone.topic_id))
     topics = TopicWriter(before, facts)
@@ -93,7 +94,7 @@ class DeltaReader:
         self._dropped_orders: list[str] = []
         self._raised = False
         self.cluster: Any = None
-        """What NoOpRecord says of the image as a whole."""
+        """NoOpRecord's fields about the whole image."""
         self._read: dict[str, Callable[[Any], None]] = {
             "RegisterBrokerRecord": self._brokers.register,
             "UnregisterBrokerRecord": self._brokers.unregister,

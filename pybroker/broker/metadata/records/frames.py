@@ -1,8 +1,8 @@
 """The frame of a metadata record (KIP-631): frame version, API key and version as unsigned varints, then the record.
 
-A fact that Kafka's records can express is one of Kafka's records. What they lack is in their tagged fields from 10000
-on, or, without any record of Kafka's, in tagged fields of NoOpRecord: Kafka's tools print such records without an
-error. Version and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
+A fact is written as one of Kafka's records if one can express it. Other fields are tagged fields from 10000 on of the
+same record, or of NoOpRecord if Kafka has no such record: Kafka's tools print such records without an error. Version
+and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAMES = {api_key: name for name, (api_key, _) in WRITTEN.items()}
 
 
 class UnreadableRecordError(ValueError):
-    """Bytes that are no metadata record, a record of a newer version, or one that does not fit the image."""
+    """The bytes are not a metadata record, have a newer version, or do not fit the image."""
 
 
 class RecordFrame(NamedTuple):

@@ -83,7 +83,7 @@ class IngestReader:
         self.removed_folders: list[str] = []
 
     def read(self, record: m.NoOpRecord) -> None:
-        """Read what a NoOpRecord has of ingests."""
+        """Read the ingests in a NoOpRecord."""
         self.open += map(_record, record.ingests)
         self.committed += map(_record, record.committed_ingests)
         self.ended += ((key.topic_id, key.ingest_id, key.batch_id) for key in record.ended_ingests)

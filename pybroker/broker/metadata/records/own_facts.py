@@ -1,4 +1,4 @@
-"""Facts that no record of Kafka's expresses, collected into few NoOpRecords.
+"""Facts that no Kafka record can express, collected into few NoOpRecords.
 
 Their structs are filled by position, in the order of the schema: a topic's details are written for each new topic.
 """
@@ -29,7 +29,7 @@ class OwnFacts:
         self._elements += weight * len(elements)
 
     def set(self, field: str, value: Any) -> None:
-        """Set a field of NoOpRecord that is no list."""
+        """Set a field of NoOpRecord that is not a list."""
         self._values[field] = value
 
     def full(self) -> Iterator[bytes]:

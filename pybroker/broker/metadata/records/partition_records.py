@@ -1,7 +1,7 @@
-"""Partition states as PartitionRecord (all of a state) and PartitionChangeRecord (what is new in a state).
+"""Partition states as PartitionRecord (a whole state) and PartitionChangeRecord (the changed fields of a state).
 
-Many partitions share few distinct states. PartitionRecord begins with partition and topic id; equal bytes behind them
-are encoded and decoded once, and equal states of an image read from records share one object.
+Many partitions share few distinct states. PartitionRecord begins with partition and topic id; the bytes after them, if
+equal, are encoded and decoded once, and equal states of an image read from records share one object.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ def _state_from(record: m.PartitionRecord) -> PartitionImage:
 
 
 def change_frame(topic_id: Uuid, index: int, old: PartitionImage, new: PartitionImage) -> bytes:
-    """Return the record of what is new in a state. As in Kafka, a leader in the record raises the leader epoch by one,
-    and each record the partition epoch; other epochs are in tagged fields."""
+    """Return the record of a state's changed fields. As in Kafka, a leader in the record raises the leader epoch by
+    one, and each record the partition epoch; other epochs are in tagged fields.
+    """
     leads = (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch)
     epoch, version = old.leader_epoch + leads, old.state_version + 1
     record = m.PartitionChangeRecord(

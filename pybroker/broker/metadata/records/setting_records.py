@@ -1,7 +1,7 @@
 """Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
 FeatureLevelRecord, and the records that remove them.
 
-The image holds texts, as ZooKeeper's nodes do. A text that Kafka's record cannot give back is an entry of NoOpRecord.
+The image holds texts, as ZooKeeper's nodes do. A text that Kafka's record would change is an entry of NoOpRecord.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pybroker.protocol.scram import BY_NAME, ScramCredential, ScramMechanism
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's resource types."""
 USER, QUOTAS = 64, 65
-"""Resource types of ours, in NoOpRecord only: a user by name; other quotas by path."""
+"""Our own resource types, in NoOpRecord only: a user by name; other quotas by path."""
 FIELDS: Mapping[int, str] = {
     BROKER: "broker_configs",
     GROUP: "group_configs",
@@ -35,9 +35,9 @@ FIELDS: Mapping[int, str] = {
     USER: "users",
     QUOTAS: "quotas",
 }
-"""Fields of image and delta by resource type. Topics carry their settings themselves."""
+"""Fields of image and delta by resource type. A topic has its settings in its own image."""
 TEXT_BYTES_MAX = 0x7FFF
-"""Kafka reads no longer texts."""
+"""Kafka cannot read longer texts."""
 SAME_VERSION = -2
 _QUOTA_KINDS = {**OF_CLIENTS, **OF_ADDRESSES}
 

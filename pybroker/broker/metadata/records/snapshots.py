@@ -92,7 +92,7 @@ class SnapshotReader:
             damaged={topic.topic_name: topic.reason for topic in details.damaged_topics},
             damaged_ingests=frozenset(details.damaged_ingests),
             delete_orders=frozenset(details.delete_orders),
-            # `apply` takes registered brokers for new ones.
+            # `apply` treats registered brokers as new ones, which are not leaving.
             leaving=frozenset(delta.leaving),
         )
 

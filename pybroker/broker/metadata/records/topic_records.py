@@ -1,7 +1,7 @@
 """Topics as TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord and RemoveTopicRecord.
 
-A topic that the image before has is written as its differences: one changed setting of a topic with 10,000 partitions
-is one ConfigRecord and the topic's details.
+For a topic that the previous image has, only the differences are written: one changed setting of a topic with 10,000
+partitions is one ConfigRecord and the topic's details.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TopicWriter:
 
 
 class _TopicChange:
-    """What the records read so far say of one topic."""
+    """The content of the records read so far about one topic."""
 
     def __init__(self, name: str, topic_id: Uuid, known: TopicImage | None) -> None:
         self.known = known
@@ -106,7 +106,7 @@ class _TopicChange:
         return state
 
     def states_alone(self) -> ChangedStates | None:
-        """Return the change if only partitions that the topic had are new."""
+        """Return the change if it only concerns partitions that the topic already had."""
         if self.known is None or self.config is not None or self.details is not None:
             return None
         if max(self.states, default=-1) >= len(self.known.partitions):
@@ -148,7 +148,7 @@ class TopicChangeReader:
         self._new_names: dict[str, _TopicChange] = {}
         self._partitions = PartitionReader()
         self._last: tuple[bytes, _TopicChange] | None = None
-        """The topic of the last PartitionRecord: they come topic by topic."""
+        """The topic of the last PartitionRecord: the records of one topic are consecutive."""
         self.removed: list[TopicImage] = []
 
     def topic(self, record: m.TopicRecord) -> None:
@@ -177,7 +177,7 @@ class TopicChangeReader:
         change.states[record.partition_id] = changed_state(record, change.state(record.partition_id))
 
     def config_of(self, name: str) -> dict[str, str]:
-        """Return the settings of a topic, to be changed."""
+        """Return the topic's settings for modification."""
         change = self._new_names.get(name)
         if change is None:
             known = self._before.topics.get(name)

@@ -42,7 +42,7 @@ def shown(name: str, text: str | None) -> str | None:
 
 
 def settings(config: BrokerConfig) -> dict[str, dict[str, Any]]:
-    """Return name → value and source of every setting in force, including those of single listeners."""
+    """Return name → value and source of every setting, including those of single listeners."""
     document: dict[str, dict[str, Any]] = {}
     for name, value in config.items():
         source = next((source for source, member, _ in config.occurrences(name) if member == name), None)
@@ -92,6 +92,6 @@ class Cleaner:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return the secret as it is, and as JSON and Python write it."""
+    """Return the secret as it is, in JSON's spelling and in Python's."""
     escaped = secret.encode("unicode_escape").decode()
     return {secret, escaped, secret.replace("\\", "\\\\").replace('"', '\\"'), escaped.replace('"', '\\"')}

@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
 
 class Export:
-    """Exports from `start` to `stop`."""
+    """The export; it runs from `start` to `stop`."""
 
     def __init__(
         self, source: Source, sender: OtlpSender, resource: Mapping[str, object], interval_s: Callable[[], float]
