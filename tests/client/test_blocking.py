@@ -150,11 +150,11 @@ def test_what_is_wrong_with_a_record_is_told(bootstrap: str, name: str) -> None:
             producer.enqueue(name, 1)
         with pytest.raises(RecordTooLargeError):
             producer.enqueue(name, b"x" * 2_000)
-        with pytest.raises(UnknownTopicError, match="partitions 0 to 0, not 3"):
+        with pytest.raises(UnknownTopicError, match="partitions 0 to 0; partition 3 does not exist"):
             producer.enqueue(name, b"x", partition=3).result()
         producer.flush()
         producer.enqueue(name, b"x", partition=3)
-        with pytest.raises(UnknownTopicError, match="partitions 0 to 0, not 3"):
+        with pytest.raises(UnknownTopicError, match="partitions 0 to 0; partition 3 does not exist"):
             producer.flush()
 
     def fail(value: object) -> bytes:

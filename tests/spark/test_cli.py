@@ -148,7 +148,7 @@ def test_the_end_is_said_in_the_same_ways() -> None:
     """But for its word."""
     assert _bound("--to", "latest") == {"endingOffsets": "latest"}
     assert _bound("--to", "2026-11-21") == {"endingTimestamp": "1795219200000"}
-    with pytest.raises(click.BadParameter, match="earliest: latest, an ISO time"):
+    with pytest.raises(click.BadParameter, match="earliest: expected latest, an ISO time"):
         _bound("--to", "earliest")
 
 

@@ -123,9 +123,9 @@ def test_a_re_created_topic_is_continued_only_with_continuity() -> None:
     here = [SparkTopic(NEW, "t", (1,))]
     carried = rules("continue", topic_id=NEW).carried_over(position(p0=500), here)
     assert carried == position(NEW, p0=500)
-    with pytest.raises(TopicChangedError, match="partition 0 holds 0 to 300, the checkpoint is at 500"):
+    with pytest.raises(TopicChangedError, match="partition 0 contains 0 to 300, the checkpoint is at 500"):
         rules("continue", topic_id=NEW, last=300).carried_over(position(p0=500), here)
-    with pytest.raises(TopicChangedError, match="partition 1 holds nothing"):
+    with pytest.raises(TopicChangedError, match="partition 1 contains nothing"):
         rules("continue", topic_id=NEW).carried_over(position(p0=5, p1=5), here)
 
 

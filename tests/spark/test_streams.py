@@ -95,7 +95,7 @@ def test_a_re_created_topic_is_continued_at_its_offsets_only_if_it_has_them(
     jobs.write(jobs.rows(100, "old", tasks=1), topic)
     _copy(jobs, topic, tmp_path)
     jobs.recreate(topic, 1)
-    with pytest.raises(Exception, match="partition 0 holds 0 to 0, the checkpoint is at 100"):
+    with pytest.raises(Exception, match="partition 0 contains 0 to 0, the checkpoint is at 100"):
         _copy(jobs, topic, tmp_path, onTopicRecreated="continue")
     jobs.write(jobs.rows(150, "new", tasks=1), topic)
     found = _copy(jobs, topic, tmp_path, onTopicRecreated="continue")
