@@ -21,9 +21,9 @@ class WebError(Exception):
     def __init__(self, message: str, status: int | None = None, body: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
-        """Of HTTP; None: nothing was answered."""
+        """HTTP status; None without a response."""
         self.body = body
-        """What came with a status that is an error."""
+        """The body of a response with an error status."""
 
 
 def ask(

@@ -223,7 +223,7 @@ class Dispatcher:
         else:
             self._reply(request, outcome)
         if begun:
-            # The time after a wait is not counted: it is as short as the time before.
+            # The time after a wait is not measured, because it is short.
             request.spent(time.perf_counter_ns() - begun)
 
     def _await(self, request: Request, later: Later) -> None:

@@ -43,7 +43,7 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
     known = list(incarnations)
     replaced = {one.successor_id for one in known if one.successor_id is not None}
     events = [event for one in known for event in _of(one, skip_first=one.topic_id in replaced)]
-    # The sort is stable: events of the same millisecond keep their order, which the reversal turns around.
+    # The sort is stable, so events of one millisecond stay in order, and the later reversal reverses them too.
     events.sort(key=lambda event: event.at_ms)
     events.reverse()
     return events
@@ -51,7 +51,7 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
 
 def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
     if not one.events:
-        # From before brokers kept histories.
+        # None if the topic is older than the brokers' histories.
         if one.created_ms is not None:
             yield HistoryEvent(one.created_ms, "created", one.name, one.topic_id, one.created_by, "")
         if one.deleted_ms is not None:

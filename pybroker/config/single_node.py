@@ -33,7 +33,7 @@ def problem(name: str, text: str) -> str | None:
 
 
 def fit(static: MutableMapping[str, str]) -> str | None:
-    """Lower settings that ask for more replicas than brokers, in valid texts; return the warning, if any."""
+    """Lower settings that ask for more replicas than brokers; the texts must be valid. Return the warning, if any."""
     above = {name: static[name] for name in REPLICAS if name in static and problem(name, static[name])}
     if not above:
         return None

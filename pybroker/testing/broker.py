@@ -35,7 +35,7 @@ STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {
-    # A test's lone consumer should not wait three seconds for other members, nor a later one a second.
+    # Do not let a test's only consumer wait three seconds for other members, or a later member one second.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",

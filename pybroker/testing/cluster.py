@@ -34,7 +34,9 @@ BETWEEN = "BETWEEN"
 """The inter-broker listener."""
 
 SESSION_MS = 2_000
-"""ZooKeeper session timeout: time until the loss of a killed broker is noticed. The product's default is 6 s."""
+"""ZooKeeper session timeout: after this time the cluster notices the loss of a killed broker. The product's default is
+6 s.
+"""
 
 SETTLE_SECONDS_MAX = 120.0
 REPLICAS = 3

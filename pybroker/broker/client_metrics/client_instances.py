@@ -101,13 +101,13 @@ class Telemetry:
         self.push_bytes = 0
         self.refused: Counter[ErrorCode] = Counter()
         self.unshown = 0
-        """Numbers of metrics beyond NAMES_MAX, or that nobody has subscribed."""
+        """Number of metrics that were pushed but not kept: beyond NAMES_MAX, or without a subscription."""
         self.sums: dict[str, float] = {}
-        """What clients have counted, all of them together, since the start."""
+        """Counters, summed over all clients since the start."""
         self.gauges: dict[str, float] = {}
-        """What the last client that pushed it has said."""
+        """Gauges, each as the last client pushed it."""
         self.pass_on: Callable[[bytes, Mapping[str, str]], None] | None = None
-        """Who else gets what is pushed, as it is, and by whom."""
+        """Forwards each push unchanged, with the client's identity."""
 
     @property
     def max_bytes(self) -> int:
@@ -204,7 +204,7 @@ class Telemetry:
             found = self._instances[instance_id] = _Instance(asked, self._of, now_ms)
         elif found.of is not self._of:
             asked = asked_of(instance_id, described(instance_id, context), self._subscriptions)
-            # A client may fetch a changed subscription at once.
+            # A client may fetch a changed subscription before its interval ends.
             found.may_ask = found.may_ask or asked != found.asked
             found.asked, found.of = asked, self._of
         found.seen_ms = now_ms

@@ -197,7 +197,8 @@ class Broker:
         try:
             await parts.office.start(
                 lambda: _local_ids(scan),
-                # Brokers of both levels may be controllers in a cluster: topic ids that one of them has shown stay.
+                # In a cluster, brokers of both versions may be the controller. Topic ids that one of them has shown
+                # stay visible.
                 lambda stored, shown: (
                     with_stored(config, broker_id, stored).topic_ids or (config.in_cluster and shown())
                 ),
@@ -386,7 +387,7 @@ class Broker:
 
 
 def _waited_for(parts: BrokerParts, broker_id: int) -> bool:
-    """Return whether partitions have no leader because only this broker was in sync."""
+    """Return whether partitions have no leader because this broker was their only in-sync replica."""
     topics = parts.services.view.image.topics.values()
     return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
 

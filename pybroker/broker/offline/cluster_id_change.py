@@ -1,7 +1,7 @@
 """`pybroker cluster adopt-id`: changes the cluster id of a stopped broker.
 
-The store is written first, with the audit record, then `meta.properties` of each directory. After a crash in between, a
-start refuses the remaining directories by name and suggests this command; running it again finishes the work.
+The store is written first, with the audit record, then `meta.properties` of each directory. After a crash in between,
+the next start refuses the remaining directories and suggests this command, which then finishes the work.
 
 In a cluster the id is in ZooKeeper and shared by all brokers: the command changes only the directories of this broker.
 """

@@ -21,7 +21,7 @@ PROPERTIES_BYTES_MAX = 64 << 10
 def locked(directories: Sequence[Path]) -> Iterator[None]:
     """Lock the existing directories. Raises StartError if one is in use.
 
-    Two locks on one file: this broker takes flock, the JVM takes a POSIX record lock.
+    It takes two locks on one file: flock, as this broker does, and a POSIX record lock, as the JVM does.
     """
     with contextlib.ExitStack() as held:
         for directory in directories:

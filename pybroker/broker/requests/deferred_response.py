@@ -36,7 +36,7 @@ class Later:
             self._told = told
 
     def cancel(self) -> None:
-        """Stop waiting: the result is CancelledError."""
+        """Stop waiting; the result becomes a CancelledError."""
         self._end(None, asyncio.CancelledError())
 
     def abandon(self) -> None:

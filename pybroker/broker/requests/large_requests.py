@@ -176,7 +176,7 @@ class LargeRequests:
                 return whole
             answer = await _outcome(handle(piece))
             if isinstance(answer, StandingCommits):
-                # The right to commit for the topics of one piece is none for those of the request.
+                # The lease covers only the topics of this piece, not those of the whole request.
                 answer = answer.response
             if whole is None:
                 whole = answer

@@ -1,9 +1,9 @@
 """Authentication of brokers on the listener between brokers.
 
-With a login, a client is a broker if it is a super user; if it has CLUSTER_ACTION on the cluster, with an
-authorizer; or if it uses this broker's own login, without one. Without a login, a client certificate decides
-(`ssl.client.auth=required`): it must name a super user or a principal with CLUSTER_ACTION; without super users and
-authorizer, any certificate that the listener's truststore accepts is valid. Without login and certificates, every
+On a listener with a login, these clients are brokers: super users; with an authorizer, principals with CLUSTER_ACTION
+on the cluster; without an authorizer, clients with this broker's own login. Without a login, a client certificate
+decides (`ssl.client.auth=required`): it must name a super user or a principal with CLUSTER_ACTION; without super users
+and authorizer, any certificate that the listener's truststore accepts is valid. Without login and certificates, every
 client of the listener is a broker.
 """
 

@@ -1,5 +1,6 @@
-"""The ACLs as the controller has decided them: ahead of those in force on its broker, which applies decisions like any
-other broker. The same native code evaluates them."""
+"""The ACLs that the controller has decided. They are newer than the ACLs in force on its broker, which applies
+decisions like any other broker. The same native code evaluates them.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Step(NamedTuple):
     refused: str | None = None
     """The reason of a refusal, for the broker's log; the client fails once it has acknowledged the token."""
     wait: asyncio.Future[None] | None = None
-    """No answer yet: give the same token again when the future is done."""
+    """Set if there is no answer yet: call `answer` with the same token when the future is done."""
 
 
 class Conversation(Protocol):

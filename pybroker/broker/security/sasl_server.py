@@ -48,7 +48,7 @@ class SaslOutcome(msgspec.Struct, frozen=True):
     must_end: bool = False
     """The session ends with the client's token, even if the client does not support re-authentication."""
     wait: asyncio.Future[None] | None = None
-    """No answer yet: give the same token again when the future is done."""
+    """Set if there is no answer yet: call `answer` with the same token when the future is done."""
 
 
 class _Open(msgspec.Struct, frozen=True):

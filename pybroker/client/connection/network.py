@@ -54,8 +54,8 @@ _CLOSE_S = 2.0
 
 class _Place:
     """A node's connection and the time of its next attempt. hung_up: how often in a row the broker closed it on the
-    first request after ApiVersions. unresolved: when the look-up of its host name failed first and last in a
-    row.
+    first request after ApiVersions. unresolved: loop times of the first and the last of consecutive failed look-ups of
+    its host name.
     """
 
     def __init__(self, backoff: Backoff) -> None:

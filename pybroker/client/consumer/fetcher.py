@@ -219,8 +219,8 @@ class Fetcher:
             for row in topic.partitions:
                 where = TopicPartition(name or "", row.partition_index)
                 state = self._positions.get(where)
-                # Skip rows from before a seek, and of partitions that were unassigned, or assigned anew (another
-                # state).
+                # Skip rows that were requested before a seek, and rows of partitions that were unassigned or assigned
+                # again (another state) since.
                 if state is None or asked.get(where, (None, -1)) != (state, state.turn):
                     continue
                 if row.error_code:

@@ -102,7 +102,7 @@ class BatchCompletion:
             self._split(where, batch)
             return
         if code in _SEQUENCE and self._idempotent:
-            # Behind an unacknowledged batch the error may be a consequence: that batch decides.
+            # An earlier batch is not acknowledged yet, and may have caused this error: wait for its outcome.
             if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
                 self._new_epoch(where)
             self._look_again()

@@ -24,7 +24,8 @@ ALGORITHMS: Mapping[str, str] = {
     "Ed25519": "OKP",
 }
 """Signature algorithm → key type. Algorithms with a shared secret (HS256 …) are not accepted, because every verifier
-could sign; `none` is no signature."""
+could sign with it; `none` means no signature.
+"""
 
 
 class JwksError(Exception):
