@@ -1,4 +1,4 @@
-//! What goes into the state machine and what comes out.
+//! Events that go into the state machine, and actions that come out.
 
 use crate::batch::{Batch, EpochEnd, Snapshot, SnapshotHeader};
 use crate::keys::ReplicaKey;
@@ -6,23 +6,23 @@ use crate::message::{Request, Response};
 use crate::state::QuorumState;
 use crate::transition::Transition;
 
-/// What happened to a replica.
+/// An input of a replica.
 #[derive(Debug, Clone)]
 pub enum Event<D> {
     /// Time has passed; see `Quorum::deadline`.
     Time,
     /// A request came; `handle` is the owner's name for the connection that waits for the response.
     Request {
-        /// Comes back in [`Action::Respond`].
+        /// Returned in [`Action::Respond`].
         handle: u64,
         /// The request.
         request: Request,
     },
     /// A response came.
     Response {
-        /// The node that was asked.
+        /// The node that the request was sent to.
         peer: i32,
-        /// Of the request.
+        /// The request's correlation.
         correlation: u64,
         /// The response.
         response: Response<D>,
@@ -32,21 +32,21 @@ pub enum Event<D> {
         /// The node.
         peer: i32,
     },
-    /// All that was appended, cut off or installed before that [`Action::Flush`] is on disk.
+    /// Everything appended, cut off or installed before that [`Action::Flush`] is on disk.
     Flushed {
-        /// Of the flush.
+        /// The ticket of the flush.
         ticket: u64,
     },
-    /// The quorum state is on disk, and those written before.
+    /// This version of the quorum state, and all earlier ones, are on disk.
     StateWritten {
-        /// Of the write.
+        /// The ticket of the write.
         ticket: u64,
     },
-    /// A write or a flush failed: the replica halts, since it cannot know what is on disk.
+    /// A write or a flush failed: the replica halts, because it cannot know the content of the disk.
     StorageFailed,
     /// Append records, as the leader.
     Propose {
-        /// The owner's name for it.
+        /// The owner's name for the proposal.
         proposal: u64,
         /// Number of records.
         records: u32,
@@ -55,14 +55,14 @@ pub enum Event<D> {
     },
     /// Make an observer a voter (KIP-853).
     AddVoter {
-        /// The owner's name for it.
+        /// The owner's name for the proposal.
         proposal: u64,
         /// The observer.
         voter: ReplicaKey,
     },
     /// Make a voter an observer (KIP-853).
     RemoveVoter {
-        /// The owner's name for it.
+        /// The owner's name for the proposal.
         proposal: u64,
         /// The voter.
         voter: ReplicaKey,
@@ -76,46 +76,46 @@ pub enum Event<D> {
     SnapshotWritten {
         /// As `Quorum::snapshot_header` gave it.
         header: SnapshotHeader,
-        /// Where the log begins now: the snapshot's end, or that of an older snapshot that is kept.
+        /// The new start of the log: the snapshot's end, or that of an older snapshot that is kept.
         start: EpochEnd,
     },
 }
 
-/// What the owner is to do, in this order.
+/// An output that the owner executes, in this order.
 #[derive(Debug, Clone)]
 pub enum Action<D> {
     /// Send a request.
     Send {
-        /// To this node.
+        /// The receiving node.
         peer: i32,
-        /// Names the request in [`Event::Response`].
+        /// Returned in [`Event::Response`].
         correlation: u64,
         /// The request.
         request: Request,
     },
     /// Answer a request.
     Respond {
-        /// Of the request.
+        /// The request's handle.
         handle: u64,
         /// The response.
         response: Response<D>,
     },
-    /// Answer a Fetch with as many batches of the log as fit.
+    /// Respond to a Fetch with as many batches of the log as fit.
     RespondWithBatches {
-        /// Of the request.
+        /// The request's handle.
         handle: u64,
-        /// The response, to be completed.
+        /// The response without its batches.
         response: Response<D>,
         /// Offset of the first batch.
         from: i64,
         /// End of the log.
         to: i64,
     },
-    /// Answer a FetchSnapshot with the snapshot, or `SNAPSHOT_NOT_FOUND` if it is gone.
+    /// Respond to a FetchSnapshot with the snapshot, or with `SNAPSHOT_NOT_FOUND` if it is gone.
     RespondWithSnapshot {
-        /// Of the request.
+        /// The request's handle.
         handle: u64,
-        /// The response, to be completed.
+        /// The response without the snapshot.
         response: Response<D>,
         /// Which snapshot.
         id: EpochEnd,
@@ -138,13 +138,13 @@ pub enum Action<D> {
         /// The state.
         state: QuorumState,
     },
-    /// Everything below is committed and may be applied.
+    /// All records below this offset are committed and may be applied.
     Commit(i64),
     /// The replica changed its role.
     Become(Transition),
-    /// A proposal or a voter change is decided, as far as this replica knows.
+    /// The outcome of a proposal or a voter change, as far as this replica knows it.
     Decide {
-        /// Of the proposal.
+        /// The proposal's name.
         proposal: u64,
         /// The outcome.
         decision: Decision,
@@ -154,14 +154,15 @@ pub enum Action<D> {
 /// The outcome of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It is committed.
+    /// The proposal is committed.
     Committed {
         /// The offset after its last record.
         end_offset: i64,
     },
-    /// It was not appended.
+    /// The proposal was not appended.
     Refused(Refusal),
-    /// The leader was deposed or resigned before it knew (`NOT_CONTROLLER`); it may still be committed.
+    /// The leader was deposed or resigned before it knew the outcome (`NOT_CONTROLLER`); the proposal may still be
+    /// committed.
     Unknown,
 }
 
@@ -170,7 +171,7 @@ pub enum Decision {
 pub enum Refusal {
     /// This replica does not lead (`NOT_CONTROLLER`).
     NotLeader,
-    /// Another voter change is not committed yet, or no record of this leader's epoch: try again.
+    /// Retry: another voter change, or the first record of this leader's epoch, is not committed yet.
     NotReady,
     /// A voter has that id (`DUPLICATE_VOTER`).
     DuplicateVoter,

@@ -1,11 +1,11 @@
-//! What the metadata log holds: batches, of data or of the quorum's control records.
+//! The content of the metadata log: batches of data, or of the quorum's control records.
 
 use pybroker_model::Uuid;
 
 use crate::keys::{ReplicaKey, VoterSet};
 
-/// A point in a log: the offset, and the epoch of the record before it. With `(0, 0)` the log is empty. Ordered as
-/// logs are compared by Vote: the epoch first.
+/// A point in a log: the offset, and the epoch of the record before it. `(0, 0)` is the start of the log. The order is
+/// the one in which Vote compares logs: by epoch first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct EpochEnd {
     /// Leader epoch of the last record below `offset`.
@@ -14,7 +14,7 @@ pub struct EpochEnd {
     pub offset: i64,
 }
 
-/// Consecutive records of one leader epoch; appended, copied and cut off as a whole.
+/// Consecutive records of one leader epoch. Batches are appended, copied and cut off as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Batch<D> {
     /// Offset of the first record.
@@ -43,15 +43,15 @@ impl<D> Batch<D> {
 pub enum Body<D> {
     /// The first record of an epoch (Kafka's LeaderChangeMessage).
     LeaderChange(ReplicaKey),
-    /// The voter set, in force from its append on (Kafka's VotersRecord).
+    /// The voter set, which takes effect when the record is appended (Kafka's VotersRecord).
     Voters(VoterSet),
     /// The unique id of the metadata topic (KIP-516).
     TopicId(Uuid),
-    /// Metadata deltas; the quorum does not look into them.
+    /// Metadata deltas; the quorum does not decode them.
     Data(D),
 }
 
-/// What a snapshot says about the quorum.
+/// The quorum's part of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotHeader {
     /// The end of the log that the snapshot replaces.
@@ -63,7 +63,8 @@ pub struct SnapshotHeader {
 }
 
 impl SnapshotHeader {
-    /// The snapshot that formatting writes: an empty log with its first voters, or none for a node that joins.
+    /// Return the snapshot that a formatted directory starts with: an empty log, with the first voters or, on a node
+    /// that joins later, without voters.
     #[must_use]
     pub fn bootstrap(voters: VoterSet) -> Self {
         Self {
@@ -74,10 +75,10 @@ impl SnapshotHeader {
     }
 }
 
-/// A snapshot on its way to a replica that lags.
+/// A snapshot that is sent to a lagging replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot<D> {
-    /// What it says about the quorum.
+    /// The quorum's part of the snapshot.
     pub header: SnapshotHeader,
     /// The image's records.
     pub content: D,

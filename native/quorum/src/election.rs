@@ -1,4 +1,4 @@
-//! Votes and pre-votes, asked for and given.
+//! Requests for votes and pre-votes, and the answers to them.
 
 use crate::batch::EpochEnd;
 use crate::fault::planted;
@@ -8,7 +8,7 @@ use crate::quorum::Quorum;
 use crate::role::Role;
 use crate::transition::Cause;
 
-/// How a ballot stands.
+/// The state of a ballot.
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Open,
@@ -17,7 +17,7 @@ enum Outcome {
 }
 
 impl<D> Quorum<D> {
-    /// Asks the voters that have not answered in this ballot.
+    /// Ask the voters that have not answered in this ballot.
     pub(crate) fn ask_for_votes(&mut self) {
         let (Role::Prospective(ballot) | Role::Candidate(ballot)) = &self.role else {
             return;
@@ -84,8 +84,8 @@ impl<D> Quorum<D> {
         free && self.is_up_to_date(last)
     }
 
-    /// A pre-vote promises nothing. It is refused while this replica hears from the leader, so that a replica that
-    /// cannot hear it does not depose it.
+    /// Return whether to grant a pre-vote, which is no promise. A replica that is in contact with the leader refuses,
+    /// so that a replica that has lost contact does not depose the leader.
     fn grants_pre_vote(&self, last: EpochEnd) -> bool {
         let has_leader = match &self.role {
             Role::Leader(_) => true,
@@ -95,7 +95,8 @@ impl<D> Quorum<D> {
         (!has_leader || planted!(self, PreVoteAlwaysGranted)) && self.is_up_to_date(last)
     }
 
-    /// A candidate with a shorter log keeps asking and never wins: without a leader, this voter stands soon itself.
+    /// Start an election soon. A candidate with a shorter log keeps asking and never wins, so without a leader this
+    /// voter becomes a candidate itself.
     fn stand_instead_of(&mut self, last: EpochEnd) {
         let soon = self.after(0, self.settings.timeouts.backoff_max_ms);
         let better = !self.is_up_to_date(last) && self.may_elect();
@@ -134,7 +135,7 @@ impl<D> Quorum<D> {
         self.count_votes();
     }
 
-    /// A voter without a process gives no vote: with it a split ballot is known to be lost before its time is over.
+    /// Record that a voter has no process and gives no vote: a split ballot can then end before its timeout.
     pub(crate) fn on_voter_refused(&mut self, peer: i32) {
         let voter = self.voters().iter().find(|voter| voter.id == peer);
         if let (Role::Prospective(ballot) | Role::Candidate(ballot), Some(voter)) =
@@ -147,7 +148,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// The state is on disk: a candidate may count its own vote.
+    /// Handle the written state: a candidate may now count its own vote.
     pub(crate) fn on_vote_written(&mut self) {
         let key = self.settings.key;
         if let Role::Candidate(ballot) = &mut self.role
@@ -204,8 +205,8 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// The others hear from a leader, or have longer logs, or do not answer: back to the leader, unless it refuses
-    /// connections or has resigned; then another node may know a new one.
+    /// Handle a lost pre-vote: the other voters are in contact with a leader, have longer logs, or do not answer.
+    /// Return to the leader, unless it has resigned or refuses connections; then another node may know a new one.
     fn on_pre_vote_lost(&mut self) {
         let gone = std::mem::take(&mut self.leader_refused) || self.leader_resigned;
         match self.state.leader {
@@ -223,7 +224,7 @@ impl<D> Quorum<D> {
         let leader = request.sender.id;
         if !self.observe(request.epoch, Some(leader)) && !self.leader_resigned {
             match self.role {
-                // The leader itself speaks: it can be reached after all.
+                // The message comes from the leader itself, which is reachable after all.
                 Role::Unattached { .. } | Role::Prospective(_)
                     if leader != self.settings.key.id =>
                 {

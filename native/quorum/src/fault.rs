@@ -1,7 +1,7 @@
-//! Faults that the simulator plants to prove that it would find them. Without the feature `planted` there is nothing of
-//! this in a build: [`planted!`] is `false`.
+//! Faults that the simulator plants to prove that it detects them. Builds without the feature `planted` contain no
+//! faults: [`planted!`] is `false`.
 
-/// Whether a fault is planted in this replica.
+/// Return whether a fault is planted in this replica.
 macro_rules! planted {
     ($quorum:expr, $fault:ident) => {{
         #[cfg(feature = "planted")]
@@ -33,85 +33,85 @@ macro_rules! faults {
 faults! {
     /// A vote is answered before it is on disk.
     VoteNotFlushed,
-    /// A voter forgets whom it voted for.
+    /// A voter forgets its vote.
     VoteTwice,
-    /// A voter does not compare logs.
+    /// A voter grants a vote without comparing the logs.
     VoteForStaleLog,
-    /// A voter compares the lengths of logs and not their epochs.
+    /// A voter compares the lengths of logs instead of their epochs.
     VoteForLongerLog,
-    /// A voter on another disk answers for the lost one.
+    /// A voter with a new disk answers for the voter with the lost disk.
     VoterKeyNotChecked,
-    /// Requests of other clusters are answered.
+    /// A replica answers requests of other clusters.
     ClusterIdNotChecked,
-    /// Requests for other topics are answered.
+    /// A replica answers requests for other topics.
     UnknownTopicIdAccepted,
-    /// The sentinel is accepted behind the topic id's record.
+    /// A replica accepts the sentinel even after the topic id's record.
     SentinelAlwaysAccepted,
-    /// A truncated topic id stays known.
+    /// A replica remembers a truncated topic id.
     TruncatedTopicIdKept,
     /// A leader gives the topic a new id although the log has one.
     TopicIdWrittenAgain,
-    /// An entry of an older epoch is committed by counting replicas.
+    /// A leader commits an entry of an older epoch by counting replicas.
     OlderEpochCommittedByCount,
-    /// Observers count for the high watermark.
+    /// A leader counts observers for the high watermark.
     ObserverCounted,
     /// A follower claims records that it has not flushed.
     UnflushedFetch,
     /// A leader counts records that it has not flushed.
     UnflushedLeaderCounted,
-    /// A fetch of another epoch counts.
+    /// A leader counts a fetch of another epoch.
     FetchOfAnotherEpochCounted,
-    /// The epoch of a fetch offset is not compared.
+    /// A leader does not compare the epoch of a fetch offset.
     DivergenceIgnored,
-    /// A follower cuts off more than diverges.
+    /// A follower truncates more than the diverging records.
     TruncationBelowCommitted,
-    /// A follower cuts off to the leader's end without looking at its own epochs.
+    /// A follower truncates to the leader's end without comparing its own epochs.
     TruncationTooShort,
-    /// A truncated voter set stays in force.
+    /// A truncated voter set stays in effect.
     TruncatedVotersKept,
-    /// A voter set is in force only when it is committed.
+    /// A voter set takes effect only when it is committed.
     CommittedVotersOnly,
-    /// A voter change does not wait for the one before.
+    /// A voter change does not wait for the previous one.
     VoterChangeNotWaitedFor,
     /// A voter change does not wait for a commit in the leader's own epoch.
     VoterChangeBeforeOwnCommit,
     /// A node that joins replaces another in one change.
     TwoVotersAtOnce,
-    /// A leader that is no voter any more goes on leading.
+    /// A leader that is not a voter any more continues to lead.
     RemovedLeaderStays,
     /// A voter whose removal is not committed starts no elections.
     RemovedVoterWaits,
     /// A leader ignores a higher epoch.
     StepDownForgotten,
-    /// A leader without a majority goes on leading.
+    /// A leader without a majority continues to lead.
     NoCheckQuorum,
     /// Elections start without a pre-vote.
     PreVoteSkipped,
     /// A pre-vote is granted although the leader is alive.
     PreVoteAlwaysGranted,
-    /// A refused connection to the leader is ignored.
+    /// A replica ignores that the leader refuses connections.
     RefusalIgnored,
-    /// A higher epoch is not written to disk.
+    /// A replica does not write a higher epoch to disk.
     EpochNotWritten,
     /// A follower commits its whole log.
     FollowerCommitsAll,
-    /// A follower moves its high watermark although its log does not agree with the leader's.
+    /// A follower advances its high watermark although its log diverges from the leader's.
     DivergingLogCommitted,
-    /// A follower takes over a high watermark that went back.
+    /// A follower accepts a high watermark below its own.
     HighWatermarkGoesBack,
-    /// A response to an older fetch is appended.
+    /// A follower appends the response to an older fetch.
     StaleResponseAppended,
     /// A leader does not begin its epoch with a record.
     NoLeaderChangeRecord,
     /// A deposed leader reports its undecided proposals as committed.
     DeposedLeaderConfirms,
-    /// A proposal is confirmed when it is appended.
+    /// A leader confirms a proposal when it is appended.
     ConfirmedBeforeCommit,
-    /// A snapshot names the voters as of its log start.
+    /// A snapshot contains the voters of its log start.
     SnapshotWithOldVoters,
-    /// A snapshot is not offered to a follower below the log start.
+    /// A leader does not offer a snapshot to a follower below the log start.
     SnapshotNotOffered,
-    /// A candidate counts the voters that answered, whatever they answered.
+    /// A candidate counts all voters that answered as granted votes.
     RefusedVoteCounted,
     /// Half of the voters is a majority.
     HalfIsMajority,

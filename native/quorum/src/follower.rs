@@ -1,4 +1,4 @@
-//! Fetching: from the leader, or from any node that may know it.
+//! Fetches from the leader, or from any node that may know the leader.
 
 use pybroker_model::Uuid;
 
@@ -12,12 +12,12 @@ use crate::role::Role;
 use crate::transition::Cause;
 
 impl<D> Quorum<D> {
-    /// The id of the topic as the log names it, committed or not.
+    /// Return the topic id in the log, committed or not.
     pub(crate) fn named_topic_id(&self) -> Uuid {
         self.log.topic_id().map_or(Uuid::METADATA, |(_, id)| id)
     }
 
-    /// Whether all of the log is on disk, as a fetch claims.
+    /// Return whether the whole log is on disk, as a fetch claims.
     fn is_flushed(&self) -> bool {
         (self.flush.is_none() && !self.unflushed) || planted!(self, UnflushedFetch)
     }
@@ -71,7 +71,7 @@ impl<D> Quorum<D> {
         });
     }
 
-    /// The voters and the bootstrap nodes in turn.
+    /// Return the next of the voters and bootstrap nodes, in turn.
     fn next_probe(&self) -> Option<i32> {
         let own = self.settings.key.id;
         let voters = self.voters().iter().map(|voter| voter.id);
@@ -81,7 +81,7 @@ impl<D> Quorum<D> {
         others.get(index).copied()
     }
 
-    /// What the leader's answer brings.
+    /// Process the leader's response to a fetch.
     pub(crate) fn on_fetched(
         &mut self,
         peer: i32,
@@ -99,8 +99,8 @@ impl<D> Quorum<D> {
         }
         following.until = until;
         following.fetched = true;
-        // Only batches say that this log is a prefix of the leader's: until then its end may be another than what the
-        // leader has committed there.
+        // Only batches prove that this log is a prefix of the leader's. Without them, its end may differ from the
+        // records that the leader has committed there.
         if matches!(fetched, Fetched::Batches(_)) || planted {
             following.high_watermark = high_watermark;
         }
@@ -126,7 +126,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Cuts off what the leader does not have: its log agrees with this one at most up to `leaders`.
+    /// Cut off the records that the leader does not have: the two logs agree at most up to `leaders`.
     fn truncate_to(&mut self, leaders: EpochEnd) {
         let own = self.log.end_of_epoch(leaders.epoch);
         let mut end = match own.epoch == leaders.epoch {
@@ -143,12 +143,12 @@ impl<D> Quorum<D> {
             self.fetch_by_sentinel = false;
             self.truncate(end);
         } else {
-            // Both sides would say the same again at once.
+            // Pause: an immediate fetch would get the same response.
             self.fetch_at = self.now + self.settings.timeouts.pause_ms;
         }
     }
 
-    /// The high watermark of a follower is the leader's, as far as this log is on disk.
+    /// Advance a follower's high watermark: it is the leader's, limited to the part of this log that is on disk.
     pub(crate) fn advance_as_follower(&mut self) {
         let Role::Follower(following) = &self.role else {
             return;
@@ -163,7 +163,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// The leader is alive; the next part is fetched at once.
+    /// Record that the leader is alive; the owner fetches the next part of the snapshot at once.
     pub(crate) fn on_snapshot_part(&mut self, peer: i32, epoch: i32) {
         let until = self.fetch_timeout();
         let Role::Follower(following) = &mut self.role else {
@@ -218,7 +218,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// The fetch timeout has passed.
+    /// Handle the end of the fetch timeout.
     pub(crate) fn on_leader_lost(&mut self) {
         match self.may_elect() {
             true => self.elect(Cause::TimedOut),
@@ -226,7 +226,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// A port that refuses connections has no process behind it. Voters that see it stop refusing pre-votes.
+    /// Handle a port that refuses connections: it has no process. Voters that notice it stop refusing pre-votes.
     pub(crate) fn on_refused(&mut self, peer: i32) {
         if self.fetch.is_some_and(|fetch| fetch.peer == peer) {
             self.fetch = None;

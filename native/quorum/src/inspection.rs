@@ -1,5 +1,5 @@
-//! Whether a request is for this cluster, this topic and this voter. Checked before its epoch is believed: the epochs of
-//! another cluster mean nothing here.
+//! Checks whether a request is for this cluster, this topic and this voter. They run before the replica accepts the
+//! request's epoch, because epochs of another cluster mean nothing here.
 
 use pybroker_model::Uuid;
 
@@ -23,12 +23,13 @@ impl<D> Quorum<D> {
             Ask::Vote { .. } | Ask::BeginQuorumEpoch | Ask::EndQuorumEpoch { .. } => {
                 self.inspect_topic_id(request)
             }
-            // The leader compares with its log, committed or not.
+            // The leader compares the id with the one in its log, committed or not.
             Ask::Fetch { .. } | Ask::FetchSnapshot { .. } => Error::None,
         }
     }
 
-    /// Once the topic's id is committed here, requests name it, except for a Vote of a log that ends before its record.
+    /// Return the error for a request with a wrong topic id. After the topic's id is committed here, every request has
+    /// it, except a Vote of a log that ends before the id's record.
     fn inspect_topic_id(&self, request: &Request) -> Error {
         let Some(id) = self.state.topic_id else {
             return Error::None;

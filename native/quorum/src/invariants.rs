@@ -1,4 +1,4 @@
-//! What holds after every event. Checked in debug builds and in the simulator.
+//! Invariants that hold after every event. Checked in debug builds and in the simulator.
 
 use crate::quorum::Quorum;
 use crate::role::Role;

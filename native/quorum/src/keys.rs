@@ -1,11 +1,11 @@
-//! Who votes: replica keys and voter sets (KIP-853).
+//! Replica keys and voter sets (KIP-853).
 
 use std::fmt;
 use std::sync::Arc;
 
 use pybroker_model::Uuid;
 
-/// A replica: a node id and the id of the disk that holds its log. A wiped disk makes another replica.
+/// A replica: a node id and the id of the disk with its log. A node with a wiped disk is another replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaKey {
     /// `node.id`.
@@ -21,12 +21,12 @@ impl fmt::Debug for ReplicaKey {
     }
 }
 
-/// The replicas whose votes and flushed offsets count, in the order of their ids. At most one replica a node id.
+/// The replicas whose votes and flushed offsets count, by id; at most one replica for each node id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VoterSet(Arc<[ReplicaKey]>);
 
 impl VoterSet {
-    /// The voters `keys`; of several with one id the first by directory id stays.
+    /// Create a set. Of several keys with one node id, the one with the lowest directory id is used.
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = ReplicaKey>) -> Self {
         let mut keys: Vec<_> = keys.into_iter().collect();
@@ -35,60 +35,60 @@ impl VoterSet {
         Self(keys.into())
     }
 
-    /// No voters: the set of a node that has not joined yet.
+    /// Return an empty set, for a node that has not joined yet.
     #[must_use]
     pub fn empty() -> Self {
         Self(Arc::new([]))
     }
 
-    /// The voters in the order of their ids.
+    /// Return the voters, by id.
     pub fn iter(&self) -> impl Iterator<Item = ReplicaKey> + '_ {
         self.0.iter().copied()
     }
 
-    /// Number of voters.
+    /// Return the number of voters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no voters.
+    /// Return whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether exactly this replica votes: a node id with another directory id does not.
+    /// Return whether exactly this replica is a voter, not just its node id with another directory id.
     #[must_use]
     pub fn contains(&self, key: ReplicaKey) -> bool {
         self.0.contains(&key)
     }
 
-    /// Whether a voter has this node id.
+    /// Return whether a voter has this node id.
     #[must_use]
     pub fn has_id(&self, id: i32) -> bool {
         self.0.iter().any(|voter| voter.id == id)
     }
 
-    /// The smallest number of voters that is a majority.
+    /// Return the smallest number of voters that is a majority.
     #[must_use]
     pub fn majority(&self) -> usize {
         self.0.len() / 2 + 1
     }
 
-    /// Whether `key` is the only voter.
+    /// Return whether `key` is the only voter.
     #[must_use]
     pub fn is_only(&self, key: ReplicaKey) -> bool {
         *self.0 == [key]
     }
 
-    /// The set with one more voter.
+    /// Return the set with one more voter.
     #[must_use]
     pub fn with(&self, key: ReplicaKey) -> Self {
         Self::new(self.iter().chain([key]))
     }
 
-    /// The set without a voter.
+    /// Return the set without a voter.
     #[must_use]
     pub fn without(&self, key: ReplicaKey) -> Self {
         Self(self.iter().filter(|&voter| voter != key).collect())

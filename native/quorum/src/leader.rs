@@ -1,4 +1,4 @@
-//! Leading: appending, answering fetches, moving the high watermark, check-quorum, resigning.
+//! The leader: appends, answers fetches, advances the high watermark, checks its quorum, resigns.
 
 use pybroker_model::Uuid;
 
@@ -11,7 +11,7 @@ use crate::quorum::Quorum;
 use crate::role::{Leadership, Progress, Role, WaitingFetch};
 use crate::transition::Cause;
 
-/// What a leader says to a fetch offset.
+/// The leader's view of a fetch offset.
 enum Position {
     /// The follower's log is a prefix of the leader's.
     Prefix,
@@ -19,7 +19,7 @@ enum Position {
 }
 
 impl<D> Quorum<D> {
-    /// Appends one batch in this leader's epoch; gives the offset after it.
+    /// Append one batch in this leader's epoch; return the offset after it.
     pub(crate) fn append_as_leader(&mut self, records: u32, body: Body<D>) -> i64 {
         let batch = Batch {
             base_offset: self.log.end_offset(),
@@ -41,7 +41,7 @@ impl<D> Quorum<D> {
         self.decide_at(end, proposal);
     }
 
-    /// The proposal is decided when everything below `end` is committed.
+    /// Decide the proposal when everything below `end` is committed.
     pub(crate) fn decide_at(&mut self, end: i64, proposal: u64) {
         if planted!(self, ConfirmedBeforeCommit) {
             let decision = Decision::Committed { end_offset: end };
@@ -71,8 +71,8 @@ impl<D> Quorum<D> {
             .is_some_and(|(offset, _)| from.offset > offset);
         match position {
             Position::Other(fetched) => self.respond_elsewhere(handle, fetched),
-            // A log that agrees this far has the id's record. One that does not agree was answered above: refused, it
-            // could never cut off what keeps it from the record.
+            // A log that agrees up to this offset has the id's record. A log that does not agree got its answer above:
+            // if it were refused here, it could never truncate the part that separates it from the record.
             Position::Prefix
                 if request.topic_id == Uuid::METADATA
                     && behind_id
@@ -86,7 +86,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Whether the leader answers a Fetch or FetchSnapshot of this sender.
+    /// Return the error if the leader does not answer a Fetch or FetchSnapshot of this sender.
     fn inspect_fetch(&self, request: &Request) -> Error {
         if request.epoch != self.state.epoch && !planted!(self, FetchOfAnotherEpochCounted) {
             return match request.epoch < self.state.epoch {
@@ -134,7 +134,7 @@ impl<D> Quorum<D> {
         self.respond(handle, Error::None, answer);
     }
 
-    /// The replica is alive and reaches this leader.
+    /// Record that the replica is alive and can reach this leader.
     fn heard_from(&mut self, key: ReplicaKey) {
         let now = self.now;
         let Role::Leader(leadership) = &mut self.role else {
@@ -156,8 +156,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// The follower's log is a prefix of this one and on its disk: it counts, and is answered when there is something
-    /// to say.
+    /// Count a fetch whose log is a prefix of this one and on its disk. Keep it until there is something to answer.
     fn keep_fetch(&mut self, handle: u64, key: ReplicaKey, from: i64, high_watermark: i64) {
         let until = self.now + self.settings.timeouts.fetch_wait_ms;
         let (now, end) = (self.now, self.log.end_offset());
@@ -173,7 +172,8 @@ impl<D> Quorum<D> {
             if from >= end {
                 replica.caught_up_at = Some(now);
             } else if from >= replica.leader_end.0 {
-                // It has what the leader had at its last fetch: under load it is never at the end.
+                // The replica has everything that the leader had at its previous fetch. Under load a replica never
+                // reaches the current end.
                 replica.caught_up_at = replica.caught_up_at.max(Some(replica.leader_end.1));
             }
             replica.leader_end = (end, now);
@@ -207,8 +207,8 @@ impl<D> Quorum<D> {
         if fetch.from >= to {
             return self.respond(fetch.handle, Error::None, answer);
         }
-        // Not held back by a pending write of the state: a leader's vote is on disk, and the log must be read before it
-        // can change.
+        // Do not wait for a pending write of the state: a leader's vote is on disk already, and the owner must read the
+        // log before it can change.
         let action = Action::RespondWithBatches {
             handle: fetch.handle,
             response: self.response(Error::None, answer),
@@ -218,7 +218,7 @@ impl<D> Quorum<D> {
         self.actions.push(action);
     }
 
-    /// Answers the fetches for which there is something new, or whose time is over.
+    /// Answer the fetches for which there is news, or whose wait has ended.
     fn answer_waiting(&mut self) {
         let (now, end, high_watermark) = (self.now, self.log.end_offset(), self.high_watermark);
         let mut index = 0;
@@ -251,8 +251,8 @@ impl<D> Quorum<D> {
         self.actions.push(action);
     }
 
-    /// Moves the high watermark to what a majority of the voters has on disk, if that reaches into the own epoch: an
-    /// older entry on a majority may still be replaced (Raft, section 5.4.2).
+    /// Advance the high watermark to the offset that a majority of voters has on disk, if a record of the leader's own
+    /// epoch is below it: older records on a majority may still be replaced (Raft, section 5.4.2).
     pub(crate) fn advance_as_leader(&mut self) {
         let Role::Leader(leadership) = &self.role else {
             return;
@@ -311,7 +311,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// The other voters: the wanted one first, then those with the longest logs.
+    /// Return the other voters: the wanted one first, then those with the longest logs.
     pub(crate) fn preferred_successors(&self, wanted: Option<i32>) -> Vec<i32> {
         let Role::Leader(leadership) = &self.role else {
             return Vec::new();
@@ -330,7 +330,7 @@ impl<D> Quorum<D> {
         others.iter().map(|voter| voter.id).collect()
     }
 
-    /// When a majority of the voters had been heard from last, this leader included.
+    /// Return the last time at which this leader had contact with a majority of voters, itself included.
     fn quorum_heard_at(&self, leadership: &Leadership) -> u64 {
         let heard_at = |voter: ReplicaKey| match leadership.progress(voter) {
             _ if voter == self.settings.key => self.now,
@@ -370,7 +370,7 @@ impl<D> Quorum<D> {
         self.answer_waiting();
     }
 
-    /// Sends BeginQuorumEpoch to the voters that do not fetch.
+    /// Send BeginQuorumEpoch to the voters that do not fetch.
     fn announce_epoch(&mut self) {
         let (now, timeouts) = (self.now, self.settings.timeouts);
         let Role::Leader(leadership) = &mut self.role else {
@@ -378,7 +378,7 @@ impl<D> Quorum<D> {
         };
         leadership.announce_at = now + timeouts.fetch_ms / 2;
         let recent = now.saturating_sub(2 * timeouts.fetch_wait_ms);
-        // Observers that are gone are forgotten.
+        // Forget observers that no longer fetch.
         let forgotten = now.saturating_sub(10 * timeouts.fetch_ms);
         let voters = self.log.voters();
         leadership

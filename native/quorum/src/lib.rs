@@ -1,8 +1,8 @@
 //! The quorum of the metadata log: KIP-595's Raft in which followers fetch, with pre-vote (KIP-996), check-quorum and
 //! voter changes one at a time (KIP-853).
 //!
-//! No clock, thread, socket or file: events go in ([`Event`]: a message came, time passed, a write is on disk) and
-//! actions come out ([`Action`]: send, append, flush, cut off, commit). The owner does them in their order.
+//! It uses no clock, thread, socket or file: events go in ([`Event`]: a message came, time passed, a write is on disk)
+//! and actions come out ([`Action`]: send, append, flush, truncate, commit). The owner executes the actions in order.
 //!
 //! | role | is | leaves it |
 //! |---|---|---|
@@ -11,15 +11,16 @@
 //! | Candidate | asking for votes, its own is on disk | → Leader: won; → Prospective: lost or timed out |
 //! | Leader | appending and answering fetches | → Resigned: quorum lost, removed, asked |
 //! | Follower | fetching | → Prospective: timed out, preferred; → Unattached: leader resigned or refused |
-//! | Resigned | a leader of this epoch that leads no more | → Prospective: timed out; → Unattached: timed out, no voter |
+//! | Resigned | a leader of this epoch that leads no more | → Prospective: timed out; → Unattached: timed out, no voter
+//! |
 //! | Halted | stopped by a storage error | never |
 //!
-//! From every role but Halted: a higher epoch → Unattached, or Follower if its leader is named; a storage error → Halted.
-//! An observer is Unattached or Follower. The only voter of a cluster goes to Candidate without pre-votes.
+//! From every role but Halted: a higher epoch → Unattached, or Follower if its leader is named; a storage error →
+//! Halted. An observer is Unattached or Follower. The only voter of a cluster goes to Candidate without pre-votes.
 //!
 //! Rules of durability: no message leaves while a write of the quorum state is pending, so votes and epochs are on disk
-//! before they are spoken of; a fetch claims only what is flushed; a leader counts only what it has flushed. `Committed`
-//! means: on the disks of a majority of voters, and not before a record of the leader's epoch.
+//! before another node can learn of them; a fetch claims only what is flushed; a leader counts only what it has
+//! flushed. `Committed` means: on the disks of a majority of voters, and not before a record of the leader's epoch.
 
 mod action;
 mod batch;

@@ -1,36 +1,36 @@
-//! What the state machine knows of its log: the bounds, where epochs begin, and the control records. The batches
-//! themselves are with the owner.
+//! The state machine's index of its log: the bounds, the starts of epochs, and the control records. The owner has the
+//! batches.
 
 use pybroker_model::Uuid;
 
 use crate::batch::{Batch, Body, EpochEnd, SnapshotHeader};
 use crate::keys::VoterSet;
 
-/// An index of the log. Changed in the order in which the owner changes the log.
+/// An index of the log. It changes in the same order as the owner's log.
 #[derive(Debug, Clone)]
 pub struct LogIndex {
-    /// Where the log begins, and the epoch of the record before.
+    /// The start of the log, with the epoch of the record before it.
     start: EpochEnd,
     /// End of the latest snapshot; at or behind `start`.
     snapshot: EpochEnd,
     /// First offset of each epoch, ascending; records before `start` excluded.
     pub(crate) epochs: Vec<(i32, i64)>,
     pub(crate) end: i64,
-    /// Voter sets with the offset after their record. The first is that of the log's start and stays.
+    /// Voter sets with the offset after their record. The first one is that of the log's start and is never removed.
     pub(crate) voters: Vec<(i64, VoterSet)>,
     /// Offset of the topic id's record, and the id.
     pub(crate) topic_id: Option<(i64, Uuid)>,
 }
 
 impl LogIndex {
-    /// The empty log behind a snapshot.
+    /// Return the empty log after a snapshot.
     #[must_use]
     pub fn new(snapshot: &SnapshotHeader) -> Self {
         Self::starting_at(snapshot.id, snapshot)
     }
 
-    /// The empty log that begins at `start`, not behind the snapshot's end: older batches than the snapshot's end
-    /// may be kept. The snapshot's voters count as those of the start.
+    /// Return the empty log that begins at `start`. The start may be below the snapshot's end, if older batches were
+    /// kept. The snapshot's voters count as those of the start.
     #[must_use]
     pub fn starting_at(start: EpochEnd, snapshot: &SnapshotHeader) -> Self {
         Self {
@@ -43,25 +43,25 @@ impl LogIndex {
         }
     }
 
-    /// Offset of the first batch.
+    /// Return the offset of the first batch.
     #[must_use]
     pub fn start(&self) -> EpochEnd {
         self.start
     }
 
-    /// End of the latest snapshot.
+    /// Return the end of the latest snapshot.
     #[must_use]
     pub fn snapshot(&self) -> EpochEnd {
         self.snapshot
     }
 
-    /// Offset after the last record.
+    /// Return the offset after the last record.
     #[must_use]
     pub fn end_offset(&self) -> i64 {
         self.end
     }
 
-    /// Epoch of the last record.
+    /// Return the epoch of the last record.
     #[must_use]
     pub fn last_epoch(&self) -> i32 {
         self.epochs
@@ -69,7 +69,7 @@ impl LogIndex {
             .map_or(self.start.epoch, |&(epoch, _)| epoch)
     }
 
-    /// The end of the log with its epoch.
+    /// Return the end of the log with its epoch.
     #[must_use]
     pub fn last(&self) -> EpochEnd {
         EpochEnd {
@@ -78,26 +78,26 @@ impl LogIndex {
         }
     }
 
-    /// The voters as of the end of the log.
+    /// Return the voters at the end of the log.
     #[must_use]
     pub fn voters(&self) -> &VoterSet {
         &self.voters[self.voters.len() - 1].1
     }
 
-    /// The voters of the log up to `offset`.
+    /// Return the voters of the log up to `offset`.
     #[must_use]
     pub fn voters_at(&self, offset: i64) -> &VoterSet {
         let after = self.voters.iter().rposition(|&(end, _)| end <= offset);
         &self.voters[after.unwrap_or(0)].1
     }
 
-    /// Offset after the record of the latest voters, or the log's start.
+    /// Return the offset after the record of the latest voters, or the log's start.
     #[must_use]
     pub fn voters_end(&self) -> i64 {
         self.voters[self.voters.len() - 1].0
     }
 
-    /// The voters before the latest record.
+    /// Return the voters before the latest record.
     pub(crate) fn voters_before(&self) -> &VoterSet {
         &self.voters[self.voters.len().saturating_sub(2)].1
     }
@@ -106,16 +106,16 @@ impl LogIndex {
         &self.voters[0].1
     }
 
-    /// Offset of the topic id's record, and the id.
+    /// Return the offset of the topic id's record, and the id.
     #[must_use]
     pub fn topic_id(&self) -> Option<(i64, Uuid)> {
         self.topic_id
     }
 
-    /// Takes note of a batch at the end of the log.
+    /// Index a batch at the end of the log.
     ///
     /// # Panics
-    /// If the batch does not follow upon the log: neither offset nor epoch go back.
+    /// If the batch does not begin at the log's end, or its epoch is below the last one.
     pub fn append<D>(&mut self, batch: &Batch<D>) {
         assert_eq!(batch.base_offset, self.end, "a batch follows upon the log");
         assert!(batch.epoch >= self.last_epoch(), "epochs do not go back");
@@ -131,10 +131,10 @@ impl LogIndex {
         }
     }
 
-    /// Cuts the log off at `end`.
+    /// Truncate the log at `end`.
     ///
     /// # Panics
-    /// If that is before the log's start.
+    /// If `end` is before the log's start.
     pub fn truncate(&mut self, end: i64) {
         assert!(
             end >= self.start.offset,
@@ -149,18 +149,18 @@ impl LogIndex {
         }
     }
 
-    /// The log begins at `start` now, at or before the end of a snapshot that has been written.
+    /// Move the start of the log, to the end of a written snapshot or before it.
     pub(crate) fn trim(&mut self, start: EpochEnd, snapshot: EpochEnd) {
         let first = self.voters_at(start.offset).clone();
         self.voters.retain(|&(after, _)| after > start.offset);
         self.voters.insert(0, (start.offset, first));
-        // The epoch of the start may go on behind it: `start` says so.
+        // The epoch of the start may continue after it; `start` has that epoch.
         self.epochs.retain(|&(epoch, _)| epoch > start.epoch);
         self.start = start;
         self.snapshot = snapshot;
     }
 
-    /// The last epoch that is not above `epoch`, and its end; the log's start for an epoch before it.
+    /// Return the last epoch that is not above `epoch`, and its end; the log's start for an earlier epoch.
     #[must_use]
     pub fn end_of_epoch(&self, epoch: i32) -> EpochEnd {
         if epoch < self.start.epoch {
@@ -179,7 +179,7 @@ impl LogIndex {
         }
     }
 
-    /// The epoch of the record before `offset`, which is in the log or its start.
+    /// Return the epoch of the record before `offset`, which is in the log or its start.
     #[must_use]
     pub fn epoch_before(&self, offset: i64) -> i32 {
         let after = self.epochs.partition_point(|&(_, first)| first < offset);

@@ -1,19 +1,19 @@
-//! Requests and responses of the quorum, as far as it looks into them. Node ids stand for connections, which the owner
-//! of the state machine has.
+//! Requests and responses of the quorum, with the fields that the state machine reads. Node ids represent connections,
+//! which belong to the owner of the state machine.
 
 use pybroker_model::Uuid;
 
 use crate::batch::{Batch, EpochEnd, Snapshot};
 use crate::keys::ReplicaKey;
 
-/// What a replica asks of another. Each names the cluster and the metadata topic.
+/// A request to another replica. It has the ids of the cluster and of the metadata topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The sender's cluster.
     pub cluster_id: Uuid,
-    /// The topic id that the sender's log names, or [`Uuid::METADATA`] if it names none (KIP-516).
+    /// The topic id in the sender's log, or [`Uuid::METADATA`] if the log has none (KIP-516).
     pub topic_id: Uuid,
-    /// The sender's epoch, in a Vote the candidate's.
+    /// The sender's epoch; in a Vote the candidate's.
     pub epoch: i32,
     /// The sender.
     pub sender: ReplicaKey,
@@ -21,16 +21,16 @@ pub struct Request {
     pub ask: Ask,
 }
 
-/// The question of a [`Request`].
+/// The kind of a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
-    /// A candidate asks for a vote (KIP-595), or would ask for it (KIP-996).
+    /// A candidate requests a vote (KIP-595) or a pre-vote (KIP-996).
     Vote {
-        /// The voter, which a node with another directory id is not; unknown in version 0.
+        /// The requested voter, with its directory id; unknown in version 0.
         voter: Option<ReplicaKey>,
         /// The end of the candidate's log.
         last: EpochEnd,
-        /// Whether the answer promises nothing.
+        /// Whether it is a pre-vote, whose answer promises nothing.
         pre_vote: bool,
     },
     /// The leader announces its epoch.
@@ -40,21 +40,21 @@ pub enum Ask {
         /// Voters in the order in which they should start elections.
         preferred_successors: Vec<i32>,
     },
-    /// A voter or an observer asks for what follows upon its log, which is on its disk up to there.
+    /// A voter or an observer requests the records after its log, which is on its disk up to `from`.
     Fetch {
         /// The end of the sender's log.
         from: EpochEnd,
-        /// The sender's high watermark: the leader answers at once when it has a higher one.
+        /// The sender's high watermark: if the leader's is higher, it answers at once.
         high_watermark: i64,
     },
-    /// A replica that lags asks for a snapshot.
+    /// A lagging replica requests a snapshot.
     FetchSnapshot {
-        /// As the leader named it.
+        /// The snapshot's id from the leader's response.
         id: EpochEnd,
     },
 }
 
-/// What is wrong with a request, by Kafka's names.
+/// The error of a request, named as in Kafka.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// Nothing.
@@ -75,23 +75,23 @@ pub enum Error {
     SnapshotNotFound,
 }
 
-/// The answer to a [`Request`].
+/// The response to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<D> {
-    /// What is wrong.
+    /// The error, if any.
     pub error: Error,
-    /// The epoch of the replica that answers.
+    /// The epoch of the responding replica.
     pub epoch: i32,
-    /// The leader of that epoch, if it knows it and the leader has not resigned.
+    /// The leader of that epoch, if the replica knows it and the leader has not resigned.
     pub leader: Option<i32>,
     /// The answer.
     pub answer: Answer<D>,
 }
 
-/// The answer of a [`Response`], if nothing is wrong.
+/// The body of a [`Response`] without an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<D> {
-    /// Of an error, and of what only needs to arrive.
+    /// With an error, and for requests that need no more than a response.
     Empty,
     /// Of a Vote.
     Vote {
@@ -105,19 +105,19 @@ pub enum Answer<D> {
         /// What follows.
         fetched: Fetched<D>,
     },
-    /// Of a FetchSnapshot: a part of the snapshot, which the owner keeps; more follows.
+    /// To FetchSnapshot: a part of the snapshot, which the owner keeps; more parts follow.
     SnapshotPart,
-    /// Of a FetchSnapshot: the snapshot, complete.
+    /// To FetchSnapshot: the complete snapshot.
     Snapshot(Snapshot<D>),
 }
 
-/// What a Fetch brings.
+/// The result of a Fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched<D> {
-    /// Batches from the fetch offset on.
+    /// Batches from the fetch offset.
     Batches(Vec<Batch<D>>),
-    /// The leader's log agrees at most up to this end.
+    /// The two logs agree at most up to this end.
     Diverging(EpochEnd),
-    /// The leader's log begins later: this snapshot comes first.
+    /// The leader's log begins later: the replica must fetch this snapshot first.
     Snapshot(EpochEnd),
 }

@@ -1,4 +1,4 @@
-//! Messages, writes and flushes, and what waits for them.
+//! Messages, writes and flushes, and the actions that wait for them.
 
 use pybroker_model::Uuid;
 
@@ -10,7 +10,7 @@ use crate::quorum::{PendingFlush, Quorum};
 use crate::role::Role;
 
 impl<D> Quorum<D> {
-    /// Sends a message, or holds it until the state that it speaks of is on disk.
+    /// Send a message, or hold it until the state that it depends on is on disk.
     pub(crate) fn send(&mut self, message: Action<D>) {
         match self.state_ticket {
             Some(ticket) if !planted!(self, VoteNotFlushed) => {
@@ -20,7 +20,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Sends a request and gives its correlation.
+    /// Send a request and return its correlation.
     pub(crate) fn ask(&mut self, peer: i32, topic_id: Uuid, ask: Ask) -> u64 {
         self.last_correlation += 1;
         let correlation = self.last_correlation;
@@ -43,7 +43,7 @@ impl<D> Quorum<D> {
         Response {
             error,
             epoch: self.state.epoch,
-            // Only a leader that is being followed is worth to be named.
+            // Include only a leader that can be followed.
             leader: self.leader(),
             answer,
         }
@@ -54,7 +54,7 @@ impl<D> Quorum<D> {
         self.send(Action::Respond { handle, response });
     }
 
-    /// Brings the state to disk; messages wait for it.
+    /// Write the state to disk; messages wait for it.
     pub(crate) fn write_state(&mut self) {
         self.last_ticket += 1;
         self.state_ticket = Some(self.last_ticket);
@@ -77,7 +77,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Appends batches and has them flushed.
+    /// Append batches and flush them.
     pub(crate) fn append(&mut self, batches: Vec<Batch<D>>) {
         for batch in &batches {
             self.log.append(batch);
@@ -103,7 +103,7 @@ impl<D> Quorum<D> {
         self.actions.push(Action::Truncate(end));
     }
 
-    /// Begins a flush if there is something to flush; one at a time, so that what comes meanwhile shares the next.
+    /// Start a flush if the log has changed. Only one flush runs at a time, so later changes share the next one.
     pub(crate) fn flush(&mut self) {
         if self.unflushed && self.flush.is_none() {
             self.unflushed = false;
@@ -127,14 +127,14 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Moves the high watermark.
+    /// Advance the high watermark.
     pub(crate) fn commit(&mut self, high_watermark: i64) {
         self.high_watermark = high_watermark;
         self.actions.push(Action::Commit(high_watermark));
         self.learn_topic_id();
     }
 
-    /// The topic's id is known once its record is committed.
+    /// Learn the topic's id when its record is committed.
     pub(crate) fn learn_topic_id(&mut self) {
         if let Some((offset, id)) = self.log.topic_id()
             && offset < self.high_watermark

@@ -1,4 +1,4 @@
-//! The state machine: what each event means, and what all roles share.
+//! The state machine: the effect of each event, and the state that all roles share.
 
 use std::collections::VecDeque;
 
@@ -14,15 +14,15 @@ use crate::settings::Settings;
 use crate::state::QuorumState;
 use crate::transition::{Cause, RoleName, Transition};
 
-/// A flush that has not been reported.
+/// A flush that the owner has not reported yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingFlush {
     pub(crate) ticket: u64,
-    /// End of the log that it brings to disk; falls when the log is cut off meanwhile.
+    /// End of the log that it brings to disk; lower after a truncation.
     pub(crate) end: i64,
 }
 
-/// The Fetch or FetchSnapshot on its way.
+/// The current Fetch or FetchSnapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingFetch {
     pub(crate) correlation: u64,
@@ -30,16 +30,16 @@ pub(crate) struct PendingFetch {
     pub(crate) retry_at: u64,
 }
 
-/// How far a replica is, as its leader knows it. Times are those of the leader's clock, in milliseconds.
+/// A replica's progress as its leader knows it. Times are milliseconds of the leader's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaProgress {
     /// The replica.
     pub key: ReplicaKey,
-    /// Its log agrees with the leader's up to there and is on its disk; -1 if it did not agree yet.
+    /// The replica's log agrees with the leader's up to this offset and is on disk; -1 if they have not agreed yet.
     pub end_offset: i64,
-    /// When it fetched last.
+    /// Time of the last fetch.
     pub fetched_at: u64,
-    /// When it last had everything that the leader had then.
+    /// The last time at which it had everything that the leader had then.
     pub caught_up_at: Option<u64>,
 }
 
@@ -50,26 +50,26 @@ pub struct Quorum<D> {
     pub(crate) now: u64,
     pub(crate) jitter: Jitter,
     pub(crate) role: Role,
-    /// As it will be on disk when the last write is done.
+    /// The state, which reaches the disk with the last write.
     pub(crate) state: QuorumState,
     pub(crate) log: LogIndex,
-    /// The log is on disk up to there.
+    /// The log is on disk up to this offset.
     pub(crate) flushed: i64,
     pub(crate) high_watermark: i64,
     /// The leader's port has refused a connection in this epoch.
     pub(crate) leader_refused: bool,
-    /// The leader of this epoch has resigned: it does not lead again in it.
+    /// The leader of this epoch has resigned and cannot lead it again.
     pub(crate) leader_resigned: bool,
-    /// The last fetch named an id that the leader does not know, and ours is not committed.
+    /// The last fetch was by the sentinel: the leader did not know our id, which is not committed.
     pub(crate) fetch_by_sentinel: bool,
     pub(crate) fetch: Option<PendingFetch>,
     pub(crate) fetch_at: u64,
-    /// Which node was asked last for the leader.
+    /// Index of the node last asked for the leader.
     pub(crate) probe: usize,
     pub(crate) flush: Option<PendingFlush>,
     /// The log has changed since the last flush began.
     pub(crate) unflushed: bool,
-    /// The last write of the state that has not been reported.
+    /// The last write of the state that the owner has not reported yet.
     pub(crate) state_ticket: Option<u64>,
     /// Messages that wait for a write of the state.
     pub(crate) held: VecDeque<(u64, Action<D>)>,
@@ -79,7 +79,7 @@ pub struct Quorum<D> {
 }
 
 impl<D> Quorum<D> {
-    /// Starts a replica with what its disk holds. All of `log` must be on disk.
+    /// Start a replica with the content of its disk. All of `log` must be on disk.
     ///
     /// # Panics
     /// If the log has a higher epoch than the state, which no crash leaves behind.
@@ -113,13 +113,13 @@ impl<D> Quorum<D> {
         quorum
     }
 
-    /// Takes in an event at a time in milliseconds, and appends what is to be done to `actions`. A time before an
-    /// earlier one counts as that.
+    /// Process an event at a time in milliseconds, and append the resulting actions to `actions`. A time below an
+    /// earlier one counts as the earlier one.
     pub fn step(&mut self, now: u64, event: Event<D>, actions: &mut Vec<Action<D>>) {
         self.step_all(now, [event], actions);
     }
 
-    /// Takes in events of the same time: what one flush or one response can cover, it does.
+    /// Process events of the same time; they share one flush and one response where possible.
     pub fn step_all(
         &mut self,
         now: u64,
@@ -219,7 +219,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Takes note of an epoch and its leader; whether the role has changed.
+    /// Accept an epoch and its leader from a message; return whether the role has changed.
     pub(crate) fn observe(&mut self, epoch: i32, leader: Option<i32>) -> bool {
         let leader = leader.filter(|&leader| leader != self.settings.key.id);
         if planted!(self, StepDownForgotten) && self.is_leader() {
@@ -243,8 +243,8 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Whether a leader of this epoch that another node names is followed. While this replica asks for pre-votes
-    /// because it cannot reach that leader, it is not.
+    /// Return whether to follow a leader of this epoch that another node names. Not while this replica requests
+    /// pre-votes because it cannot reach that leader.
     fn may_follow(&self) -> bool {
         match self.role {
             _ if self.leader_resigned => false,
@@ -254,7 +254,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Does what has become due.
+    /// Do the work that is due.
     fn on_time(&mut self) {
         match self.role {
             Role::Unattached { election_at } | Role::Resigned { election_at } => {
@@ -275,7 +275,7 @@ impl<D> Quorum<D> {
         self.fetch_if_due();
     }
 
-    /// A voter starts an election. A leader that was removed looks for the next one.
+    /// Handle the election timeout: a voter starts an election; a removed leader looks for the next leader.
     fn on_election_time(&mut self) {
         if self.may_elect() {
             self.elect(Cause::TimedOut);
@@ -284,7 +284,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// When time alone has an effect: call `step` with [`Event::Time`] then at the latest.
+    /// Return the time by which the owner must call `step` with [`Event::Time`].
     #[must_use]
     pub fn deadline(&self) -> u64 {
         let role = match &self.role {
@@ -304,9 +304,9 @@ impl<D> Quorum<D> {
         self.voters().contains(self.settings.key)
     }
 
-    /// Whether this replica starts elections: a voter, or one that is removed by a record that is not known to be
-    /// committed. Without it the others may have no majority whose logs are long enough. It needs the votes of the new
-    /// set, to which its own does not belong.
+    /// Return whether this replica starts elections: a voter does, and also one whose removal is not known to be
+    /// committed. Without it, the other voters may have no majority with long enough logs. It needs the votes of the
+    /// new set, which does not include its own.
     pub(crate) fn may_elect(&self) -> bool {
         let key = self.settings.key;
         self.is_voter()
@@ -315,7 +315,7 @@ impl<D> Quorum<D> {
                 && !planted!(self, RemovedVoterWaits))
     }
 
-    /// The voters: those of the latest record, committed or not.
+    /// Return the voters of the latest record, committed or not.
     #[must_use]
     pub fn voters(&self) -> &VoterSet {
         if planted!(self, CommittedVotersOnly) {
@@ -332,7 +332,7 @@ impl<D> Quorum<D> {
         voters.majority()
     }
 
-    /// Milliseconds from now on, with jitter.
+    /// Return a time in so many milliseconds, plus jitter.
     pub(crate) fn after(&mut self, fixed_ms: u64, jitter_ms: u64) -> u64 {
         self.now + fixed_ms + self.jitter.below(jitter_ms + 1)
     }
@@ -351,8 +351,8 @@ impl<D> Quorum<D> {
             .push(Action::Become(Transition { from, to, cause }));
     }
 
-    /// What a snapshot of the image at `end` says about the quorum; `None` if that is not committed and on disk here,
-    /// or not beyond the last snapshot.
+    /// Return the quorum's part of a snapshot of the image at `end`; `None` if the log up to there is not committed and
+    /// on disk, or not beyond the last snapshot.
     #[must_use]
     pub fn snapshot_header(&self, end: i64) -> Option<SnapshotHeader> {
         if end > self.high_watermark.min(self.flushed) || end <= self.log.snapshot().offset {
@@ -373,14 +373,14 @@ impl<D> Quorum<D> {
         })
     }
 
-    /// Drops the messages that wait for the disk, so that a copy answers at once.
+    /// Drop the messages that wait for the disk, so that a copy answers at once.
     #[cfg(feature = "planted")]
     pub fn forget_held_messages(&mut self) {
         self.held.clear();
         self.state_ticket = None;
     }
 
-    /// What a leader knows of the replicas that have fetched in its epoch, itself left out; empty for others.
+    /// Return a leader's view of the replicas that have fetched in its epoch, without itself; empty for others.
     #[must_use]
     pub fn progress(&self) -> Vec<ReplicaProgress> {
         let Role::Leader(leadership) = &self.role else {
@@ -397,7 +397,7 @@ impl<D> Quorum<D> {
             .collect()
     }
 
-    /// The leader of the epoch, if it is known and has not resigned.
+    /// Return the leader of the epoch, if it is known and has not resigned.
     #[must_use]
     pub fn leader(&self) -> Option<i32> {
         match &self.role {
@@ -407,7 +407,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Whether this replica leads its epoch.
+    /// Return whether this replica leads its epoch.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         matches!(self.role, Role::Leader(_))
@@ -419,25 +419,25 @@ impl<D> Quorum<D> {
         self.role.name()
     }
 
-    /// The state, as the last write brings it to disk.
+    /// Return the state, including changes that are still being written to disk.
     #[must_use]
     pub fn state(&self) -> QuorumState {
         self.state
     }
 
-    /// What is known of the log.
+    /// Return the index of the log.
     #[must_use]
     pub fn log(&self) -> &LogIndex {
         &self.log
     }
 
-    /// Records below are on disk here.
+    /// Return the offset below which all records are on disk here.
     #[must_use]
     pub fn flushed_end(&self) -> i64 {
         self.flushed
     }
 
-    /// Records below are committed.
+    /// Return the offset below which all records are committed.
     #[must_use]
     pub fn high_watermark(&self) -> i64 {
         self.high_watermark

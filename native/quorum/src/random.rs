@@ -1,4 +1,4 @@
-//! Jitter for time-outs. Seeded, so that a run can be repeated.
+//! Jitter for timeouts. Seeded, so that a run can be repeated.
 
 /// The splitmix64 sequence.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ impl Jitter {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `bound`, or 0 when that is 0.
+    /// Return a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }

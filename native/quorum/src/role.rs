@@ -34,29 +34,29 @@ impl Role {
 /// One round of Vote requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Ballot {
-    /// The requests that were sent, and to whom.
+    /// The requests that were sent, and their voters.
     pub(crate) asked: Vec<(u64, ReplicaKey)>,
     pub(crate) granted: Vec<ReplicaKey>,
     pub(crate) refused: Vec<ReplicaKey>,
-    /// When voters that did not answer are asked again.
+    /// When to ask voters again that did not answer.
     pub(crate) retry_at: u64,
-    /// When the round is over.
+    /// When the round ends.
     pub(crate) ends_at: u64,
 }
 
-/// What a leader knows of its epoch.
+/// A leader's state in its epoch.
 #[derive(Debug, Clone)]
 pub(crate) struct Leadership {
-    /// Offset of the epoch's first record. Only what is committed behind it is known to be committed.
+    /// Offset of the epoch's first record. A commit is only known above this offset.
     pub(crate) first_offset: i64,
     pub(crate) since: u64,
-    /// Of each replica that has fetched in this epoch.
+    /// Progress of each replica that has fetched in this epoch.
     pub(crate) replicas: Vec<Progress>,
-    /// Fetches that wait for something to answer.
+    /// Fetches without an answer so far.
     pub(crate) waiting: Vec<WaitingFetch>,
-    /// Proposals and voter changes that are not committed: the offset after them, ascending, and their name.
+    /// Uncommitted proposals and voter changes: the offset after each, ascending, and its name.
     pub(crate) undecided: VecDeque<(i64, u64)>,
-    /// When voters that do not fetch hear of the epoch again.
+    /// When to announce the epoch again to voters that do not fetch.
     pub(crate) announce_at: u64,
 }
 
@@ -66,16 +66,16 @@ impl Leadership {
     }
 }
 
-/// How far a replica is.
+/// A replica's progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) key: ReplicaKey,
-    /// Its log agrees with the leader's up to there and is on its disk; -1 if it did not agree yet.
+    /// The replica's log agrees with the leader's up to this offset and is on disk; -1 if they have not agreed yet.
     pub(crate) end_offset: i64,
     pub(crate) fetched_at: u64,
-    /// When it had everything that the leader had then.
+    /// The last time at which it had everything that the leader had then.
     pub(crate) caught_up_at: Option<u64>,
-    /// The end of the leader's log at its last fetch, and when that was.
+    /// The end of the leader's log at the replica's last fetch, and the time of that fetch.
     pub(crate) leader_end: (i64, u64),
 }
 
@@ -90,16 +90,16 @@ pub(crate) struct WaitingFetch {
     pub(crate) until: u64,
 }
 
-/// What a follower knows of its leader.
+/// A follower's view of its leader.
 #[derive(Debug, Clone)]
 pub(crate) struct Following {
     pub(crate) leader: i32,
-    /// When the leader is given up.
+    /// When the follower gives up the leader.
     pub(crate) until: u64,
     /// Whether the leader has answered a fetch in this epoch.
     pub(crate) fetched: bool,
     /// The leader's high watermark.
     pub(crate) high_watermark: i64,
-    /// The snapshot that comes before the next fetch.
+    /// The snapshot to fetch before the next batches.
     pub(crate) snapshot: Option<crate::batch::EpochEnd>,
 }

@@ -1,4 +1,4 @@
-//! Who a replica is, and its time-outs.
+//! A replica's identity and timeouts.
 
 use pybroker_model::Uuid;
 
@@ -6,23 +6,23 @@ use pybroker_model::Uuid;
 use crate::fault::Fault;
 use crate::keys::ReplicaKey;
 
-/// Time-outs in milliseconds, under Kafka's names. Shorter than Kafka's defaults.
+/// Timeouts in milliseconds, under Kafka's names. Shorter than Kafka's defaults.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// `controller.quorum.election.timeout.ms`: how long a voter without a leader waits, and a ballot lasts, at least;
-    /// at most twice that.
+    /// `controller.quorum.election.timeout.ms`: minimum time that a voter waits without a leader, and that a ballot
+    /// lasts; the maximum is twice as long.
     pub election_ms: u64,
-    /// `controller.quorum.fetch.timeout.ms`: a voter that cannot fetch for so long starts an election. Half as long
-    /// again, and a leader that a majority does not fetch from resigns.
+    /// `controller.quorum.fetch.timeout.ms`: a voter that cannot fetch for this time starts an election. A leader that
+    /// a majority does not fetch from for one and a half times as long resigns.
     pub fetch_ms: u64,
     /// `controller.quorum.election.backoff.max.ms`: the longest pause before the next ballot, and before an election
-    /// because the leader's port refuses connections.
+    /// that starts because the leader's port refuses connections.
     pub backoff_max_ms: u64,
-    /// How long a leader keeps a fetch that it has nothing for.
+    /// The longest time that a leader holds a fetch without records for it.
     pub fetch_wait_ms: u64,
-    /// After this, a request without a response is sent again.
+    /// A request without a response is sent again after this time.
     pub retry_ms: u64,
-    /// The pause after a response that brings nothing, such as an error.
+    /// The pause after a response without progress, such as an error.
     pub pause_ms: u64,
 }
 
@@ -40,27 +40,27 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// How long a leader leads without a majority that fetches.
+    /// Return how long a leader continues without a majority that fetches.
     #[must_use]
     pub const fn check_quorum_ms(&self) -> u64 {
         self.fetch_ms + self.fetch_ms / 2
     }
 }
 
-/// Who a replica is.
+/// A replica's identity and settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// This replica.
     pub key: ReplicaKey,
-    /// Requests of other clusters are refused.
+    /// The replica refuses requests of other clusters.
     pub cluster_id: Uuid,
-    /// Nodes to ask for the leader as long as the log names no voters (`controller.quorum.bootstrap.servers`).
+    /// Nodes to ask for the leader while the log has no voters (`controller.quorum.bootstrap.servers`).
     pub bootstrap: Vec<i32>,
-    /// A fresh random id; the topic's id if this replica leads and the log has none.
+    /// A fresh random id. It becomes the topic's id if this replica leads and the log has none.
     pub new_topic_id: Uuid,
     /// Time-outs.
     pub timeouts: Timeouts,
-    /// Seed of the time-outs' jitter.
+    /// Seed of the timeouts' jitter.
     pub seed: u64,
     /// The fault that the simulator has planted.
     #[cfg(feature = "planted")]
@@ -68,7 +68,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a replica with default time-outs and without bootstrap nodes.
+    /// Return the settings of a replica with default timeouts and without bootstrap nodes.
     #[must_use]
     pub fn new(key: ReplicaKey, cluster_id: Uuid, new_topic_id: Uuid, seed: u64) -> Self {
         Self {

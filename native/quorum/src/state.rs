@@ -1,4 +1,5 @@
-//! What a replica must remember over a crash beside its log (`quorum-state` and `partition.metadata` in Kafka).
+//! The state that a replica must keep across a crash besides its log (`quorum-state` and `partition.metadata` in
+//! Kafka).
 
 use pybroker_model::Uuid;
 
@@ -10,9 +11,9 @@ use crate::keys::ReplicaKey;
 pub struct QuorumState {
     /// The highest epoch that the replica has seen.
     pub epoch: i32,
-    /// The leader of that epoch. A replica that knows it votes for nobody else in the epoch.
+    /// The leader of that epoch. A replica that knows the leader grants no vote in the epoch.
     pub leader: Option<i32>,
-    /// Whom the replica voted for in that epoch.
+    /// The replica's vote in that epoch.
     pub voted: Option<ReplicaKey>,
     /// The metadata topic's id, once its record is committed.
     pub topic_id: Option<Uuid>,

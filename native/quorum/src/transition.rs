@@ -5,17 +5,17 @@
 pub enum RoleName {
     /// Knows no leader that it can follow.
     Unattached,
-    /// Asks whether an election would be won (KIP-996).
+    /// Requests pre-votes (KIP-996).
     Prospective,
-    /// Asks for votes.
+    /// Requests votes.
     Candidate,
     /// Leads.
     Leader,
     /// Fetches from the leader.
     Follower,
-    /// Has led in this epoch.
+    /// Has led this epoch.
     Resigned,
-    /// Has met a storage error and does nothing any more.
+    /// Has stopped after a storage error.
     Halted,
 }
 
@@ -40,15 +40,15 @@ pub enum Cause {
     OnlyVoter,
     /// A majority granted the votes or pre-votes.
     Won,
-    /// A majority cannot be had, or not in time.
+    /// No majority in this ballot, or not in time.
     Lost,
-    /// Votes for another.
+    /// This replica voted for another one.
     Voted,
-    /// A majority does not fetch.
+    /// A majority has stopped fetching.
     QuorumLost,
-    /// This leader is no voter any more.
+    /// This leader is not a voter any more.
     Removed,
-    /// The owner asked for it.
+    /// The owner requested it.
     Asked,
     /// A write or a flush failed.
     StorageFailed,

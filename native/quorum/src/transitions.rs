@@ -11,7 +11,7 @@ use crate::role::{Ballot, Following, Leadership, Role};
 use crate::transition::{Cause, RoleName};
 
 impl<D> Quorum<D> {
-    /// Start: Resigned if it led, else Unattached. The only voter needs to wait for no other.
+    /// Start: → Resigned if the replica was the leader, else → Unattached. The only voter does not wait for others.
     pub(crate) fn start(&mut self) {
         let only = self.voters().is_only(self.settings.key);
         let election_at = match only {
@@ -50,7 +50,7 @@ impl<D> Quorum<D> {
         self.announce(from, Cause::Voted);
     }
 
-    /// Unattached, Follower, Candidate, Resigned → Prospective. Asks the voters for pre-votes in the same epoch.
+    /// Unattached, Follower, Candidate, Resigned → Prospective. Request pre-votes from the voters in the same epoch.
     pub(crate) fn become_prospective(&mut self, cause: Cause) {
         let from = self.leave();
         let mut ballot = self.new_ballot();
@@ -60,8 +60,8 @@ impl<D> Quorum<D> {
         self.ask_for_votes();
     }
 
-    /// Prospective → Candidate; the only voter from any role. Begins an epoch and asks for votes. Its own vote counts
-    /// when it is on disk.
+    /// Prospective → Candidate; the only voter from any role. Begin an epoch and request votes. The candidate's own
+    /// vote counts when it is on disk.
     pub(crate) fn become_candidate(&mut self, cause: Cause) {
         let from = self.leave();
         self.state.epoch += 1;
@@ -78,7 +78,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Candidate → Leader. Begins the epoch in the log; the first leader names the voters and the topic's id there.
+    /// Candidate → Leader. Begin the epoch in the log; the first leader also writes the voters and the topic's id.
     pub(crate) fn become_leader(&mut self) {
         let from = self.role.name();
         self.state.leader = Some(self.settings.key.id);
@@ -119,11 +119,11 @@ impl<D> Quorum<D> {
         self.announce(from, cause);
     }
 
-    /// Leader → Resigned, which tells the voters that they may elect another.
+    /// Leader → Resigned. Tell the voters that they may elect another leader.
     pub(crate) fn become_resigned(&mut self, cause: Cause, successor: Option<i32>) {
         let successors = self.preferred_successors(successor);
         let from = self.leave();
-        // A removed leader elects none: it looks for the next.
+        // A removed leader starts no election: it looks for the next leader.
         let election_at = match cause {
             Cause::Removed => self.now + self.settings.timeouts.pause_ms,
             _ => self.election_timeout(),
@@ -151,7 +151,7 @@ impl<D> Quorum<D> {
         self.announce(from, Cause::StorageFailed);
     }
 
-    /// Starts an election; pre-votes first, unless this is the only voter.
+    /// Start an election, with pre-votes first unless this is the only voter.
     pub(crate) fn elect(&mut self, cause: Cause) {
         if self.voters().is_only(self.settings.key) {
             self.become_candidate(Cause::OnlyVoter);
@@ -162,7 +162,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Ends the role; a leader's waiting requests and undecided proposals are answered.
+    /// Leave the role; answer a leader's waiting requests and undecided proposals.
     fn leave(&mut self) -> RoleName {
         let from = self.role.name();
         self.fetch = None;
@@ -191,7 +191,7 @@ impl<D> Quorum<D> {
         from
     }
 
-    /// Enters an epoch, or learns the leader of this one. The vote of the epoch stays.
+    /// Enter an epoch, or learn the leader of the current one. The vote of the epoch stays.
     fn enter_epoch(&mut self, epoch: i32, leader: Option<i32>) {
         let before = self.state;
         if epoch > self.state.epoch {

@@ -41,9 +41,10 @@ impl<D> Quorum<D> {
         self.change_voters(proposal, voters);
     }
 
-    /// Two sets that differ by one voter have a common voter in all their majorities. That holds only between
-    /// neighbours, so each set is committed before the next; and a leader commits in its own epoch first, since it may
-    /// not know yet that the set before was replaced in another epoch.
+    /// Return why a change must wait. Two sets that differ by one voter share a voter in all their majorities, but this
+    /// holds only for consecutive sets. So each set must be committed before the next one. A leader must also have
+    /// committed a record in its own epoch: otherwise another epoch may have replaced the previous set without its
+    /// knowledge.
     fn refuses_change(&self) -> Option<Refusal> {
         let Role::Leader(leadership) = &self.role else {
             return Some(Refusal::NotLeader);
@@ -65,7 +66,7 @@ impl<D> Quorum<D> {
         })
     }
 
-    /// The set is in force at once: it counts for its own commit.
+    /// Append a new voter set. It takes effect at once and counts for its own commit.
     fn change_voters(&mut self, proposal: u64, voters: VoterSet) {
         let end = self.append_as_leader(1, Body::Voters(voters));
         self.decide_at(end, proposal);
