@@ -1,5 +1,5 @@
-//! What it costs a broker to copy 1 GB of 16 KB batches from another one: time, and processor time of the threads of the
-//! follower and of the leader, in both flush modes.
+//! Measures how a broker copies 1 GB of 16 KB batches from another one, in both flush modes: the time, and the
+//! processor time of the follower's and the leader's threads.
 //!
 //! `cargo run --release -p pybroker-fetcher --example copy_cost [megabytes]`
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All is appended first; then the follower hears that there is something to follow.
+/// Append everything first; then let the follower start.
 fn measure(mode: FlushMode, bytes: usize) -> Result<(Duration, f64, f64), Box<dyn Error>> {
     let brokers = two();
     let orders: Vec<_> = (0..PARTITIONS)
@@ -77,7 +77,7 @@ fn measure(mode: FlushMode, bytes: usize) -> Result<(Duration, f64, f64), Box<dy
     Ok((took, after[0] - cpu[0], after[1] - cpu[1]))
 }
 
-/// Of all threads of this process whose name begins so (Linux: in ticks of 10 ms).
+/// Return the processor time of all threads of this process whose name begins with `name` (Linux: in ticks of 10 ms).
 fn processor_seconds(name: &str) -> f64 {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
         return f64::NAN;

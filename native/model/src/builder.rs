@@ -205,7 +205,7 @@ impl BatchBuilder {
         self.header.max_timestamp = self.header.max_timestamp.max(timestamp);
     }
 
-    /// Add a record of the batch being rewritten, byte for byte. `timestamp` is its own.
+    /// Add a record of the batch being rewritten, unchanged; `timestamp` is the record's own.
     pub fn push_raw(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         self.bytes.extend_from_slice(record.raw);
         self.count_rewritten(timestamp);

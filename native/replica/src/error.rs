@@ -114,8 +114,8 @@ pub enum PartitionError {
     /// A batch that does not fit the state of its transaction (`INVALID_TXN_STATE`).
     #[error("invalid transaction state: {0}")]
     InvalidTransactionState(Arc<str>),
-    /// The partition remembers as many producers as it may, all with open transactions (`NOT_ENOUGH_REPLICAS`, which
-    /// every client tries again).
+    /// The partition is at its limit of producers, and all of them have open transactions (`NOT_ENOUGH_REPLICAS`, which
+    /// every client retries).
     #[error("{0}")]
     TooManyProducers(Arc<str>),
     /// More bytes than one segment may hold (`RECORD_LIST_TOO_LARGE`).

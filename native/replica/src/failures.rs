@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use parking_lot::{Condvar, Mutex};
 use pybroker_model::TopicIdPartition;
 
-/// Receives partitions that went offline.
+/// Callback that receives partitions that went offline.
 pub type OnOffline = Box<dyn Fn(Vec<TopicIdPartition>) + Send + Sync>;
 
 /// The registered receiver of offline partitions.

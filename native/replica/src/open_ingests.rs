@@ -66,8 +66,8 @@ pub(crate) struct Ingest {
     /// Appends hold it for reading. A commit or an end takes it for writing, to wait for appends under way.
     pub(crate) gate: RwLock<()>,
     pub(crate) attempts: Mutex<Attempts>,
-    /// Attempts listed in a plan, by partition, writer and attempt: a leader that does not know its successor cannot
-    /// add to them.
+    /// Attempts listed in a plan, by partition, writer and attempt. A replaced leader that has not noticed its
+    /// successor cannot add to them.
     pub(crate) sealed: Mutex<HashSet<(i32, i32, i64)>>,
 }
 

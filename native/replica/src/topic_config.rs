@@ -30,7 +30,7 @@ pub struct TopicConfig {
     pub throttled_as_leader: ThrottledReplicas,
     /// `follower.replication.throttled.replicas`.
     pub throttled_as_follower: ThrottledReplicas,
-    /// Order of settings: an order that was delayed does not bring older settings back.
+    /// Number in the order of settings: a delayed order must not restore older settings.
     pub sequence: u64,
 }
 

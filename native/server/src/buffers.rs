@@ -8,7 +8,7 @@
 pub(crate) const BUFFER_BYTES_MIN: usize = 64 * 1024;
 /// Larger buffers are freed after use.
 const BUFFER_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
-/// Buffers kept per thread: one to read into, one to write from, and some of requests that waited.
+/// Buffers kept per thread: one for reading, one for writing, and a few from requests that had to wait.
 const BUFFERS_KEPT_MAX: usize = 8;
 
 /// Pool of the buffers of one data thread.

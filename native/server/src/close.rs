@@ -110,7 +110,7 @@ impl CloseReason {
         )
     }
 
-    /// Return the mistake of a client whose settings do not match the listener. Such a client keeps reconnecting.
+    /// Return the client's mistake if its settings do not match the listener's. Such a client keeps reconnecting.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         match self {
             CloseReason::RefusedLength {

@@ -28,7 +28,7 @@ pub(crate) const EPOCH_FINAL: i32 = -1;
 pub(crate) enum TopicKey {
     /// Up to v12.
     Name(Arc<str>),
-    /// From v13; zero is possible and unknown.
+    /// From v13; the zero id is possible and unknown.
     Id(Uuid),
 }
 
@@ -239,7 +239,7 @@ impl Share {
         share.becomes(partitions, max).then_some(share)
     }
 
-    /// Resize the share; false if the total would exceed `max`.
+    /// Resize the share. Return false if the total would exceed `max`.
     fn becomes(&mut self, partitions: usize, max: usize) -> bool {
         let others = self.of.load(Ordering::Relaxed) - self.partitions;
         let grows = partitions > self.partitions;

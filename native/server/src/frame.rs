@@ -11,7 +11,7 @@ use crate::buffers::BUFFER_BYTES_MIN;
 pub(crate) enum Frame<'b> {
     /// Valid until the call returns.
     Lent(&'b mut [u8]),
-    /// Valid as long as it is owned.
+    /// Valid while the request holds it.
     Own(OwnFrame),
 }
 
@@ -66,8 +66,8 @@ impl Frame<'_> {
     }
 }
 
-/// Return whether the frame `content` should take over `buffer` when it changes threads: the bytes behind it are then
-/// copied, if they are fewer than the frame.
+/// Return whether the frame `content` should take over `buffer` when it changes threads: the bytes after it are then
+/// copied, so they must be fewer than the frame's.
 pub(crate) fn takes_buffer(buffer: &[u8], content: &Range<usize>) -> bool {
     let frame = &buffer[content.clone()];
     frame.len() >= BUFFER_BYTES_MIN

@@ -97,7 +97,7 @@ impl ThreadState {
         tally.note(&self.metrics, &mut self.topics, max);
     }
 
-    /// Counts error codes in a response.
+    /// Count error codes in a response.
     #[inline]
     pub(crate) fn count_errors(&self, api_key: i16, errors: &[i16]) {
         for error in errors {
@@ -120,7 +120,7 @@ impl ThreadState {
         self.unsent.push(answered);
     }
 
-    /// Return the time after work that began at `began`: read again, unless a request has ended in it.
+    /// Return the time after work that began at `began`. Read the clock only if no request has ended during the work.
     pub(crate) fn clock_after(&mut self, began: Instant) -> Instant {
         if self.clock == began {
             self.clock = Instant::now();

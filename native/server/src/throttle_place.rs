@@ -19,7 +19,7 @@ pub(crate) fn raise(api_key: i16, version: i16, body: &mut [u8], wait_ms: i32) {
     }
 }
 
-/// Return the position: after fields of fixed sizes, or at the end; no response has it elsewhere.
+/// Return the position: after fields of fixed sizes, or at the end. Responses have the field nowhere else.
 fn place(api_key: i16, version: i16, body_bytes: usize) -> Option<usize> {
     let message = Registry::Client.message(api_key, Direction::Response)?;
     let layout = message.layout(version)?;

@@ -10,8 +10,8 @@ use pybroker_model::TopicId;
 
 use crate::config::{LogLevel, LogSink};
 
-/// Limits log lines caused by clients per second, so that strangers cannot fill the log. About one topic, and about one
-/// mistake of one client, at most one line a minute.
+/// Limits log lines caused by clients per second, so that unauthenticated clients cannot fill the log. About one topic,
+/// and about one mistake of one client, at most one line a minute.
 pub(crate) struct ThrottledLog {
     sink: LogSink,
     window: Mutex<(Option<Instant>, u32, u64)>,

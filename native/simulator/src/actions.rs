@@ -1,4 +1,4 @@
-//! What processes do: each action of a state machine, carried out and looked at by the oracle.
+//! Execution of a state machine's actions; the oracle checks each of them.
 
 use pybroker_quorum::{
     Action, Answer, Ask, Body, Decision, Error, Event, Fetched, QuorumState, Request, Response,
@@ -10,15 +10,15 @@ use crate::network::Micros;
 use crate::oracle::{Oracle, Violation, require};
 use crate::world::{Happening, Waiter, World};
 
-/// Batches in a response.
+/// Most batches in a response.
 const BATCHES_MAX: usize = 30;
-/// Proposals above this are voter changes.
+/// Numbers of proposals above this are voter changes.
 pub(crate) const VOTER_CHANGES: u64 = 1 << 40;
 
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// A process takes in an event and acts.
+    /// Let a process handle an event and execute the actions.
     pub(crate) fn step(&mut self, node: usize, event: Event<u64>) -> Verdict {
         let mut actions = Vec::new();
         let place = &mut self.nodes[node];
@@ -112,13 +112,13 @@ impl World {
         }
     }
 
-    /// Counts a write; whether the process dies at it.
+    /// Count a write; return whether the process dies at it.
     pub(crate) fn dies_at_write(&mut self, node: usize) -> bool {
         let Some(left) = &mut self.nodes[node].dies_in else {
             return false;
         };
         *left = left.saturating_sub(1);
-        // Half of the deaths are after the write: see `dies_in == Some(0)` there.
+        // The other half of the deaths happen after the write, see `dies_in == Some(0)` there.
         let dies = *left == 0 && self.random.percent(50);
         if dies {
             self.crash(node, "at a write");
@@ -307,7 +307,7 @@ impl World {
             .as_ref()
             .map_or(0, |quorum| quorum.state().epoch);
         match transition.to {
-            // The epoch's first record is not in the log yet: what is there must be complete.
+            // The epoch's first record is not in the log yet, but all committed records must be.
             RoleName::Leader => self
                 .oracle
                 .leads(key, epoch, &self.nodes[node].disk.cached)?,

@@ -1,4 +1,4 @@
-//! Liveness: when all is healed, the quorum leads, commits and brings everybody up to date.
+//! Liveness: after all faults are healed, the quorum elects a leader, commits, and brings every replica up to date.
 
 use pybroker_quorum::Event;
 
@@ -42,7 +42,7 @@ impl World {
             CalmStep::KillLeader => {
                 let leader = self.leader();
                 let voters = leader.map(|leader| self.nodes[leader].disk.cached.voters().len());
-                // The dead leader's port refuses: its followers need not wait for a time-out.
+                // The dead leader's port refuses connections, so its followers need not wait for a timeout.
                 if let Some(leader) = leader.filter(|_| voters.is_some_and(|voters| voters >= 3)) {
                     self.crash(leader, "in calm");
                     let place = &mut self.nodes[leader];
@@ -85,7 +85,7 @@ impl World {
             place.disk.fails = false;
             place.disk.full = false;
             place.clock.set_rate(self.now, 1.0);
-            // The clock may run faster now than the timer was set for.
+            // The clock may run faster now than when the timer was set.
             place.timer_at = u64::MAX;
             let life = place.life;
             if place.quorum.is_some() {

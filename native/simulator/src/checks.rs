@@ -1,5 +1,5 @@
-//! Invariants that need the nodes: what is committed is on a majority's disks, what a replica knows of its log is in it,
-//! who leads can reach a majority.
+//! Invariants that need the nodes: committed records are on a majority's disks, a replica's index matches its log,
+//! leaders can reach a majority.
 
 use pybroker_quorum::{Batch, Body};
 
@@ -10,7 +10,7 @@ use crate::world::World;
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// A replica moves its high watermark.
+    /// Check a replica's new high watermark.
     pub(crate) fn commits(&mut self, node: usize, high_watermark: i64) -> Verdict {
         let place = &self.nodes[node];
         let (key, before) = (place.key(), place.applied);
@@ -49,7 +49,8 @@ impl World {
         Ok(())
     }
 
-    /// What a leader commits is on the disks of a majority of its voters. A lost disk counts: it had it, maybe.
+    /// Check that a leader's commit is on the disks of a majority of its voters. A lost disk counts, because it may
+    /// have had the records.
     fn check_majority(&self, leader: usize, end: i64) -> Verdict {
         let log = &self.nodes[leader].disk.cached;
         let chain = log.chain_at(end);
@@ -70,7 +71,7 @@ impl World {
         Ok(())
     }
 
-    /// What a replica knows of its log is what is in it.
+    /// Check that a replica's index matches its log.
     pub(crate) fn check_log(&self, node: usize) -> Verdict {
         let place = &self.nodes[node];
         let Some(quorum) = &place.quorum else {
@@ -98,7 +99,7 @@ impl World {
         Ok(())
     }
 
-    /// A leader changes the voters when the change before, and a record of its epoch, are committed.
+    /// Check that a leader changes the voters only after the previous change, and a record of its epoch, are committed.
     pub(crate) fn check_appended_voters(&self, node: usize, batches: &[Batch<u64>]) -> Verdict {
         let place = &self.nodes[node];
         let Some(quorum) = place.quorum.as_ref().filter(|quorum| quorum.is_leader()) else {
@@ -141,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Leaders that cannot reach a majority, or are no voters any more, do not stay.
+    /// Check that leaders step down if they cannot reach a majority, or are not voters any more.
     pub(crate) fn check_leaders(&mut self) -> Verdict {
         for node in 0..self.nodes.len() {
             let place = &self.nodes[node];

@@ -1,4 +1,4 @@
-//! Who asks for changes: clients that propose, and the administrator of the voters.
+//! Clients that propose records, and the administrator who changes the voters.
 
 use pybroker_quorum::{Event, ReplicaKey};
 
@@ -9,7 +9,7 @@ use crate::world::World;
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// A client proposes something, mostly to the leader.
+    /// Propose a record, mostly to the leader.
     pub(crate) fn propose(&mut self) -> Verdict {
         let any = self.random.index(self.nodes.len());
         let records = self.random.between(1, 3) as u32;
@@ -32,7 +32,7 @@ impl World {
         )
     }
 
-    /// Brings the voters to the wanted number; replicas whose disk is lost go first.
+    /// Move the number of voters towards the wanted one; remove replicas with a lost disk first.
     pub(crate) fn administer(&mut self) -> Verdict {
         let Some(leader) = self
             .leader()

@@ -1,8 +1,8 @@
-//! The clock of a node: it runs at its own rate and jumps.
+//! The clock of a node, with its own rate and jumps.
 
 use crate::network::Micros;
 
-/// A clock in milliseconds that never goes back, as a system's monotonic clock.
+/// A clock in milliseconds that never goes back, like a system's monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     since: Micros,
@@ -12,7 +12,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows `start_ms` at time 0.
+    /// Create a clock that shows `start_ms` at time 0.
     #[must_use]
     pub(crate) fn new(start_ms: u64) -> Self {
         Self {
@@ -26,13 +26,13 @@ impl Clock {
         self.at_since + (now - self.since) as f64 / 1000.0 * self.rate
     }
 
-    /// What the clock shows.
+    /// Return the time that the clock shows.
     #[must_use]
     pub(crate) fn now_ms(&self, now: Micros) -> u64 {
         self.exact(now) as u64
     }
 
-    /// When the clock shows `local_ms`, or `now` if it does already.
+    /// Return when the clock will show `local_ms`; `now` if it does already.
     #[must_use]
     pub(crate) fn when(&self, now: Micros, local_ms: u64) -> Micros {
         let left_ms = local_ms as f64 - self.exact(now);
@@ -42,14 +42,14 @@ impl Clock {
         }
     }
 
-    /// The clock runs at another rate.
+    /// Change the clock's rate.
     pub(crate) fn set_rate(&mut self, now: Micros, rate: f64) {
         self.at_since = self.exact(now);
         self.since = now;
         self.rate = rate;
     }
 
-    /// The clock jumps ahead.
+    /// Move the clock ahead.
     pub(crate) fn jump(&mut self, ms: u64) {
         self.at_since += ms as f64;
     }

@@ -1,4 +1,4 @@
-//! Which transitions the runs took.
+//! Counts of the transitions and faults in all runs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const fn to(from: RoleName, to: RoleName, cause: Cause) -> Transition {
     Transition { from, to, cause }
 }
 
-/// The transitions that the state machine has.
+/// All transitions of the state machine.
 pub const TRANSITIONS: &[Transition] = &[
     to(Unattached, Unattached, Started),
     to(Resigned, Resigned, Started),
@@ -76,32 +76,32 @@ pub struct Coverage {
     pub troubles: BTreeMap<Trouble, u64>,
     /// Simulated minutes.
     pub minutes: u64,
-    /// The fewest faults and proposals in a minute.
+    /// The smallest number of faults in a minute.
     pub troubles_min: Option<u64>,
-    /// See `troubles_min`.
+    /// The smallest number of proposals in a minute.
     pub proposals_min: Option<u64>,
-    /// Proposals that were made, and that were committed.
+    /// Number of proposals.
     pub proposals: u64,
-    /// See `proposals`.
+    /// Number of committed proposals.
     pub committed: u64,
     /// Events.
     pub events: u64,
-    /// Unflushed writes that power cuts lost, tore and damaged.
+    /// Unflushed writes that power cuts lost, tore or damaged.
     pub lost: u64,
     /// See `lost`.
     pub torn: u64,
     /// See `lost`.
     pub flipped: u64,
-    /// Requests that must be refused.
+    /// Number of requests that replicas had to refuse.
     pub probes: u64,
-    /// Snapshots that were written, and that replicas loaded from a leader.
+    /// Snapshots that replicas wrote, and those that they loaded from a leader.
     pub snapshots: u64,
     /// See `snapshots`.
     pub installed: u64,
 }
 
 impl Coverage {
-    /// Adds the counters of another run.
+    /// Add the counters of another run.
     pub fn add(&mut self, other: &Self) {
         for (&transition, count) in &other.transitions {
             *self.transitions.entry(transition).or_default() += count;
@@ -124,7 +124,7 @@ impl Coverage {
         self.installed += other.installed;
     }
 
-    /// Transitions that no run took.
+    /// Return the transitions that no run took.
     #[must_use]
     pub fn missing(&self) -> Vec<Transition> {
         let taken = |transition| self.transitions.contains_key(transition);
@@ -135,7 +135,7 @@ impl Coverage {
             .collect()
     }
 
-    /// Prints the counters.
+    /// Print the counters.
     pub fn print(&self) {
         println!(
             "transitions taken: {} of {}",

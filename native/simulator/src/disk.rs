@@ -1,4 +1,4 @@
-//! A disk that forgets, tears and damages what was not flushed.
+//! A simulated disk that loses, tears and damages unflushed writes.
 
 use std::collections::VecDeque;
 
@@ -26,31 +26,31 @@ impl Contents {
     }
 }
 
-/// What a power cut did to unflushed writes.
+/// The damage of a power cut to unflushed writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// Writes that are gone.
+    /// Number of lost writes.
     pub(crate) lost: u64,
-    /// A batch that is half there.
+    /// Number of batches that are only half written.
     pub(crate) torn: u64,
-    /// A batch with flipped bits.
+    /// Number of batches with flipped bits.
     pub(crate) flipped: u64,
 }
 
-/// A disk of a replica. The process sees its writes at once; a power cut leaves the flushed ones, and of the others some,
-/// in their order.
+/// A replica's disk. The process sees its writes at once. A power cut keeps the flushed writes and a part of the
+/// others, in order.
 #[derive(Debug)]
 pub(crate) struct SimulatedDisk {
-    /// Whose disk it is; another disk makes another replica.
+    /// The replica that owns the disk; the same node with another disk is another replica.
     pub(crate) key: ReplicaKey,
-    /// As the process sees it.
+    /// The content that the process sees.
     pub(crate) cached: Contents,
-    /// As it is after a power cut, at least.
+    /// The least content after a power cut.
     pub(crate) durable: Contents,
     state: QuorumState,
     pending_states: VecDeque<(u64, QuorumState)>,
     unflushed: VecDeque<Write>,
-    /// Running flushes: how many of the unflushed writes each covers.
+    /// Running flushes, each with the number of unflushed writes that it covers.
     flushes: VecDeque<(u64, usize)>,
     /// The next flush or state write fails.
     pub(crate) fails: bool,
@@ -76,7 +76,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// The power is cut, or the process dies with writes that the system has not done.
+    /// Cut the power, or end the process before the system has executed its writes.
     pub(crate) fn cut_power(&mut self, random: &mut Random) -> Damage {
         let mut damage = Damage::default();
         let kept = random.index(self.unflushed.len() + 1);
@@ -212,7 +212,7 @@ impl MetadataLog for SimulatedDisk {
     }
 
     fn recover(&mut self) -> (QuorumState, LogIndex) {
-        // The scan stops at the first batch that is not intact.
+        // The scan stops at the first damaged batch.
         let intact = self
             .durable
             .entries

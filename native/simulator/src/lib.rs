@@ -1,7 +1,8 @@
-//! A simulated world for `pybroker-quorum`: its real state machines on simulated disks, networks and clocks, with every
-//! fault that those can have, and an oracle that sees all of them at once. One seed is one run, replayed exactly.
+//! A simulated world for `pybroker-quorum`: its real state machines on simulated disks, networks and clocks, with all
+//! faults that disks, networks and clocks can have, and an oracle that sees all replicas at once. One seed is one run,
+//! replayed exactly.
 //!
-//! Not part of the broker. `docs/testing-in-depth.md` says what is simulated and how a seed is replayed.
+//! Not part of the broker. `docs/testing-in-depth.md` describes the simulation and the replay of a seed.
 
 mod actions;
 mod calm;

@@ -143,7 +143,7 @@ fn run_seeds(options: &Options, patience: Duration) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints a failure and how to replay it.
+/// Print a failure and the command that replays it.
 fn report(plan: &Plan, failure: &Failure, shrinks: bool) {
     println!(
         "seed {}: {} at {} us",
@@ -200,12 +200,12 @@ fn plant_all(plan: &Plan) -> ExitCode {
                 break None;
             }
             plan.seed += 1;
-            // What happens in the first elections is found sooner by short runs.
+            // Short runs find faults in the first elections sooner.
             plan.minutes = [minutes, 1][plan.seed as usize % 2];
         };
         let seconds = started.elapsed().as_secs_f64();
         match found {
-            // It is the fault that is found, and no other.
+            // The run must detect this fault and no other.
             Some(_)
                 if run(
                     &Plan {

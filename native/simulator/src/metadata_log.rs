@@ -1,4 +1,4 @@
-//! What the simulator needs of a replica's metadata log. A small log on a simulated disk implements it.
+//! The interface of a replica's metadata log, and its implementation on a simulated disk.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{
@@ -7,68 +7,68 @@ use pybroker_quorum::{
 
 use crate::random::mix;
 
-/// A write that the disk refused.
+/// The disk refused a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskError;
 
-/// A metadata log with its snapshots and the quorum state. Writes reach the disk when they are flushed.
+/// A metadata log with its snapshots and the quorum state. A flush brings writes to the disk.
 pub(crate) trait MetadataLog {
-    /// Appends batches.
+    /// Append batches.
     ///
     /// # Errors
     /// If the disk is full.
     fn append(&mut self, batches: &[Batch<u64>]) -> Result<(), DiskError>;
 
-    /// Cuts the log off.
+    /// Truncate the log.
     fn truncate(&mut self, end: i64);
 
-    /// Replaces the log by a snapshot.
+    /// Replace the log by a snapshot.
     fn install(&mut self, snapshot: Snapshot<u64>);
 
-    /// Up to `batches_max` batches from `from` on, below `to`.
+    /// Return up to `batches_max` batches from `from`, below `to`.
     fn read(&self, from: i64, to: i64, batches_max: usize) -> Vec<Batch<u64>>;
 
-    /// The latest snapshot.
+    /// Return the latest snapshot.
     fn snapshot(&self) -> &Snapshot<u64>;
 
-    /// Begins a flush of everything that was written so far.
+    /// Begin a flush of all writes so far.
     fn begin_flush(&mut self, ticket: u64);
 
-    /// The flush is done.
+    /// End a flush.
     ///
     /// # Errors
-    /// If the disk fails: what is on disk is unknown.
+    /// If the disk fails; its content is then unknown.
     fn end_flush(&mut self, ticket: u64) -> Result<(), DiskError>;
 
-    /// Begins a write of the quorum state.
+    /// Begin a write of the quorum state.
     fn begin_state(&mut self, ticket: u64, state: QuorumState);
 
-    /// The write is done.
+    /// End a write of the quorum state.
     ///
     /// # Errors
     /// If the disk fails.
     fn end_state(&mut self, ticket: u64) -> Result<(), DiskError>;
 
-    /// Replaces the log up to `start` by a snapshot, at once durable.
+    /// Replace the log up to `start` by a snapshot; durable on return.
     fn write_snapshot(&mut self, header: &SnapshotHeader, start: EpochEnd);
 
-    /// What a process that starts finds. All of it is durable then.
+    /// Return the state and the log that a starting process finds. All of it is then durable.
     fn recover(&mut self) -> (QuorumState, LogIndex);
 }
 
-/// A batch as it is stored.
+/// A stored batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// The batch.
     pub(crate) batch: Batch<u64>,
     /// A hash of the log up to and including this batch.
     pub(crate) chain: u64,
-    /// A hash of the batch alone, as a CRC protects it.
+    /// A hash of the batch alone; it stands in for the CRC.
     pub(crate) checksum: u64,
 }
 
 impl Entry {
-    /// The entry of a batch behind a log with the hash `before`.
+    /// Create the entry of a batch that follows a log with the hash `before`.
     #[must_use]
     pub(crate) fn new(batch: Batch<u64>, before: u64) -> Self {
         let checksum = checksum(&batch);
@@ -79,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Whether the batch is as it was written.
+    /// Return whether the batch is undamaged.
     #[must_use]
     pub(crate) fn is_intact(&self) -> bool {
         checksum(&self.batch) == self.checksum
@@ -108,12 +108,12 @@ fn checksum(batch: &Batch<u64>) -> u64 {
     }
 }
 
-/// Batches behind a snapshot.
+/// A snapshot and the batches after it.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
     /// The latest snapshot; its content is the hash of the log that it replaces.
     pub(crate) snapshot: Snapshot<u64>,
-    /// Where the batches begin, at or before the snapshot's end.
+    /// The start of the batches, at or before the snapshot's end.
     pub(crate) start: EpochEnd,
     /// The hash of the log before `start`.
     pub(crate) start_chain: u64,
@@ -131,7 +131,7 @@ impl Contents {
         Self::of(Snapshot { header, content: 0 })
     }
 
-    /// Nothing but a snapshot.
+    /// Create contents with only a snapshot.
     #[must_use]
     pub(crate) fn of(snapshot: Snapshot<u64>) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Contents {
         }
     }
 
-    /// Offset after the last batch.
+    /// Return the offset after the last batch.
     #[must_use]
     pub(crate) fn end(&self) -> i64 {
         self.entries
@@ -151,7 +151,7 @@ impl Contents {
             .map_or(self.start.offset, |entry| entry.batch.end_offset())
     }
 
-    /// The hash of the log up to `end`, if a batch ends there.
+    /// Return the hash of the log up to `end`, if a batch ends there.
     #[must_use]
     pub(crate) fn chain_at(&self, end: i64) -> Option<u64> {
         if end == self.start.offset {
@@ -163,7 +163,7 @@ impl Contents {
         index.ok().map(|index| self.entries[index].chain)
     }
 
-    /// Index of the first batch that does not end before or at `offset`.
+    /// Return the index of the first batch that ends after `offset`.
     #[must_use]
     pub(crate) fn index_after(&self, offset: i64) -> usize {
         self.entries
@@ -179,12 +179,12 @@ impl Contents {
         self.entries.push(Entry::new(batch, before));
     }
 
-    /// Cuts off batches that end behind `end`.
+    /// Remove batches that end after `end`.
     pub(crate) fn truncate(&mut self, end: i64) {
         self.entries.truncate(self.index_after(end));
     }
 
-    /// The voters of the last record that names them.
+    /// Return the voters in the last record that has any.
     #[must_use]
     pub(crate) fn voters(&self) -> &VoterSet {
         let latest = self
@@ -198,7 +198,7 @@ impl Contents {
         latest.unwrap_or(&self.start_header.voters)
     }
 
-    /// The topic id that the log names.
+    /// Return the topic id in the log.
     #[must_use]
     pub(crate) fn topic_id(&self) -> Option<Uuid> {
         let latest = self
@@ -212,7 +212,7 @@ impl Contents {
         latest.or(self.start_header.topic_id.map(|(_, id)| id))
     }
 
-    /// The index that a state machine needs.
+    /// Return the index for a state machine.
     #[must_use]
     pub(crate) fn index(&self) -> LogIndex {
         let header = SnapshotHeader {

@@ -9,13 +9,13 @@ pub(crate) type Micros = u64;
 #[derive(Debug)]
 pub(crate) struct Network {
     nodes: usize,
-    /// By sender and receiver: how many faults cut the link.
+    /// Number of faults that cut the link, by sender and receiver.
     cuts: Vec<u32>,
-    /// Percent of messages that get lost, and that come twice.
+    /// Percentage of lost messages.
     pub(crate) loss_percent: u64,
-    /// See `loss_percent`.
+    /// Percentage of messages that arrive twice.
     pub(crate) duplicate_percent: u64,
-    /// The longest delay; messages overtake one another within it.
+    /// The longest delay; messages may overtake each other within it.
     pub(crate) delay_max: Micros,
 }
 
@@ -23,7 +23,7 @@ const DELAY_MIN: Micros = 100;
 const DELAY_MAX: Micros = 1_000;
 
 impl Network {
-    /// Links of so many nodes, all good.
+    /// Create undamaged links between so many nodes.
     #[must_use]
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
@@ -35,41 +35,41 @@ impl Network {
         }
     }
 
-    /// Cuts a link once more.
+    /// Cut a link once more.
     pub(crate) fn cut(&mut self, from: usize, to: usize) {
         self.cuts[from * self.nodes + to] += 1;
     }
 
-    /// Takes one cut of a link back.
+    /// Undo one cut of a link.
     pub(crate) fn mend(&mut self, from: usize, to: usize) {
         let cuts = &mut self.cuts[from * self.nodes + to];
         *cuts = cuts.saturating_sub(1);
     }
 
-    /// All links are good.
+    /// Repair all links.
     pub(crate) fn heal(&mut self) {
         self.cuts.fill(0);
         self.calm();
     }
 
-    /// No loss, no duplicates, short delays.
+    /// Use no loss, no duplicates, and short delays.
     pub(crate) fn calm(&mut self) {
         (self.loss_percent, self.duplicate_percent, self.delay_max) = (0, 0, DELAY_MAX);
     }
 
-    /// Whether messages arrive at all.
+    /// Return whether messages arrive at all.
     #[must_use]
     pub(crate) fn connects(&self, from: usize, to: usize) -> bool {
         self.cuts[from * self.nodes + to] == 0
     }
 
-    /// Whether messages arrive in both directions.
+    /// Return whether messages arrive in both directions.
     #[must_use]
     pub(crate) fn connects_both(&self, one: usize, other: usize) -> bool {
         self.connects(one, other) && self.connects(other, one)
     }
 
-    /// After which delays a message arrives: never, once or twice.
+    /// Return the delays after which a message arrives: none, one or two.
     pub(crate) fn delays(
         &self,
         random: &mut Random,

@@ -11,38 +11,38 @@ use crate::network::Micros;
 pub(crate) struct Node {
     /// The running process.
     pub(crate) quorum: Option<Quorum<u64>>,
-    /// The disk, which outlives it.
+    /// The disk, which survives the process.
     pub(crate) disk: SimulatedDisk,
     /// The clock.
     pub(crate) clock: Clock,
-    /// Number of the process: what was meant for an earlier one does not arrive.
+    /// Number of the process: messages to an earlier one are dropped.
     pub(crate) life: u32,
-    /// The process stands still until then.
+    /// The process is paused until then.
     pub(crate) paused_until: Micros,
-    /// When the next timer event comes.
+    /// Time of the next timer event.
     pub(crate) timer_at: Micros,
-    /// The number of that event: others are out of date.
+    /// Number of that event; events with other numbers are obsolete.
     pub(crate) timer: u64,
-    /// What this process has applied.
+    /// End of the records that this process has applied.
     pub(crate) applied: i64,
-    /// The node that the last fetch went to, and its correlation.
+    /// The node of the last fetch, and the fetch's correlation.
     pub(crate) fetches_from: Option<(i32, u64)>,
-    /// When the leader that is followed answered a fetch last; `None` after what the process cannot see coming.
+    /// When the followed leader last answered a fetch; `None` after an event that the process cannot foresee.
     pub(crate) heard_leader: Option<Micros>,
-    /// The process dies at that many writes or flushes from now on.
+    /// Number of writes or flushes until the process dies.
     pub(crate) dies_in: Option<u64>,
-    /// Factor for how long the disk takes.
+    /// Factor of the disk's delays.
     pub(crate) slowness: u64,
-    /// Records after which a snapshot is written.
+    /// Number of records after which the process writes a snapshot.
     pub(crate) snapshot_records: i64,
     /// When each node's last fetch arrived here.
     pub(crate) fetched_at: Vec<Option<Micros>>,
-    /// Since when the node leads without reaching a majority.
+    /// Start of the time in which the node leads without reaching a majority.
     pub(crate) isolated_since: Option<Micros>,
 }
 
 impl Node {
-    /// A node that has not started.
+    /// Create a node that has not started.
     #[must_use]
     pub(crate) fn new(disk: SimulatedDisk, clock: Clock, snapshot_records: i64) -> Self {
         Self {
@@ -64,13 +64,13 @@ impl Node {
         }
     }
 
-    /// Who the node is, with its present disk.
+    /// Return the replica: the node with its present disk.
     #[must_use]
     pub(crate) fn key(&self) -> ReplicaKey {
         self.disk.key
     }
 
-    /// Whether the process runs and leads.
+    /// Return whether the process runs and leads.
     #[must_use]
     pub(crate) fn leads(&self) -> bool {
         self.quorum.as_ref().is_some_and(Quorum::is_leader)

@@ -1,4 +1,4 @@
-//! What must hold whatever happens. The oracle sees all replicas at once, and remembers over crashes.
+//! Invariants of all replicas together. The oracle sees all replicas at once and remembers their state across crashes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use pybroker_quorum::{Body, ReplicaKey, Transition};
 use crate::coverage::TRANSITIONS;
 use crate::metadata_log::{Contents, Entry};
 
-/// An invariant that a run broke.
+/// A broken invariant.
 #[derive(Debug, Clone)]
 pub struct Violation {
     /// The invariant.
     pub invariant: &'static str,
-    /// What was seen.
+    /// The observed state.
     pub seen: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Fails with a violation unless the condition holds.
+/// Return a violation unless the condition holds.
 macro_rules! require {
     ($holds:expr, $invariant:literal, $($seen:tt)+) => {
         if !$holds {
@@ -52,11 +52,11 @@ struct CommittedBatch {
 pub(crate) struct Oracle {
     leaders: HashMap<i32, ReplicaKey>,
     votes: HashMap<(ReplicaKey, i32), ReplicaKey>,
-    /// By end offset and epoch of a batch: the hash of the log up to it.
+    /// Hash of the log up to a batch, by the batch's end offset and epoch.
     chains: HashMap<(i64, i32), u64>,
     committed: Vec<CommittedBatch>,
     topic_id: Option<Uuid>,
-    /// The highest epoch that a replica has spoken of.
+    /// The highest epoch that each replica has sent.
     spoken: HashMap<ReplicaKey, i32>,
     voters: Option<pybroker_quorum::VoterSet>,
 }
@@ -64,13 +64,13 @@ pub(crate) struct Oracle {
 type Verdict = Result<(), Violation>;
 
 impl Oracle {
-    /// The end of what is committed.
+    /// Return the end of the committed log.
     #[must_use]
     pub(crate) fn committed_end(&self) -> i64 {
         self.committed.last().map_or(0, |batch| batch.end)
     }
 
-    /// A replica changes its role.
+    /// Check a change of a role.
     ///
     /// # Errors
     /// If the state machine has no such transition.
@@ -83,10 +83,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica leads an epoch.
+    /// Check the leader of an epoch.
     ///
     /// # Errors
-    /// If another led it, or what earlier leaders committed is not in its log.
+    /// If another replica led it, or its log lacks records that earlier leaders committed.
     pub(crate) fn leads(&mut self, key: ReplicaKey, epoch: i32, log: &Contents) -> Verdict {
         let leader = *self.leaders.entry(epoch).or_insert(key);
         require!(
@@ -112,7 +112,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica gives its vote.
+    /// Check a vote.
     ///
     /// # Errors
     /// If it voted for another in that epoch.
@@ -131,16 +131,16 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica sends its epoch.
+    /// Record the epoch that a replica sends.
     pub(crate) fn speaks(&mut self, key: ReplicaKey, epoch: i32) {
         let spoken = self.spoken.entry(key).or_default();
         *spoken = epoch.max(*spoken);
     }
 
-    /// A process starts with what its disk holds.
+    /// Check the content of the disk at a process's start.
     ///
     /// # Errors
-    /// If that contradicts what it said, or what is committed.
+    /// If it contradicts earlier messages of the replica, or the committed log.
     pub(crate) fn starts(&self, key: ReplicaKey, epoch: i32, log: &Contents) -> Verdict {
         let spoken = self.spoken.get(&key).copied().unwrap_or(0);
         require!(
@@ -152,10 +152,10 @@ impl Oracle {
         self.has_committed(key, snapshot.header.id.offset, snapshot.content)
     }
 
-    /// A replica has a committed log with this end and hash.
+    /// Check a replica's committed log with this end and hash.
     ///
     /// # Errors
-    /// If that is not what is committed.
+    /// If the committed log differs.
     pub(crate) fn has_committed(&self, key: ReplicaKey, end: i64, chain: u64) -> Verdict {
         let known = self.committed.binary_search_by_key(&end, |batch| batch.end);
         let same = known.is_ok_and(|index| self.committed[index].chain == chain) || end == 0;
@@ -167,10 +167,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica appends a batch.
+    /// Check an appended batch.
     ///
     /// # Errors
-    /// If another log with a batch of that epoch there differs before.
+    /// If another log has a batch of this epoch here and differs before it.
     pub(crate) fn appends(&mut self, key: ReplicaKey, entry: &Entry) -> Verdict {
         let (end, epoch) = (entry.batch.end_offset(), entry.batch.epoch);
         let chain = *self.chains.entry((end, epoch)).or_insert(entry.chain);
@@ -182,10 +182,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica appends a batch behind one of the epoch `before`.
+    /// Check a batch that a replica appends after one of the epoch `before`.
     ///
     /// # Errors
-    /// If an epoch begins with anything but its leader.
+    /// If an epoch does not begin with its leader's record.
     pub(crate) fn begins_epoch(entry: &Entry, before: i32) -> Verdict {
         let begins = entry.batch.epoch > before;
         let names_leader = matches!(entry.batch.body, Body::LeaderChange(_));
@@ -198,10 +198,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica in an epoch knows this batch to be committed.
+    /// Check a batch that a replica takes for committed in an epoch.
     ///
     /// # Errors
-    /// If something else is.
+    /// If another batch is committed there.
     pub(crate) fn commits(&mut self, key: ReplicaKey, epoch: i32, entry: &Entry) -> Verdict {
         let end = entry.batch.end_offset();
         if end <= self.committed_end() {
@@ -254,7 +254,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A proposer hears that its proposal is committed up to `end`.
+    /// Check the confirmation that a proposal is committed up to `end`.
     ///
     /// # Errors
     /// If it is not.
@@ -270,7 +270,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A replica knows the topic's id.
+    /// Check the topic id that a replica knows.
     ///
     /// # Errors
     /// If another is committed.

@@ -1,4 +1,5 @@
-//! What happens in a run, drawn from its seed before it begins. A plan can be thinned out without changing the rest.
+//! The plan of a run: all of its faults, drawn from the seed before the run begins. Leaving faults out does not change
+//! the others.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,13 +9,14 @@ use pybroker_quorum::Fault;
 use crate::network::Micros;
 use crate::random::Random;
 
-/// A millisecond and a second of simulated time.
+/// A millisecond of simulated time.
 pub(crate) const MILLISECOND: Micros = 1_000;
-/// See [`MILLISECOND`].
+/// A second of simulated time.
 pub(crate) const SECOND: Micros = 1_000 * MILLISECOND;
 /// A minute of simulated time.
 pub(crate) const MINUTE: Micros = 60 * SECOND;
-/// Faults happen in the first part of each minute; then all is healed and the quorum must lead and commit.
+/// Faults happen in the first part of each minute. In the rest all faults are healed, and the quorum must elect a
+/// leader and commit.
 pub(crate) const TROUBLE: Micros = 48 * SECOND;
 /// Proposals in each minute.
 pub(crate) const PROPOSALS: u64 = 110;
@@ -31,7 +33,7 @@ macro_rules! trouble_kinds {
             /// Every kind.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The name on the command line.
+            /// Return the name on the command line.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -47,23 +49,23 @@ trouble_kinds! {
     Crash = "crash",
     /// A node dies at one of its next writes or flushes.
     CrashAtWrite = "crash-at-write",
-    /// All nodes lose power at once.
+    /// All nodes lose power at the same time.
     PowerCut = "power-cut",
-    /// A node stands still.
+    /// A node is paused.
     Pause = "pause",
-    /// A node is cut off in both directions.
+    /// A node cannot reach any other, in either direction.
     CutOff = "cut-off",
-    /// The leader is cut off in both directions.
+    /// The leader cannot reach any other node, in either direction.
     CutLeader = "cut-leader",
     /// Messages from one node to another do not arrive.
     OneWay = "one-way",
-    /// The nodes fall into two groups.
+    /// The nodes split into two groups.
     Partition = "partition",
-    /// Messages get lost and come twice.
+    /// Messages are lost or arrive twice.
     Loss = "loss",
-    /// Messages take long and overtake one another.
+    /// Messages are slow and overtake each other.
     Delay = "delay",
-    /// A disk takes long.
+    /// A disk is slow.
     SlowDisk = "slow-disk",
     /// A write fails.
     DiskError = "disk-error",
@@ -73,17 +75,17 @@ trouble_kinds! {
     ClockJump = "clock-jump",
     /// A clock runs faster or slower.
     ClockRate = "clock-rate",
-    /// Another number of voters is wanted.
+    /// The administrator wants another number of voters.
     VoterCount = "voter-count",
-    /// The leader hands over to another.
+    /// The leader transfers its leadership to another node.
     Transfer = "transfer",
     /// A node gets an empty disk.
     SwapDisk = "swap-disk",
     /// A connection is refused although the process lives.
     Refusal = "refusal",
-    /// Requests that must be refused.
+    /// A node gets requests that it must refuse.
     Probe = "probe",
-    /// A log is cut by a snapshot early.
+    /// A node writes a snapshot early and truncates its log.
     Snapshot = "snapshot",
 }
 
@@ -93,7 +95,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What interrupts the first elections.
+/// Faults that interrupt the first elections.
 const EARLY: &[Trouble] = &[
     Trouble::Delay,
     Trouble::SlowDisk,
@@ -105,36 +107,36 @@ const EARLY: &[Trouble] = &[
     Trouble::Pause,
 ];
 
-/// A fault at a time.
+/// A fault and its time.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedTrouble {
     /// When it begins.
     pub at: Micros,
     /// How long it lasts.
     pub lasts: Micros,
-    /// What it is.
+    /// The kind of fault.
     pub kind: Trouble,
-    /// Where the details are drawn from.
+    /// Seed of the fault's details.
     pub seed: u64,
 }
 
 /// A run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Everything random comes from it.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Simulated minutes.
     pub minutes: u64,
-    /// Kinds of faults that are left out.
+    /// Kinds of faults to leave out.
     pub without: BTreeSet<Trouble>,
-    /// Single faults that are left out, by their index.
+    /// Indexes of single faults to leave out.
     pub skipped: BTreeSet<usize>,
-    /// What is planted in the state machine.
+    /// The fault planted in the state machine.
     pub fault: Option<Fault>,
 }
 
 impl Plan {
-    /// A run with all kinds of faults.
+    /// Create a run with all kinds of faults.
     #[must_use]
     pub fn new(seed: u64, minutes: u64) -> Self {
         Self {
@@ -146,13 +148,13 @@ impl Plan {
         }
     }
 
-    /// Number of nodes, 3 to 6.
+    /// Return the number of nodes, 3 to 6.
     #[must_use]
     pub fn nodes(&self) -> usize {
         Random::new(self.seed, 1).between(3, 6) as usize
     }
 
-    /// Voters that the cluster is formatted with: mostly the first node alone.
+    /// Return the number of voters in the formatted cluster: mostly the first node alone.
     #[must_use]
     pub fn first_voters(&self) -> usize {
         let mut random = Random::new(self.seed, 8);
@@ -162,14 +164,14 @@ impl Plan {
         }
     }
 
-    /// The faults in their order. Leaving some out does not change the others.
+    /// Return the faults in order. Leaving some out does not change the others.
     #[must_use]
     pub fn troubles(&self) -> Vec<(usize, PlannedTrouble)> {
         let mut random = Random::new(self.seed, 2);
         let mut troubles = Vec::new();
         for minute in 0..self.minutes {
-            // The first minute begins with the cluster's growth, unless it has several voters at once: then the first
-            // elections meet faults.
+            // The first minute begins with the growth of the cluster. A cluster that starts with several voters has
+            // faults during its first elections instead.
             let (first, early) = match (minute, self.first_voters()) {
                 (0, 1) => (8 * SECOND, 0),
                 (0, _) => (SECOND / 2, 8),

@@ -1,5 +1,5 @@
-//! Requests that a replica must refuse: of another cluster, of another topic, for another disk, from another epoch. A
-//! copy of the replica answers them, so that they do not change the run.
+//! Requests that a replica must refuse: of another cluster, of another topic, for another disk, or of another epoch. A
+//! copy of the replica answers them, so they do not change the run.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{Action, Ask, EpochEnd, Error, Event, Quorum, ReplicaKey, Request};
@@ -11,13 +11,13 @@ use crate::world::{World, new_key, new_uuid};
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// Sends a node everything that it must refuse, and what it must not refuse although it looks alike.
+    /// Send a node all requests that it must refuse, and similar ones that it must accept.
     pub(crate) fn probe(&mut self, node: usize, random: &mut Random) -> Verdict {
         let place = &self.nodes[node];
         let Some(quorum) = &place.quorum else {
             return Ok(());
         };
-        // What is due by time alone happens before.
+        // First let the copy do the work that is due by time.
         let now_ms = place.clock.now_ms(self.now);
         let mut quorum = quorum.clone();
         quorum.step(now_ms, Event::Time, &mut Vec::new());
@@ -121,7 +121,7 @@ impl World {
     }
 }
 
-/// What a copy of a replica answers, and its epoch after it.
+/// Return the answer of a replica's copy, and the copy's epoch after it.
 fn answer_of(quorum: &Quorum<u64>, now_ms: u64, request: &Request) -> (Option<Error>, i32) {
     let mut copy = quorum.clone();
     let mut actions = Vec::new();

@@ -1,4 +1,4 @@
-//! Processes: their events, their actions, their deaths.
+//! Processes: their start, their events and their deaths.
 
 use pybroker_quorum::{
     Answer, Ask, Event, Quorum, Request, Response, RoleName, Settings, SnapshotHeader, Timeouts,
@@ -13,7 +13,7 @@ use crate::world::{Happening, Waiter, World, new_uuid};
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// Something happens to a process that runs, or to a node.
+    /// Deliver an event to a running process or a node.
     pub(crate) fn process(&mut self, what: Happening) -> Verdict {
         match what {
             Happening::Request {
@@ -171,7 +171,7 @@ impl World {
         let now = self.now;
         let node = &mut self.nodes[to];
         if let Some(quorum) = &node.quorum {
-            // A response that refuses a foreign request has epoch 0.
+            // A response that refuses another cluster's request has epoch 0.
             let known = quorum.state().epoch;
             require!(
                 known >= epoch,
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// A process is gone; its disk keeps what was flushed, and of the rest some.
+    /// End a process. Its disk keeps the flushed writes and a part of the others.
     pub(crate) fn crash(&mut self, node: usize, why: &str) {
         if self.nodes[node].quorum.is_none() {
             return;
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// A process starts with what its disk holds.
+    /// Start a process with the content of its disk.
     pub(crate) fn start(&mut self, node: usize) -> Verdict {
         if self.nodes[node].quorum.is_some() {
             return Ok(());
@@ -274,7 +274,7 @@ impl World {
         self.snapshot(node)
     }
 
-    /// Writes a snapshot of what is applied.
+    /// Write a snapshot of the applied records.
     pub(crate) fn snapshot(&mut self, node: usize) -> Verdict {
         let place = &self.nodes[node];
         let Some(quorum) = &place.quorum else {
@@ -291,7 +291,7 @@ impl World {
             return Ok(());
         }
         self.check_snapshot(node, &header)?;
-        // Two generations are kept half of the time.
+        // In half of the cases, keep two generations of snapshots.
         let place = &mut self.nodes[node];
         let before = place.disk.snapshot().header.id;
         let start = match self.random.percent(50) {

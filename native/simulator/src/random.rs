@@ -5,34 +5,34 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream `stream` of a seed: what one stream draws does not move another.
+    /// Create the stream `stream` of a seed: draws from one stream do not affect another.
     #[must_use]
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Self(mix(seed, stream))
     }
 
-    /// The next 64 bits.
+    /// Return the next 64 bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         finish(self.0)
     }
 
-    /// A number in `0..bound`; `bound` is not 0.
+    /// Return a number in `0..bound`; `bound` is not 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.bits() % bound
     }
 
-    /// A number in `low..=high`.
+    /// Return a number in `low..=high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// An index of a slice with `len` elements.
+    /// Return an index of a slice with `len` elements.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Return true in `percent` of a hundred cases.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -44,7 +44,7 @@ fn finish(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Mixes a value into a hash.
+/// Mix a value into a hash.
 #[must_use]
 pub(crate) fn mix(hash: u64, value: u64) -> u64 {
     finish(hash.rotate_left(23) ^ value.wrapping_mul(0x9e37_79b9_7f4a_7c15))

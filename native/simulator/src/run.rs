@@ -1,4 +1,4 @@
-//! Runs of plans, and the shortest plan that still fails.
+//! Runs of plans, and the search for the shortest plan that still fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,10 +17,10 @@ pub struct Failure {
     pub violation: Violation,
 }
 
-/// Runs a plan. A panic of a state machine is a violation too.
+/// Run a plan. A panic of a state machine is a violation too.
 ///
 /// # Errors
-/// The failure, with the counters up to there.
+/// The failure, with the counters until then.
 pub fn run(plan: &Plan, trace: bool) -> Result<Coverage, Box<(Failure, Coverage)>> {
     let mut world = World::new(plan, trace);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
@@ -44,13 +44,13 @@ pub fn run(plan: &Plan, trace: bool) -> Result<Coverage, Box<(Failure, Coverage)
     }
 }
 
-/// Panics of state machines are reported as violations, not printed.
+/// Suppress panic messages of state machines, which are reported as violations.
 pub fn silence_panics() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-/// Makes a failing plan smaller: ends it where it fails, then leaves out kinds of faults, then single faults, as long as
-/// it breaks the same invariant.
+/// Shrink a failing plan while it breaks the same invariant: end it where it fails, then leave out kinds of faults,
+/// then single faults.
 #[must_use]
 pub fn shrink(plan: &Plan, failure: &Failure) -> (Plan, Failure) {
     let mut smallest = (plan.clone(), failure.clone());

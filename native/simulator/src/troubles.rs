@@ -1,4 +1,4 @@
-//! Faults: how they begin and end.
+//! The begin and end of faults.
 
 use pybroker_quorum::{Event, RoleName, VoterSet};
 
@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// A fault ends. Its `seed` says where.
+    /// End a fault. Its `seed` selects the place.
     pub(crate) fn trouble_over(&mut self, trouble: PlannedTrouble) {
         let place = trouble.seed as usize;
         match trouble.kind {
@@ -173,7 +173,7 @@ impl World {
         self.step(leader, Event::Resign { successor })
     }
 
-    /// An empty disk, if no set of voters that a replica may still act on loses its majority by it.
+    /// Give a node an empty disk, unless a voter set that some replica may still use would lose its majority.
     fn swap_disk(&mut self, node: usize) {
         let key = self.nodes[node].key();
         let survives = |voters: &VoterSet| {

@@ -1,4 +1,4 @@
-//! The simulated world: nodes, links, time, and the queue of what happens next.
+//! The simulated world: nodes, links, time, and the queue of scheduled events.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,7 +15,7 @@ use crate::oracle::{Oracle, Violation, require};
 use crate::plan::{MILLISECOND, MINUTE, PROPOSALS, Plan, PlannedTrouble, SECOND, TROUBLE};
 use crate::random::Random;
 
-/// What happens at a time.
+/// A scheduled event.
 #[derive(Debug)]
 pub(crate) enum Happening {
     Request {
@@ -65,7 +65,7 @@ pub(crate) enum Happening {
     Calm(CalmStep),
 }
 
-/// The steps of the calm end of a minute.
+/// The steps of the fault-free end of a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CalmStep {
     Heal,
@@ -99,24 +99,24 @@ impl Ord for Scheduled {
     }
 }
 
-/// Who waits for the response to a request.
+/// The origin of a request whose response is pending.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) node: usize,
     pub(crate) life: u32,
     pub(crate) correlation: u64,
-    /// Of a Vote: the candidate, the voter that was asked, and whether it was a pre-vote.
+    /// For a Vote: the candidate, the requested voter, and whether it was a pre-vote.
     pub(crate) vote: Option<(ReplicaKey, ReplicaKey, bool)>,
-    /// Whether the replica led, or had heard its leader recently, when the request came: the response may wait for the
+    /// Whether the replica led, or had contact with its leader, when the request came: the response may wait for the
     /// disk.
     pub(crate) hears_leader: bool,
 }
 
-/// What the calm end of a minute expects.
+/// The expectations of the fault-free end of a minute.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     pub(crate) is_on: bool,
-    /// Proposals from this on are made in calm.
+    /// The first proposal made in the fault-free end.
     pub(crate) first_proposal: u64,
     pub(crate) committed: bool,
     pub(crate) committed_end: i64,
@@ -132,7 +132,7 @@ pub(crate) struct World {
     scheduled: u64,
     pub(crate) nodes: Vec<Node>,
     pub(crate) network: Network,
-    /// For delays of messages and disks, and for what crashes leave behind.
+    /// Source of the delays of messages and disks, and of the remains of crashes.
     pub(crate) random: Random,
     /// For ids.
     pub(crate) ids: Random,
@@ -142,7 +142,7 @@ pub(crate) struct World {
     pub(crate) waiters: HashMap<u64, Waiter>,
     pub(crate) last_handle: u64,
     pub(crate) last_proposal: u64,
-    /// How many voters the administrator wants.
+    /// The number of voters that the administrator wants.
     pub(crate) voters_wanted: usize,
     pub(crate) calm: Calm,
     troubles_this_minute: u64,
@@ -150,11 +150,11 @@ pub(crate) struct World {
     pub(crate) trace: bool,
 }
 
-/// More events in a simulated minute than that: replicas talk in circles.
+/// With more events in a simulated minute, the replicas exchange messages in an endless loop.
 const EVENTS_MAX: u64 = 400_000;
 
 impl World {
-    /// The world at the beginning of a plan.
+    /// Create the world at the start of a plan.
     #[must_use]
     pub(crate) fn new(plan: &Plan, trace: bool) -> Self {
         let mut ids = Random::new(plan.seed, 3);
@@ -238,10 +238,10 @@ impl World {
         self.at(3 * SECOND, Happening::Administer);
     }
 
-    /// Runs to the end of the plan.
+    /// Run to the end of the plan.
     ///
     /// # Errors
-    /// The first invariant that breaks.
+    /// The first broken invariant.
     pub(crate) fn run(&mut self) -> Result<(), Violation> {
         let end = self.plan.minutes * MINUTE;
         while let Some(Reverse(scheduled)) = self.queue.pop() {
@@ -263,7 +263,7 @@ impl World {
         self.now
     }
 
-    /// The counters of the run.
+    /// Return the counters of the run.
     #[must_use]
     pub(crate) fn coverage(&self) -> &Coverage {
         &self.coverage
@@ -338,21 +338,21 @@ impl World {
         (self.troubles_this_minute, self.proposals_this_minute) = (0, 0);
     }
 
-    /// Schedules what happens at a time.
+    /// Schedule an event.
     pub(crate) fn at(&mut self, at: Micros, what: Happening) {
         self.scheduled += 1;
         let number = self.scheduled;
         self.queue.push(Reverse(Scheduled { at, number, what }));
     }
 
-    /// Prints a line of the trace.
+    /// Print a line of the trace.
     pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         if self.trace {
             println!("{:>12.3} ms  {}", self.now as f64 / 1000.0, line());
         }
     }
 
-    /// The running leader of the highest epoch.
+    /// Return the running leader of the highest epoch.
     pub(crate) fn leader(&self) -> Option<usize> {
         let epoch = |node: &Node| node.quorum.as_ref().map(|quorum| quorum.state().epoch);
         let leaders = self
@@ -365,7 +365,7 @@ impl World {
             .map(|(index, _)| index)
     }
 
-    /// The node whose present disk makes it this replica.
+    /// Return the node whose present disk makes it this replica.
     pub(crate) fn node_of(&self, key: ReplicaKey) -> Option<usize> {
         let index = usize::try_from(key.id).ok()?;
         (self.nodes.get(index)?.key() == key).then_some(index)
@@ -373,7 +373,7 @@ impl World {
 }
 
 impl Happening {
-    /// The process that it concerns, if it concerns one.
+    /// Return the process that the event concerns, if any.
     fn addressee(&self) -> Option<(usize, u32)> {
         match *self {
             Self::Response { to, life, .. } | Self::Refused { to, life, .. } => Some((to, life)),
@@ -391,7 +391,7 @@ pub(crate) fn new_uuid(random: &mut Random) -> Uuid {
     Uuid::from_parts(random.bits(), random.bits())
 }
 
-/// The replica of a node with a fresh disk.
+/// Return the replica of a node with a new disk.
 pub(crate) fn new_key(node: usize, random: &mut Random) -> ReplicaKey {
     ReplicaKey {
         id: node as i32,

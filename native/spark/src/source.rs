@@ -36,7 +36,7 @@ pub struct SourcePlan {
     pub partition: i32,
     /// First offset.
     pub start: i64,
-    /// One past the last offset.
+    /// Offset after the last record to read.
     pub end: i64,
     /// The columns to return.
     pub columns: Vec<Column>,
@@ -359,7 +359,7 @@ impl Source {
         let high_watermark = head.high_watermark;
         let records = partition.records.unwrap_or_default();
         self.ask_ahead(records);
-        // The records are borrowed from the body, so the distance of the pointers is their position.
+        // The records are a slice of the body: the difference of the pointers is their position in it.
         let start = records.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
         let records = if records.is_empty() {
             0..0

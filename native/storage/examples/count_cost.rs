@@ -1,7 +1,8 @@
-//! Nanoseconds for what is counted of one request that waits for nothing: the clock is asked once, when the reply is
-//! written; its size, its time and the time of its work go into distributions, and twelve counters take a figure (version,
-//! error code, when it was, that it was in no other stage, bytes in and out, and of all topics and of its own: requests,
-//! records, bytes).
+//! Measures the cost of counting one request that does not wait, in nanoseconds. It reads the clock once, when the
+//! reply is written. It adds the request's size, time and work to distributions. It also adds to twelve counters:
+//! version, error code, time of the request, requests in no other stage, bytes in and out, and requests, records and
+//! bytes of all topics and of its own topic.
+//!
 //! `cargo run --release -p pybroker-storage --example count_cost`
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -27,7 +28,7 @@ fn main() {
             each.record(black_box(micros + request % 100 + step as u64));
         }
         for each in &counters {
-            // As one thread counts that nobody else writes for.
+            // Like a counter with a single writer.
             each.store(each.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }

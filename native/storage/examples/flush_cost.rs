@@ -36,7 +36,7 @@ fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// The median time from the first request to the last log flushed.
+/// Return the median time from the first request until the last log is flushed.
 fn measure(
     parent: &str,
     count: i32,

@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 type Failure = Box<dyn Error>;
 
 const BLOCK: usize = 4096;
-/// Of each of the two halves; what is synced later is synced when one is full.
+/// Size of each of the two halves; when one is full, its logs are synced.
 const HALF_BYTES: u64 = 64 << 20;
-/// Bytes that one scheme appends in all for one row.
+/// Bytes that one scheme appends for one row.
 const ROW_BYTES: usize = 1 << 30;
 const ROUNDS_MAX: usize = 2_000;
 const GROUP_BYTES_MAX: usize = 64 << 20;
 const THREADS: usize = 4;
-/// As in the flusher: from so many logs on one `syncfs`.
+/// As in the flusher: with at least so many logs, one `syncfs` syncs them all.
 const SYNCFS_LOGS: usize = 64;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -68,7 +68,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// CPU that this process has used.
+/// Return the CPU time that this process has used.
 fn cpu() -> Result<Duration, Failure> {
     let mut total = 0;
     for thread in std::fs::read_dir("/proc/self/task")? {
@@ -121,7 +121,7 @@ fn measure(
     let journal = journal.map(Journal::finish).transpose()?;
     let wall = begun.elapsed();
     let used = cpu()? - before;
-    // Its CPU would be missing from the next count.
+    // Otherwise the next count would miss its CPU time.
     syncer.stop();
     if let Some(Journal { full, thread, .. }) = journal {
         drop(full);
@@ -138,7 +138,7 @@ fn measure(
     ))
 }
 
-/// `fdatasync` of every file, on some threads, as the flusher does it.
+/// Calls `fdatasync` for every file on several threads, as the flusher does.
 struct Syncer {
     work: Vec<SyncSender<()>>,
     done: Receiver<std::io::Result<()>>,
@@ -198,13 +198,13 @@ fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Two halves in one file whose blocks exist.
+/// Two halves in one file with allocated blocks.
 struct Journal {
     file: File,
     position: u64,
     buffer: Vec<u8>,
     direct: bool,
-    /// To the thread that syncs the logs' files; what it answers frees a half.
+    /// Channel to the thread that syncs the logs' files; its answer frees a half.
     full: SyncSender<()>,
     freed: Receiver<std::io::Result<()>>,
     thread: JoinHandle<()>,
@@ -259,7 +259,7 @@ impl Journal {
         })
     }
 
-    /// One entry for each of so many logs: gathered, written, durable.
+    /// Write one entry for each of so many logs: gather, write, make durable.
     fn write(&mut self, batch: &[u8], partitions: usize) -> Result<(), Failure> {
         const ENTRY_HEADER: usize = 64;
         let border = self.buffer.as_ptr().align_offset(BLOCK);
@@ -283,7 +283,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The other half must be free: what it held is synced. Then the one that is full now is to be.
+    /// Switch to the other half after its logs are synced, and have the full half synced.
     fn change_halves(&mut self, next: u64) -> Result<(), Failure> {
         if !self.first {
             self.freed.recv()??;
@@ -294,7 +294,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What was not synced yet counts as well.
+    /// Include the syncs that are still pending.
     fn finish(mut self) -> Result<Self, Failure> {
         self.change_halves(0)?;
         self.freed.recv()??;

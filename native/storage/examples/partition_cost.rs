@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Milliseconds of each step.
+/// Return the milliseconds of each step.
 fn round(dir: &LogDir, count: i32) -> Result<[f64; 4], Box<dyn Error>> {
     let topic_id = TopicId::random();
     let partitions: Vec<_> = (0..count)

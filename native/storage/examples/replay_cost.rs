@@ -71,8 +71,8 @@ fn partitions_of(count: i32) -> Vec<NewPartition> {
     (0..count).map(new).collect()
 }
 
-/// Appends to all of them, again and again, until the journal is nearly full; answers what was written to it. What
-/// was appended last stays there: the process "dies".
+/// Append to all logs repeatedly until the journal is nearly full; return the number of bytes written to it. The last
+/// appends stay in the journal, as if the process had died.
 fn fill(path: &Path, new: &[NewPartition], batch: &[u8]) -> Result<u64, Box<dyn Error>> {
     let dir = LogDir::open(path, &options())?;
     for created in dir.create_partitions(new) {
@@ -97,7 +97,7 @@ fn fill(path: &Path, new: &[NewPartition], batch: &[u8]) -> Result<u64, Box<dyn 
     Ok(dir.flusher().journal_figures().bytes)
 }
 
-/// Leaves of each segment its first batch, which was synced there.
+/// Keep only the first batch of each segment, the one that was synced there.
 fn cut(path: &Path, new: &[NewPartition], first: u64) -> Result<(), Box<dyn Error>> {
     for one in new {
         let segment = path.join(one.directory()).join("00000000000000000000.log");

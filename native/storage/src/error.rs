@@ -171,13 +171,14 @@ pub enum AppendError {
         /// The contradiction.
         reason: &'static str,
     },
-    /// All producers that the log may know have open transactions (`NOT_ENOUGH_REPLICAS`: clients try again).
+    /// The log is at its limit of producers, and all of them have open transactions (`NOT_ENOUGH_REPLICAS`, which
+    /// clients retry).
     #[error(
         "{limit} producers have open transactions in this partition, \
          producer.ids.per.partition.max and producer.ids.max allow no more"
     )]
     TooManyProducers {
-        /// As many as there may be.
+        /// The limit of producers.
         limit: usize,
     },
     /// The batches are larger than a whole segment (`RECORD_LIST_TOO_LARGE`).

@@ -85,7 +85,7 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Write `content` to the temporary file of `path`, without syncing; [`replace`] moves it into place.
+/// Write `content` to the temporary file of `path` without syncing it; [`replace`] moves it into place.
 pub(crate) fn write_temporary(path: &Path, content: &[u8]) -> Result<File, StorageError> {
     let temp = temporary(path);
     let mut file = File::create(&temp).map_err(StorageError::io("create", &temp))?;

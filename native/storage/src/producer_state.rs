@@ -87,7 +87,7 @@ impl ProducerEntry {
         self.batches.last().map_or(-1, |batch| batch.last_sequence)
     }
 
-    /// Where it appended last, -1 if that is not known.
+    /// Return the offset of its last append, -1 if unknown.
     fn last_offset(&self) -> i64 {
         let data = self.batches.last().map_or(-1, |batch| batch.last_offset);
         data.max(self.last_marker)
@@ -176,7 +176,7 @@ pub(crate) struct ProducerState {
     /// Producer state carried over from the previous incarnation of the topic; in memory only.
     inherited: ProducerLegacy,
     limit: Limit,
-    /// Producers dropped at the limit since this was last told to a [`ProducerShare`].
+    /// Producers dropped at the limit and not yet reported to a [`ProducerShare`].
     dropped: u64,
 }
 

@@ -57,7 +57,7 @@ impl From<replica::IsrProposal> for IsrProposal {
     }
 }
 
-/// The ISRs of the leaders on this broker. Proposals arrive in the control queue.
+/// The in-sync replicas of partitions led by this broker. The control queue delivers the leaders' proposals.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeIsr(Arc<DataPlane>);
 

@@ -31,8 +31,8 @@ pub(super) fn import(batch: &Bound<'_, PyAny>) -> PyResult<StructArray> {
             FFI_ArrowArray::from_raw(array.as_ptr().cast()),
         )
     };
-    // SAFETY: both came from one producer in one call, which promises that the buffers are as the schema says and live
-    // until the array is released; the array that is made here owns them.
+    // SAFETY: both came from one producer in one call. It promises that the buffers match the schema and live until the
+    // array is released; the array created here owns them.
     #[allow(unsafe_code)]
     let data = unsafe { from_ffi(array, &schema) }
         .map_err(|problem| PyValueError::new_err(format!("no Arrow data: {problem}")))?;

@@ -11,7 +11,7 @@ use crate::primitives::{DecodeError, Reader, Span, Writer};
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
 /// First flexible version.
 pub const FLEXIBLE: i16 = 12;
-/// First version by topic id.
+/// First version that names topics by id.
 pub const BY_ID: i16 = 13;
 /// Tag of the follower's broker epoch (KIP-903) among brokers in versions 12 and 13: our own, because neither released
 /// Kafka nor the KIP-516 text has a field for it there.
@@ -86,7 +86,7 @@ pub struct FetchTopic {
     pub topic_id: Uuid,
     /// Index of its first partition in [`FetchRequest::partitions`].
     pub partitions_start: u32,
-    /// One past its last partition.
+    /// Index after its last partition.
     pub partitions_end: u32,
 }
 
@@ -128,7 +128,7 @@ pub struct ForgottenTopic {
     pub topic_id: Uuid,
     /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
     pub partitions_start: u32,
-    /// One past its last partition.
+    /// Index after its last partition.
     pub partitions_end: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Fetch response (key 1), versions 4–18. Written in pieces, so that records can stay in their file: head of a
-//! partition, then its records (bytes here or file bytes later), then its tail. Among brokers version 13, where what
-//! released Kafka has as tagged fields stands between the others, and 12, by name, as released.
+//! partition, then its records (bytes here or file bytes later), then its tail. Among brokers version 13, in which the
+//! tagged fields of released Kafka are ordinary fields between the others, and 12, by name, as released.
 
 use pybroker_model::Uuid;
 
@@ -8,7 +8,7 @@ use super::fetch_request::{BY_ID, FLEXIBLE, SESSIONS, VERSIONS};
 use super::{LeaderIdAndEpoch, NodeEndpoint, WireVersion, read_endpoints, write_endpoints_section};
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// The KIP-516 text's version.
+/// The version that the KIP-516 text defines, among brokers.
 pub const INTER_BROKER: i16 = 13;
 /// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 12;

@@ -9,7 +9,7 @@ use crate::primitives::{DecodeError, Reader, Writer};
 
 /// Versions of the message.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=11;
-/// The KIP-516 text's version.
+/// The version that the KIP-516 text defines, among brokers.
 pub const INTER_BROKER: i16 = 6;
 /// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 5;

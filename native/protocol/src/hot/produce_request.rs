@@ -13,7 +13,7 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 3..=13;
 pub const FLEXIBLE: i16 = 9;
 /// First version by topic id.
 pub const BY_ID: i16 = 13;
-/// The KIP-516 text's version.
+/// The version that the KIP-516 text defines, among brokers.
 pub const INTER_BROKER: i16 = 9;
 
 /// Return whether requests and responses use topic ids.

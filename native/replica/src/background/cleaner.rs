@@ -10,7 +10,7 @@ use crate::Partition;
 
 /// Memory of one entry in the key table of a compaction pass; see `Log::compact`.
 const KEY_BYTES: usize = 40;
-/// Smallest key table: a pass with fewer keys reads too much for what it removes.
+/// Smallest key table: a pass for fewer keys would read too much and remove too little.
 const KEYS_MIN: usize = 1_024;
 /// Delay before the cleaner retries a log whose compaction failed; another failure is reported again.
 const RETRY_AFTER_MS: i64 = 10 * 60_000;

@@ -29,7 +29,7 @@ pub struct Listed {
 /// Parameters of a prepare on this broker.
 #[derive(Clone, Debug, Default)]
 pub struct Preparation {
-    /// Number of the plan; each prepare of the commit has a new one. 0 on a broker without peers.
+    /// Number of the plan. Each prepare of the commit has its own number; 0 on a broker without peers.
     pub plan: u32,
     /// Whether this broker leads the listed partitions and copies missing records to the other holders.
     pub leads: bool,
@@ -139,7 +139,7 @@ impl Replicas {
             }
             prepared.push((tip.partition, rows, bytes));
         }
-        // From here on appends add nothing to these attempts; their files are what the plan lists.
+        // From here on, appends cannot add to these attempts; the plan lists their files.
         let listed = listed
             .iter()
             .map(|one| (one.partition, one.writer, one.attempt));

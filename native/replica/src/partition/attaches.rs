@@ -9,14 +9,14 @@ use pybroker_storage::AttachNotice;
 /// Attached ingests of one partition.
 #[derive(Debug, Default)]
 pub(super) struct Attaches {
-    /// False for most partitions; replica reads check it each time.
+    /// Whether any ingest is attached. False for most partitions, so that reads by replicas skip the list.
     any: AtomicBool,
     known: RwLock<Vec<AttachNotice>>,
     /// Ended ingests whose files could not be removed.
     over: Mutex<Vec<Box<str>>>,
 }
 
-/// Effect of an attach on a replica's read.
+/// How the next attach affects a replica's read.
 pub(super) enum Ahead {
     /// The replica attaches its staged files at this offset.
     Here(AttachNotice),
@@ -31,7 +31,7 @@ impl Attaches {
         self.announce(ingest, None);
     }
 
-    /// Set the ingests that are attached in the log now.
+    /// Set the ingests that the log has attached.
     pub(super) fn set(&self, mut found: Vec<AttachNotice>) {
         let over = self.over.lock();
         found.retain(|one| !over.iter().any(|name| **name == *one.ingest));
@@ -47,7 +47,7 @@ impl Attaches {
         self.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Return the first attach for the replica on `broker` at or after `offset`, in a log that ends at `end`.
+    /// Return the first attach at or after `offset` that the replica on `broker` must do itself; the log ends at `end`.
     pub(super) fn ahead(&self, broker: i32, offset: i64, end: i64) -> Option<Ahead> {
         if !self.any.load(Ordering::Acquire) {
             return None;

@@ -29,7 +29,7 @@ pub struct FetchFrom {
 impl Partition {
     /// Return the next fetch position; `None` if the partition does not follow `leader` or has no usable log.
     pub fn fetch_from(&self, leader: i32) -> Option<FetchFrom> {
-        // A leadership that begins meanwhile has its epoch in the log already.
+        // A leadership that begins meanwhile has written its epoch to the log already.
         let _gate = self.gate.read();
         let role = self.progress.role();
         let Role::Follower {

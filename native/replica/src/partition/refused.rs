@@ -68,7 +68,7 @@ impl Refused {
     pub(super) fn appended(&self, batch: Sequenced) {
         if self.any.load(Ordering::Acquire) {
             let mut batches = self.batches.lock();
-            // A duplicate of an earlier batch says nothing about the refused one.
+            // A duplicate of an earlier batch is no evidence about the refused one.
             let come = |first: &FirstRefused| {
                 batch.sequence == first.sequence || batch.follows(first.sequence)
             };

@@ -7,8 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A member of a proposed ISR, with the broker epoch known to the leader (KIP-903): the controller accepts it only if
-/// that epoch is current.
+/// A member of a proposed ISR. The controller accepts it only if the leader knows its current broker epoch (KIP-903).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
     /// Broker id.
@@ -241,8 +240,8 @@ impl InSync {
         Some(self.propose(isr))
     }
 
-    /// Propose to remove a member that has just fetched from below the high watermark: it lost records, and must not be
-    /// elected until it has them again. `None` while another proposal is under way.
+    /// Propose to remove a member that has just fetched from below the high watermark: it has lost records and must not
+    /// be elected until it has copied them again. `None` while another proposal is under way.
     pub(super) fn without_who_lost(
         &mut self,
         broker: i32,

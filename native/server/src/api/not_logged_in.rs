@@ -40,12 +40,12 @@ const fn words(without_tls: bool, security: SecurityProtocol) -> (&'static str, 
     (wrong, setting)
 }
 
-/// Result of answering a request.
+/// The answer to an unauthenticated client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The response has no field for an error; nothing was written.
     Nothing,
-    /// The response has the addresses of brokers: the request names nothing that could be refused.
+    /// The response has the addresses of brokers: the request names no topic to refuse.
     Brokers,
     /// The response asks the client to authenticate, or to use TLS.
     Refusal,

@@ -307,7 +307,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Start a request that waited to be at the head.
+    /// Start a deferred request, which has reached the head.
     fn begin(
         &mut self,
         frame: OwnFrame,

@@ -12,8 +12,8 @@ use crate::metrics::{Answered, STAGES, Split, micros_of};
 use crate::shared::{Shared, ThreadState};
 use crate::slow_requests::SlowRequest;
 
-/// A reply up to this size reaches the kernel within microseconds, so the write time is used: another clock read costs
-/// half a percent of a small request.
+/// A reply up to this size reaches the kernel within microseconds, so its send time is the write time, which saves a
+/// clock read (half a percent of a small request).
 const AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {

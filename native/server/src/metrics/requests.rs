@@ -44,7 +44,8 @@ pub(crate) struct RequestMetrics {
     pub(crate) bytes: Distribution,
     pub(crate) total: Distribution,
     stages: [Distribution; STAGES.len()],
-    /// Requests with time in [`Stage::Local`] only, which the other stages do not count: most that do not wait.
+    /// Requests that only have time in [`Stage::Local`], as most requests that do not wait; the other stages do not
+    /// count them.
     local_only: Counter,
 }
 

@@ -26,7 +26,7 @@ impl Bucket {
     }
 
     /// Take tokens and return the throttle time in milliseconds, until the balance is zero again. With `strict`, take
-    /// nothing while the balance is negative, and return `Err`; an admitted request then waits for nothing itself.
+    /// nothing while the balance is negative, and return `Err`; an admitted request then does not wait.
     pub(super) fn take(
         &mut self,
         tokens: f64,

@@ -70,8 +70,8 @@ impl Figures {
         self.note(self.excess_ms(0, at), at)
     }
 
-    /// Count usage if it is within the quota; otherwise return the milliseconds until it is. Usage without any other in
-    /// its windows is always counted, because it could otherwise never be.
+    /// Count usage if it is within the quota; otherwise return the milliseconds until it would be. The first usage in
+    /// the windows is always counted: an amount above the quota would otherwise never be accepted.
     pub(crate) fn admit(&self, amount: u64, now: Instant) -> Result<(), u32> {
         let at = self.at(now);
         match self.excess_ms(amount, at) {

@@ -41,9 +41,9 @@ pub struct EntityQuotas {
 pub struct Holds {
     /// Limit per second.
     pub bound: f64,
-    /// Usage of this user; `false`: of all users together.
+    /// Whether the quota limits this user's usage; `false`: the usage of all users together.
     pub by_user: bool,
-    /// Usage of this client id; `false`: of all client ids together.
+    /// Whether the quota limits this client id's usage; `false`: the usage of all client ids together.
     pub by_client: bool,
 }
 
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// Set the rate of an address; `None` as the address sets the default.
+    /// Set the rate of an address. With `None` as the address, set the default.
     pub(super) fn set_address(&mut self, address: Option<IpAddr>, rate: Option<f64>) {
         match (address, rate) {
             (None, rate) => self.default_address = rate,

@@ -1,20 +1,21 @@
-//! How many producers are remembered, of one log and of all logs of a broker.
+//! Limits of the number of remembered producers, for one log and for all logs of a broker.
 //!
-//! Any client that may write can have a new producer id for each batch, and an entry lives for `producer.id.expiration.ms`.
-//! At its limit a log forgets the producers that appended longest ago. Their next batch is taken with any sequence, as
-//! after an expiration: they lose the protection against duplicates, not the right to write. An open transaction is never
-//! forgotten, since a consumer could read past it.
+//! Any client with permission to write can use a new producer id for each batch, and an entry lives for
+//! `producer.id.expiration.ms`. At its limit a log forgets the producers that appended longest ago. It accepts their
+//! next batch with any sequence, as after an expiration: they lose the protection against duplicates, not the
+//! permission to write. A log never forgets an open transaction, because a consumer could read past it.
 
 use super::ProducerState;
 use crate::config::LogConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Producers that a log may have although the broker knows as many as it may: those of others do not keep honest ones
-/// from being remembered.
+/// Producers that a log may remember even if the broker has reached its limit: a client with many ids elsewhere must
+/// not displace them.
 const KNOWN_IN_ANY_CASE: usize = 100;
 
-/// Looking for the oldest producers visits all of them, so one more than is needed goes for each so many that stay.
+/// The search for the oldest producers visits all of them, so it drops several at once: one of each so many, and one
+/// more.
 const DROPPED_SHARE: usize = 16;
 
 /// Producers known to all logs of a broker.
@@ -25,20 +26,20 @@ pub struct ProducerCount {
 }
 
 impl ProducerCount {
-    /// Entries in all logs: a producer counts once for each partition that it has written to.
+    /// Return the entries in all logs: a producer counts once for each partition that it has written to.
     #[must_use]
     pub fn known(&self) -> usize {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Entries dropped at a limit since the start.
+    /// Return the number of entries dropped at a limit since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// One log's part of a [`ProducerCount`]. Changed by the holder of the log's writer lock only.
+/// One log's part of a [`ProducerCount`]. Only the holder of the log's writer lock changes it.
 #[derive(Debug)]
 pub(crate) struct ProducerShare {
     all: Arc<ProducerCount>,
@@ -54,7 +55,7 @@ impl ProducerShare {
         }
     }
 
-    /// Limits what the log may know to what the settings and the other logs allow.
+    /// Limit the log's producers by the settings and by the number in the other logs.
     pub(crate) fn limit(&self, state: &mut ProducerState, config: &LogConfig) {
         let own = config.producer_ids_per_partition_max;
         let limit = if self.all.known() < config.producer_ids_max {
@@ -65,7 +66,7 @@ impl ProducerShare {
         state.limit_to(limit);
     }
 
-    /// Publishes how many producers the log knows.
+    /// Publish the number of producers in the log.
     pub(crate) fn note(&self, state: &mut ProducerState) {
         let (before, now) = (self.mine.load(Ordering::Relaxed), state.len());
         if before != now {
@@ -87,7 +88,7 @@ impl Drop for ProducerShare {
     }
 }
 
-/// Producers that a log may know.
+/// The most producers that a log may remember.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit(usize);
 
@@ -98,12 +99,12 @@ impl Default for Limit {
 }
 
 impl ProducerState {
-    /// Sets how many producers may be known from the next one on.
+    /// Set the limit; it applies when the next producer is added.
     pub(crate) fn limit_to(&mut self, limit: usize) {
         self.limit = Limit(limit);
     }
 
-    /// The limit, if another producer can be known only instead of one with an open transaction.
+    /// Return the limit if the log is full of producers with open transactions, so that no other one can be added.
     pub(super) fn limit_reached(&self) -> Option<usize> {
         let limit = self.limit.0;
         (self.len() >= limit && self.open_count() >= limit).then_some(limit)
@@ -114,13 +115,13 @@ impl ProducerState {
         self.entries().filter(is_open).count()
     }
 
-    /// Drops producers at the limit, so that another one can be known.
+    /// At the limit, drop producers to make room for another one.
     pub(super) fn make_room(&mut self) {
         let limit = self.limit.0;
         if self.len() < limit {
             return;
         }
-        // By offset rather than by time: the time of a batch that recovery reads is what its producer wrote there.
+        // Use the offset instead of the time: in recovery, the time of a batch is the one that its producer wrote.
         let mut idle: Vec<(i64, i64)> = self
             .entries()
             .filter(|(_, entry)| entry.transaction_start.is_none())

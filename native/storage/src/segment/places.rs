@@ -18,7 +18,7 @@ pub(super) struct ReaderPlace {
     pub(super) bytes: Option<u32>,
 }
 
-/// Number of truncations of the file: a result from before one must not be remembered after it.
+/// Number of truncations of the file: a result from before a truncation must not be remembered after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Cut(u64);
 

@@ -19,7 +19,7 @@ use crate::shared::ThreadState;
 pub(crate) enum PendingProduce {
     /// The transaction coordinator verifies the partitions.
     Verifying(PendingVerification),
-    /// Another thread appends, because a log or its disk is slow or the records decompress to much.
+    /// Another thread appends, because a log or its disk is slow or the records decompress to too much data.
     Appending(PendingAppend),
     /// The records are appended, but not all committed.
     Committing(PendingCommit),

@@ -55,7 +55,7 @@ pub(super) struct Filter<'a> {
     aborted: AbortedRanges,
     now_ms: i64,
     delete_retention_ms: i64,
-    /// Producers with data of a transaction whose marker the pass has not met yet.
+    /// Producers with data of a transaction, before the pass has reached its marker.
     committed_with_data: HashSet<i64>,
     /// First offsets of aborted transactions whose data this pass met.
     aborted_with_data: HashSet<i64>,
