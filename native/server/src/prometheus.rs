@@ -3,36 +3,21 @@
 
 mod connections;
 mod logs;
+mod quotas;
 mod recent;
 mod requests;
+mod sources;
 mod topics;
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use pybroker_storage::JournalFigures;
 
 use crate::exposition::{Kind, Page};
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::quotas;
-use crate::shared::Shared;
 
 pub(crate) use recent::Recent;
-
-/// Data that the page shows.
-pub(crate) struct Sources<'a> {
-    pub(crate) shared: &'a Shared,
-    pub(crate) threads: &'a [Arc<ThreadMetrics>],
-    pub(crate) recent: &'a Mutex<Recent>,
-}
-
-impl Sources<'_> {
-    /// Return the sum of the counter over all threads.
-    fn sum(&self, read: impl Fn(&ThreadMetrics) -> &Counter) -> u64 {
-        self.threads.iter().map(|thread| read(thread).get()).sum()
-    }
-}
+pub(crate) use sources::Sources;
 
 /// A counter of each data thread: its name, its help text, and its location.
 type Plain = (&'static str, &'static str, fn(&ThreadMetrics) -> &Counter);
@@ -112,7 +97,7 @@ pub(crate) fn render(sources: &Sources<'_>) -> String {
         page.single(name, Kind::Counter, help, sources.sum(read));
     }
     journal(&mut page, &sources.shared.replicas.journal_figures());
-    quotas::render(sources.shared.metadata.quotas(), &mut page, Instant::now());
+    quotas::write(sources.shared.metadata.quotas(), &mut page, Instant::now());
     left_out.write(&mut page);
     page.into_text()
 }

@@ -9,7 +9,6 @@ mod figures;
 mod mutations;
 mod registry;
 mod samples;
-mod series;
 mod table;
 
 use std::net::IpAddr;
@@ -27,7 +26,6 @@ use mutations::Mutations;
 use registry::Registry;
 pub use samples::Windows;
 use samples::{Samples, excess_ms};
-pub(crate) use series::render;
 use table::Table;
 pub use table::{EntityQuotas, Holds, Kind, Values};
 
@@ -214,7 +212,7 @@ impl Quotas {
         connection_wait_ms(made, bound, true, passed)
     }
 
-    fn all(&self) -> Vec<Arc<Figures>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Figures>> {
         self.registry.lock().all()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::Sources;
+use super::sources::Sources;
 use crate::exposition::{Kind, Page};
 use crate::os;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pybroker_replica::Partition;
 
-use super::Sources;
+use super::sources::Sources;
 use crate::exposition::{Kind, Page};
 
 /// Name, help text, and value; `None`: does not apply to the partition.

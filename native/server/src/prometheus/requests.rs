@@ -7,8 +7,8 @@ use pybroker_protocol::api_key::APIS;
 use pybroker_protocol::{Api, ErrorCode, Plane};
 use pybroker_storage::Counts;
 
-use super::Sources;
 use super::recent::{Key, Recent, Scrape};
+use super::sources::Sources;
 use crate::exposition::{Kind, Page};
 use crate::metrics::{ERRORS, KEYS, RequestMetrics, STAGES, Stage, ThreadMetrics, VERSIONS};
 

@@ -1,6 +1,6 @@
 //! Kafka's BrokerTopicMetrics: by topic, and in total without a label.
 
-use super::Sources;
+use super::sources::Sources;
 use crate::exposition::{Kind, Page};
 use crate::metrics::{Counter, TopicCounters};
 

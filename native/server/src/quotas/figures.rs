@@ -12,16 +12,16 @@ const PERCENT: f64 = 1e7;
 
 /// Entity and quota. A part that is `None` does not distinguish.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) kind: Kind,
-    pub(super) user: Option<Arc<str>>,
-    pub(super) client_id: Option<Arc<str>>,
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) client_id: Option<Arc<str>>,
 }
 
 /// Usage of one quota by one entity.
 #[derive(Debug)]
 pub struct Figures {
-    pub(super) key: Key,
+    pub(crate) key: Key,
     began: Instant,
     /// Limit per second, as the bits of a float: bytes, or nanoseconds.
     bound: AtomicU64,
@@ -123,7 +123,7 @@ impl Figures {
     }
 
     /// Return the average throttle time in milliseconds of the throttled requests.
-    pub(super) fn throttle_ms(&self, now: Instant) -> f64 {
+    pub(crate) fn throttle_ms(&self, now: Instant) -> f64 {
         let at = self.at(now);
         let times = self.throttles.sum(at);
         self.throttled_ms.sum(at) as f64 / times.max(1) as f64

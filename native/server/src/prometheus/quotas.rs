@@ -4,10 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Quotas;
-use super::figures::Figures;
-use super::table::Kind;
 use crate::exposition::{self, Page};
+use crate::quotas::{Figures, Kind, Quotas};
 
 /// Maximum entities shown of each kind.
 const SHOWN_MAX: usize = 100;
@@ -47,7 +45,7 @@ const FAMILIES: [Family; 3] = [
 ];
 
 /// Append all families; none while no quotas exist.
-pub(crate) fn render(quotas: &Quotas, page: &mut Page, now: Instant) {
+pub(super) fn write(quotas: &Quotas, page: &mut Page, now: Instant) {
     let all = quotas.all();
     if all.is_empty() {
         return;
@@ -85,15 +83,15 @@ fn most(all: &[Arc<Figures>], kind: Kind, now: Instant) -> Vec<&Figures> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EntityQuotas, QuotaDelta};
     use super::*;
+    use crate::quotas::{EntityQuotas, QuotaDelta};
 
     #[test]
     fn the_series_are_bounded_and_who_is_slowed_down_is_among_them() {
         let (quotas, now) = (Quotas::default(), Instant::now());
         let text = || {
             let mut page = Page::default();
-            render(&quotas, &mut page, now);
+            write(&quotas, &mut page, now);
             page.into_text()
         };
         assert_eq!(text(), "");

@@ -1,0 +1,23 @@
+//! State of the server that the page is rendered from.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::recent::Recent;
+use crate::metrics::{Counter, ThreadMetrics};
+use crate::shared::Shared;
+
+/// Data that the page shows.
+pub(crate) struct Sources<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) threads: &'a [Arc<ThreadMetrics>],
+    pub(crate) recent: &'a Mutex<Recent>,
+}
+
+impl Sources<'_> {
+    /// Return the sum of the counter over all threads.
+    pub(super) fn sum(&self, read: impl Fn(&ThreadMetrics) -> &Counter) -> u64 {
+        self.threads.iter().map(|thread| read(thread).get()).sum()
+    }
+}
