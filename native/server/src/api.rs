@@ -16,5 +16,7 @@ pub(crate) mod not_logged_in;
 pub(crate) mod pool_answer;
 pub(crate) mod repeated_answer;
 pub(crate) mod to_control_plane;
+pub(crate) mod topic_access;
+pub(crate) mod topic_lookup;
 
 pub(crate) use call::{Answer, Call};

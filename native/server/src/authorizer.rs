@@ -458,5 +458,6 @@ impl Authorizer {
     }
 }
 
+pub(crate) mod decision_cache;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use pybroker_protocol::codec::Registry;
 
 use crate::limits::Limits;
-use crate::tls::TlsListener;
+use crate::net::tls::TlsListener;
 
 /// How a listener secures its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use pybroker_model::TopicIdPartition;
 use tokio::sync::oneshot;
 
 use crate::config::Registry;
+use crate::leases::cached_responses::StandingAnswer;
+use crate::leases::delegated_commits::CommitRight;
 use crate::quotas::Figures;
-use crate::standing::StandingAnswer;
-use crate::standing_commits::CommitRight;
 
 /// Queues of requests, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,8 @@
 //! Dispatch of a frame: check whether it may be answered, whether it is its turn, and match on its API key.
 
+pub(crate) mod sasl;
+pub(crate) mod slots;
+
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Instant;
@@ -8,23 +11,22 @@ use pybroker_protocol::header::{RequestPrefix, read_client_id};
 use pybroker_protocol::primitives::{DecodeError, Reader};
 use pybroker_protocol::{Api, ApiKey, Plane};
 
+use self::slots::{ReadyReply, Slot};
 use crate::api::not_logged_in::{self, Told};
 use crate::api::{
     Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k08_offset_commit,
     k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, large,
     repeated_answer, to_control_plane,
 };
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::clock::now_ms;
-use crate::close::CloseReason;
 use crate::config::Registry;
-use crate::connection_info::ConnectionInfo;
-use crate::frame::Frame;
 use crate::metrics::Moments;
-use crate::outgoing::Outgoing;
-use crate::reply::ReplyHeader;
-use crate::sasl;
+use crate::net::frame::Frame;
+use crate::net::outgoing::Outgoing;
+use crate::net::reply::ReplyHeader;
 use crate::shared::{Shared, ThreadState};
-use crate::slots::{ReadyReply, Slot};
 
 /// Where an immediate reply goes.
 pub(crate) enum Output<'o> {

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use pybroker_model::{BuildIdHasher, TopicId};
 
 use crate::authorizer::Authorizer;
+use crate::leases::cached_responses::StandingAnswers;
 use crate::quotas::Quotas;
-use crate::standing::StandingAnswers;
 
 /// Advertised address of a broker's listener.
 #[derive(Debug, Clone, PartialEq, Eq)]

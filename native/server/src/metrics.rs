@@ -3,6 +3,7 @@
 
 mod answered;
 mod requests;
+pub mod slow_requests;
 mod tally;
 mod topics;
 

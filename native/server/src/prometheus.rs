@@ -2,6 +2,7 @@
 //! configuration, lower case), and under our own for what Kafka does not have. `docs/metrics.md` lists them.
 
 mod connections;
+pub mod exposition;
 mod logs;
 mod quotas;
 mod recent;
@@ -13,8 +14,8 @@ use std::time::Instant;
 
 use pybroker_storage::JournalFigures;
 
-use crate::exposition::{Kind, Page};
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::prometheus::exposition::{Kind, Page};
 
 pub(crate) use recent::Recent;
 pub(crate) use sources::Sources;

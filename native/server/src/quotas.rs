@@ -4,12 +4,15 @@
 //! new, changes its client id, or the table has changed (`version`), and keeps the atomic counters (`figures`) that it
 //! records in. Without any quotas a request costs one load and a branch.
 
+pub(crate) mod active_producers;
 mod bucket;
+pub(crate) mod connection_quotas;
 mod figures;
 mod mutations;
 mod registry;
 mod samples;
 mod table;
+pub(crate) mod throttle_place;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -13,22 +13,22 @@ use parking_lot::Mutex;
 use pybroker_replica::Replicas;
 use tokio::sync::watch;
 
-use crate::budget::MemoryBudget;
-use crate::client_software::ClientSoftware;
-use crate::cold_reads::ColdReads;
+use crate::blocking::cold_reads::ColdReads;
+use crate::blocking::slow_appends::SlowAppends;
+use crate::clients::client_software::ClientSoftware;
+use crate::clients::connection_counts::ConnectionCounts;
 use crate::config::{DynamicSettings, LogLevel, Registry, ServerConfig};
-use crate::connection_counts::ConnectionCounts;
+use crate::connections::data_threads::{Command, DataThread};
+use crate::connections::listener::{Bound, Distributor, accept_all, bind};
 use crate::control_plane::ControlPlane;
-use crate::listener::{Bound, Distributor, accept_all, bind};
 use crate::metadata_view::MetadataHolder;
+use crate::metrics::slow_requests::{SlowRequest, SlowRequests};
 use crate::metrics::{ThreadMetrics, TopicSlots};
-use crate::producers::Producers;
+use crate::net::budget::MemoryBudget;
 use crate::prometheus::{Recent, Sources, render};
+use crate::quotas::active_producers::Producers;
 use crate::quotas::{ConnectionRate, QuotaDelta};
 use crate::shared::{Shared, with_thread_state};
-use crate::slow_appends::SlowAppends;
-use crate::slow_requests::{SlowRequest, SlowRequests};
-use crate::threads::{Command, DataThread};
 use crate::throttled_log::ThrottledLog;
 
 /// Error that prevents a server from starting.

@@ -13,23 +13,23 @@ use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_protocol::hot::produce_request::ProduceRequest;
 use pybroker_replica::Replicas;
 
-use crate::budget::MemoryBudget;
-use crate::buffers::BufferPool;
-use crate::client_software::ClientSoftware;
-use crate::cold_reads::ColdReads;
+use crate::blocking::cold_reads::ColdReads;
+use crate::blocking::slow_appends::{FlushWatch, SlowAppends};
+use crate::clients::client_software::ClientSoftware;
+use crate::clients::connection_counts::ConnectionCounts;
 use crate::config::DynamicSettings;
-use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::fetch_sessions::FetchSessions;
 use crate::flush_group::FlushGroup;
 use crate::metadata_view::MetadataHolder;
+use crate::metrics::slow_requests::SlowRequests;
 use crate::metrics::{Answered, Moments, Tally, ThreadMetrics, TopicSlots, TopicsOfThread, Unsent};
-use crate::producers::Producers;
+use crate::net::budget::MemoryBudget;
+use crate::net::buffers::BufferPool;
+use crate::net::wakeups::Wakeups;
 use crate::quotas::ConnectionRate;
-use crate::slow_appends::{FlushWatch, SlowAppends};
-use crate::slow_requests::SlowRequests;
+use crate::quotas::active_producers::Producers;
 use crate::throttled_log::ThrottledLog;
-use crate::wakeups::Wakeups;
 
 /// State of the server that all threads share. Produce and Fetch take no lock here.
 pub(crate) struct Shared {

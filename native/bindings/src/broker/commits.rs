@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pybroker_server::standing_commits::{self, CommitBounds};
+use pybroker_server::delegated_commits::{self, CommitBounds};
 use pyo3::prelude::*;
 
 use crate::convert::{shown, tip, topic_id};
@@ -11,7 +11,7 @@ use crate::uuid::Uuid;
 
 /// Delegated commits of one partition of the offsets topic.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct ShardCommits(pub(super) Arc<standing_commits::ShardCommits>);
+pub(crate) struct ShardCommits(pub(super) Arc<delegated_commits::ShardCommits>);
 
 /// A committed offset.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
@@ -47,8 +47,8 @@ pub(crate) struct CommitTopic {
 
 shown!(MemberCommit, CommitTopic);
 
-impl From<standing_commits::MemberCommit> for MemberCommit {
-    fn from(commit: standing_commits::MemberCommit) -> Self {
+impl From<delegated_commits::MemberCommit> for MemberCommit {
+    fn from(commit: delegated_commits::MemberCommit) -> Self {
         Self {
             group: commit.group.as_ref().into(),
             topic_id: Uuid(commit.topic_id.uuid()),
@@ -68,7 +68,7 @@ impl ShardCommits {
     #[new]
     fn new(topic: Uuid, partition: i32, leader_epoch: i32) -> PyResult<Self> {
         let tip = tip(topic, partition)?;
-        let commits = standing_commits::ShardCommits::new(tip, leader_epoch);
+        let commits = delegated_commits::ShardCommits::new(tip, leader_epoch);
         Ok(Self(Arc::new(commits)))
     }
 
@@ -106,7 +106,7 @@ impl ShardCommits {
 
 /// Delegation of a member's commits to the data threads, until it is revoked.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct CommitRight(pub(super) Arc<standing_commits::CommitRight>);
+pub(crate) struct CommitRight(pub(super) Arc<delegated_commits::CommitRight>);
 
 #[pymethods]
 impl CommitRight {
@@ -126,7 +126,7 @@ pub(super) fn bounds(
     timeout_ms: u64,
 ) -> PyResult<CommitBounds> {
     let topic = |topic: CommitTopic| {
-        Ok(standing_commits::CommitTopic {
+        Ok(delegated_commits::CommitTopic {
             topic_id: topic_id(topic.topic_id)?,
             name: topic.name.into(),
             partitions: topic.partitions,

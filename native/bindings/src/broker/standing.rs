@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::codec::Registry;
+use pybroker_server::cached_responses::{
+    self, REQUEST_BYTES_MAX, StandingAnswers, StandingRequest,
+};
 use pybroker_server::control_plane::ControlRequest;
-use pybroker_server::standing::{self, REQUEST_BYTES_MAX, StandingAnswers, StandingRequest};
-use pybroker_server::standing_commits::{self, CommitBounds};
+use pybroker_server::delegated_commits::{self, CommitBounds};
 use pyo3::prelude::*;
 
 use super::commits::{CommitRight, ShardCommits};
@@ -45,7 +47,11 @@ impl Repeats {
         })
     }
 
-    pub(super) fn give(&self, group: &str, answer: Vec<u8>) -> Arc<standing::StandingAnswer> {
+    pub(super) fn give(
+        &self,
+        group: &str,
+        answer: Vec<u8>,
+    ) -> Arc<cached_responses::StandingAnswer> {
         self.all
             .give(self.request.clone(), group, answer.into(), Instant::now())
     }
@@ -56,21 +62,21 @@ impl Repeats {
         shard: &ShardCommits,
         bounds: CommitBounds,
         before: Option<&CommitRight>,
-    ) -> PyResult<Option<Arc<standing_commits::CommitRight>>> {
+    ) -> PyResult<Option<Arc<delegated_commits::CommitRight>>> {
         let request = (self.request.api_version, &*self.request.body);
         let before = before.map(|right| &*right.0);
         let now = Instant::now();
-        standing_commits::CommitRight::give(&self.all, &shard.0, request, bounds, before, now)
+        delegated_commits::CommitRight::give(&self.all, &shard.0, request, bounds, before, now)
             .map_err(|error| CodecError::new_err(error.to_string()))
     }
 }
 
 /// A cached response, held by the code that invalidates it.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct StandingAnswer(Arc<standing::StandingAnswer>);
+pub(crate) struct StandingAnswer(Arc<cached_responses::StandingAnswer>);
 
 impl StandingAnswer {
-    pub(super) const fn new(answer: Arc<standing::StandingAnswer>) -> Self {
+    pub(super) const fn new(answer: Arc<cached_responses::StandingAnswer>) -> Self {
         Self(answer)
     }
 }

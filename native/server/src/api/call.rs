@@ -7,12 +7,12 @@ use pybroker_protocol::codec::{Direction, decode_value, encode_value};
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::primitives::DecodeError;
 
-use crate::access::Access;
-use crate::close::CloseReason;
+use crate::api::topic_access::Access;
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::config::Registry;
-use crate::connection_info::ConnectionInfo;
 use crate::metrics::Moments;
-use crate::reply::ReplyHeader;
+use crate::net::reply::ReplyHeader;
 use crate::shared::Shared;
 
 /// A request without its body: the data that any thread needs to answer it.

@@ -8,9 +8,9 @@ use pybroker_protocol::hot::of_topic::{OfTopic, TopicRef};
 use pybroker_replica::Partition;
 
 use super::Call;
+use crate::api::topic_lookup::ResolvedTopic;
 use crate::authorizer::Operation;
 use crate::error_codes::Naming;
-use crate::resolve::ResolvedTopic;
 use crate::shared::Shared;
 
 /// Return how the request names topics, which selects the error code for unknown topics.

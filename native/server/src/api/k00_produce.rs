@@ -34,9 +34,9 @@ use self::own::OwnProduce;
 use self::verified::Verified;
 use self::verify::ask;
 use super::{Answer, Call};
-use crate::close::CloseReason;
+use crate::blocking::slow_appends::SlowAppends;
+use crate::clients::close_reason::CloseReason;
 use crate::shared::ThreadState;
-use crate::slow_appends::SlowAppends;
 
 /// Append the records of the request. Offsets and timestamps are stamped into the batches in place, so the body is
 /// mutable.

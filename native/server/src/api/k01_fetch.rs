@@ -28,8 +28,8 @@ use std::time::Instant;
 pub(crate) use pending::PendingFetch;
 
 use super::{Answer, Call};
-use crate::close::CloseReason;
-use crate::outgoing::Outgoing;
+use crate::clients::close_reason::CloseReason;
+use crate::net::outgoing::Outgoing;
 use crate::shared::ThreadState;
 
 /// Start a Fetch at the head of the slots. Its reply goes to `outgoing` because it has file slices.

@@ -25,10 +25,10 @@ use pybroker_replica::{Commit, Isolation, ListedOffset, OffsetSpec, Partition};
 use super::each_partition::{answer_each, naming, refusals};
 use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
-use crate::close::CloseReason;
+use crate::api::topic_lookup::ResolvedTopic;
+use crate::clients::close_reason::CloseReason;
 use crate::error_codes::{Naming, of_partition};
 use crate::limits::FLUSH_WAIT_MAX;
-use crate::resolve::ResolvedTopic;
 use crate::shared::Shared;
 
 /// The meaning of a requested timestamp.

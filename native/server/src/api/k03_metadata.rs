@@ -21,11 +21,11 @@ use pybroker_protocol::hot::metadata::{
 
 use super::to_control_plane::PendingControl;
 use super::{Answer, Call, to_control_plane};
-use crate::access::Access;
+use crate::api::topic_access::Access;
 use crate::authorizer::{CLUSTER_NAME, Operation, ResourceType};
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::metadata_view::{MetadataView, PartitionMetadata, TopicMetadata};
-use crate::reply::ReplyFrame;
+use crate::net::reply::ReplyFrame;
 
 /// Maximum length of a topic name, in bytes.
 const TOPIC_NAME_BYTES_MAX: usize = 249;

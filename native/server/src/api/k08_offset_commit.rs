@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 
 use super::{Answer, Call};
 use crate::authorizer::Operation;
+use crate::leases::delegated_commits::{CommitRight, Committed, MemberCommit};
 use crate::metrics::Moments;
-use crate::outgoing::Outgoing;
-use crate::reply::ReplyFrame;
+use crate::net::outgoing::Outgoing;
+use crate::net::reply::ReplyFrame;
 use crate::shared::ThreadState;
-use crate::standing_commits::{CommitRight, Committed, MemberCommit};
 
 /// Append the commits, and write the reply or keep it until the commits are on disk. `None`: the control plane must
 /// answer.

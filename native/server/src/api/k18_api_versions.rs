@@ -11,9 +11,9 @@ use pybroker_protocol::hot::api_versions::{
 use pybroker_protocol::{Api, ApiKey, ErrorCode};
 
 use super::Call;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::control_plane::Software;
-use crate::reply::{ReplyFrame, ReplyHeader};
+use crate::net::reply::{ReplyFrame, ReplyHeader};
 use crate::shared::ThreadState;
 
 /// Maximum length of the client software's name and of its version.

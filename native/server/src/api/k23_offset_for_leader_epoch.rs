@@ -12,9 +12,9 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
 use super::Call;
 use super::each_partition::{answer_each, naming, refusals};
 use crate::authorizer::Operation;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::error_codes::of_partition;
-use crate::reply::ReplyFrame;
+use crate::net::reply::ReplyFrame;
 
 /// Answer the request; `errors` gets the error codes in the answer.
 pub(crate) fn run(

@@ -10,10 +10,10 @@ use pybroker_protocol::hot::list_topics::{
 };
 
 use super::Call;
-use crate::access::Access;
-use crate::close::CloseReason;
+use crate::api::topic_access::Access;
+use crate::clients::close_reason::CloseReason;
 use crate::metadata_view::{MetadataView, TopicMetadata};
-use crate::reply::ReplyFrame;
+use crate::net::reply::ReplyFrame;
 
 /// Maximum topics per page, whatever limit the request has: about half a megabyte.
 const PAGE_MAX: usize = 10_000;

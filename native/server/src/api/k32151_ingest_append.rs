@@ -18,12 +18,12 @@ use pybroker_replica::{IngestError, IngestName, PartitionError, Replicas};
 
 use super::pool_answer::{Answered, PendingPoolAnswer};
 use super::{Answer, Call};
+use crate::api::topic_lookup::ResolvedTopic;
 use crate::authorizer::Operation;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::error_codes::of_ingest;
-use crate::frame::OwnFrame;
-use crate::reply::ReplyFrame;
-use crate::resolve::ResolvedTopic;
+use crate::net::frame::OwnFrame;
+use crate::net::reply::ReplyFrame;
 use crate::shared::{Shared, ThreadState};
 
 /// An error that refuses the whole request.

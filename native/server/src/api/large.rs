@@ -10,12 +10,12 @@ use pybroker_protocol::primitives::DecodeError;
 use super::pool_answer::PendingPoolAnswer;
 use super::to_control_plane::PendingControl;
 use super::{Answer, Call, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch};
-use crate::close::CloseReason;
-use crate::cold_reads::PoolAnswer;
-use crate::connection_info::ConnectionInfo;
+use crate::blocking::cold_reads::PoolAnswer;
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::limits::LARGE_REQUEST_BYTES;
 use crate::metrics::Moments;
-use crate::reply::ReplyHeader;
+use crate::net::reply::ReplyHeader;
 use crate::shared::{Shared, ThreadState};
 
 /// Return whether a pool should answer the request. Brokers' requests stay here, so that they never wait for clients'.

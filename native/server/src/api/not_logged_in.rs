@@ -18,10 +18,10 @@ use pybroker_protocol::hot::metadata::{
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::Call;
+use crate::api::topic_lookup::endpoints;
 use crate::config::{Registry, SecurityProtocol};
 use crate::limits::UNAUTHENTICATED_ELEMENTS_MAX;
-use crate::reply::ReplyFrame;
-use crate::resolve::endpoints;
+use crate::net::reply::ReplyFrame;
 
 const CODE: ErrorCode = ErrorCode::SASL_AUTHENTICATION_FAILED;
 

@@ -1,11 +1,11 @@
 //! Responses that a pool of threads computes because they need file I/O.
 
 use super::Call;
-use crate::cold_reads::PoolAnswer;
-use crate::frame::OwnFrame;
+use crate::blocking::cold_reads::PoolAnswer;
 use crate::metrics::{Moments, ThreadMetrics};
-use crate::reply::{ReplyFrame, ReplyHeader};
-use crate::throttle_place;
+use crate::net::frame::OwnFrame;
+use crate::net::reply::{ReplyFrame, ReplyHeader};
+use crate::quotas::throttle_place;
 
 /// A request that waits for a pool.
 pub(crate) struct PendingPoolAnswer {

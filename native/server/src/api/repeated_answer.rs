@@ -1,10 +1,10 @@
 //! Cached responses of the control plane, which data threads repeat until they are invalidated (`standing`).
 
 use super::Call;
-use crate::outgoing::Outgoing;
-use crate::reply::ReplyFrame;
+use crate::net::outgoing::Outgoing;
+use crate::net::reply::ReplyFrame;
+use crate::quotas::throttle_place;
 use crate::shared::ThreadState;
-use crate::throttle_place;
 
 /// Write the cached reply. Return false if the control plane must answer.
 pub(crate) fn write(

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::Call;
 use crate::control_plane::{Busy, ControlRequest, Lane, Replied, ReplySender};
 use crate::metrics::Moments;
-use crate::reply::ReplyHeader;
+use crate::net::reply::ReplyHeader;
 
 /// A request that the control plane processes.
 pub(crate) struct PendingControl {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::sources::Sources;
-use crate::exposition::{Kind, Page};
 use crate::os;
+use crate::prometheus::exposition::{Kind, Page};
 
 /// Write the metrics. Return how many client software names are summed up as `other`.
 pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
@@ -47,7 +47,10 @@ fn by_listener(sources: &Sources<'_>, page: &mut Page) {
     let listeners = sources.shared.connections.by_listener();
     let prefix = "kafka_server_socketservermetrics";
     let mut family =
-        |kafkas: &str, kind, help: &str, read: fn(&crate::connection_counts::OfListener) -> u64| {
+        |kafkas: &str,
+         kind,
+         help: &str,
+         read: fn(&crate::clients::connection_counts::OfListener) -> u64| {
             let name = format!("{prefix}_{kafkas}");
             page.family(&name, kind, help);
             for (listener, counts) in &listeners {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pybroker_replica::Partition;
 
 use super::sources::Sources;
-use crate::exposition::{Kind, Page};
+use crate::prometheus::exposition::{Kind, Page};
 
 /// Name, help text, and value; `None`: does not apply to the partition.
 type Row = (&'static str, &'static str, fn(&Partition) -> Option<i128>);

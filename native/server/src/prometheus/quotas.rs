@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::exposition::{self, Page};
+use crate::prometheus::exposition::{self, Page};
 use crate::quotas::{Figures, Kind, Quotas};
 
 /// Maximum entities shown of each kind.

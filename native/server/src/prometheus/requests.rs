@@ -9,8 +9,8 @@ use pybroker_storage::Counts;
 
 use super::recent::{Key, Recent, Scrape};
 use super::sources::Sources;
-use crate::exposition::{Kind, Page};
 use crate::metrics::{ERRORS, KEYS, RequestMetrics, STAGES, Stage, ThreadMetrics, VERSIONS};
+use crate::prometheus::exposition::{Kind, Page};
 
 /// The quantiles of Kafka's JMX exporter.
 const QUANTILES: [(f64, &str); 6] = [

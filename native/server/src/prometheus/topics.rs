@@ -1,8 +1,8 @@
 //! Kafka's BrokerTopicMetrics: by topic, and in total without a label.
 
 use super::sources::Sources;
-use crate::exposition::{Kind, Page};
 use crate::metrics::{Counter, TopicCounters};
+use crate::prometheus::exposition::{Kind, Page};
 
 /// Name, help text, and counter.
 type Row = (&'static str, &'static str, fn(&TopicCounters) -> &Counter);

@@ -17,13 +17,13 @@ use super::commit::{PendingCommit, Wait};
 use super::refusal::{Refusal, refuse_acks, refuse_internal};
 use super::verified::Verified;
 use crate::api::Call;
+use crate::api::topic_lookup::{ResolvedTopic, endpoints, points_elsewhere};
 use crate::authorizer::Operation;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::error_codes::Naming;
 use crate::metadata_view::MetadataView;
 use crate::metrics::{Moments, Tally};
-use crate::reply::ReplyFrame;
-use crate::resolve::{ResolvedTopic, endpoints, points_elsewhere};
+use crate::net::reply::ReplyFrame;
 
 /// First version that may carry zstd (KIP-110).
 const ZSTD: i16 = 7;

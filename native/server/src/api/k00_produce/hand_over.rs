@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 
 use super::append::{Done, name_of};
 use crate::api::Call;
-use crate::close::CloseReason;
+use crate::blocking::slow_appends::FlushWatch;
+use crate::clients::close_reason::CloseReason;
 use crate::metrics::{Moments, Tally};
-use crate::slow_appends::FlushWatch;
 
 /// Return the slow log directory whose thread must append the request, if one of its partitions is on one.
 pub(super) fn slow_dir(

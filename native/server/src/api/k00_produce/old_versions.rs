@@ -5,9 +5,9 @@ use pybroker_protocol::ErrorCode;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 
 use crate::api::{Answer, Call};
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::metrics::ThreadMetrics;
-use crate::reply::{ReplyFrame, ReplyHeader};
+use crate::net::reply::{ReplyFrame, ReplyHeader};
 
 /// Answer every partition with UNSUPPORTED_VERSION, in the layout of that version: v0–2 carry message formats 0 and 1.
 pub(super) fn run_unsupported<P>(

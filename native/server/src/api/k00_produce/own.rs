@@ -11,13 +11,13 @@ use super::append::{Done, Extent, Outcome, Rest, append_all};
 use super::hand_over::{Appended, PendingAppend};
 use super::verified::Verified;
 use crate::api::Call;
-use crate::close::CloseReason;
-use crate::connection_info::ConnectionInfo;
+use crate::blocking::slow_appends::SlowAppends;
+use crate::blocking::workers::Job;
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::metrics::{Moments, Tally};
-use crate::reply::ReplyHeader;
+use crate::net::reply::ReplyHeader;
 use crate::shared::Shared;
-use crate::slow_appends::SlowAppends;
-use crate::workers::Job;
 
 /// A Produce request together with its body.
 pub(super) struct OwnProduce {

@@ -7,7 +7,7 @@ use super::append::Done;
 use super::commit::PendingCommit;
 use super::hand_over::PendingAppend;
 use super::verify::PendingVerification;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::metrics::Moments;
 use crate::shared::ThreadState;
 

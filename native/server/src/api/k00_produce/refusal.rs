@@ -5,8 +5,8 @@ use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, RecordError};
 use pybroker_replica::PartitionError;
 
+use crate::api::topic_lookup::ResolvedTopic;
 use crate::error_codes::{Naming, of_batch, of_partition};
-use crate::resolve::ResolvedTopic;
 
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 

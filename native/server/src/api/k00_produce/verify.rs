@@ -18,9 +18,9 @@ use super::hand_over::{Appended, PendingAppend};
 use super::own::OwnProduce;
 use super::verified::{Asked, Verified};
 use crate::api::Call;
+use crate::api::topic_lookup::ResolvedTopic;
 use crate::control_plane::{CodesSender, TransactionQuestion};
 use crate::metrics::Moments;
-use crate::resolve::ResolvedTopic;
 
 /// First version whose clients understand TRANSACTION_ABORTABLE.
 const ABORTABLE: i16 = 11;

@@ -10,14 +10,14 @@ use pybroker_replica::{Isolation, Partition, Registration, TopicMap};
 use super::read::{Outcome, read_all, resolve};
 use super::respond::{Written, sent_slices, write, write_throttled};
 use super::wanted::{Source, Wanted};
-use crate::access::Access;
-use crate::close::CloseReason;
-use crate::cold_reads::{ColdRead, is_resident};
-use crate::connection_info::ConnectionInfo;
+use crate::api::topic_access::Access;
+use crate::blocking::cold_reads::{ColdRead, is_resident};
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::metadata_view::MetadataView;
 use crate::metrics::Moments;
-use crate::outgoing::Outgoing;
+use crate::net::outgoing::Outgoing;
 use crate::shared::{Shared, ThreadState};
 
 /// Retries of a fetch because records arrived between reading and registering.

@@ -11,13 +11,13 @@ use pybroker_protocol::hot::fetch_response::{
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionRead, TopicMap};
 
 use super::wanted::{Source, Wanted};
-use crate::access::Access;
+use crate::api::topic_access::Access;
+use crate::api::topic_lookup::{ResolvedTopic, points_elsewhere};
 use crate::authorizer::Operation;
 use crate::error_codes::{Naming, of_partition};
 use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::metadata_view::MetadataView;
-use crate::outgoing::FileSlice;
-use crate::resolve::{ResolvedTopic, points_elsewhere};
+use crate::net::outgoing::FileSlice;
 
 /// Result of reading one partition.
 pub(super) struct Outcome {

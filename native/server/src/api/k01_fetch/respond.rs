@@ -11,12 +11,12 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::read::Outcome;
 use super::wanted::{Source, Wanted};
-use crate::cold_reads::copy;
+use crate::api::topic_lookup::endpoints;
+use crate::blocking::cold_reads::copy;
 use crate::fetch_sessions::TopicKey;
 use crate::limits::SENDFILE_BYTES_MIN;
-use crate::outgoing::{FileSlice, Outgoing};
-use crate::reply::{ReplyFrame, ReplyHeader};
-use crate::resolve::endpoints;
+use crate::net::outgoing::{FileSlice, Outgoing};
+use crate::net::reply::{ReplyFrame, ReplyHeader};
 use crate::shared::{Shared, ThreadState};
 
 /// Result of writing a reply.

@@ -8,7 +8,7 @@ use pybroker_protocol::hot::WireVersion;
 use pybroker_replica::{Follower, Isolation, Throttle};
 
 use crate::fetch_sessions::{FetchTarget, Taken};
-use crate::reply::ReplyHeader;
+use crate::net::reply::ReplyHeader;
 use crate::shared::ThreadState;
 
 /// Parameters of a Fetch, except for its partitions.

@@ -29,7 +29,7 @@ use pybroker_replica::{HeldFlushes, Partition, PartitionError};
 use pybroker_storage::AppendOrigin;
 use tokio::sync::oneshot;
 
-use crate::standing::{StandingAnswers, Stands};
+use crate::leases::cached_responses::{StandingAnswers, Stands};
 
 /// Maximum delegations per connection; a client usually has one connection per member.
 const KEPT_MAX: usize = 4;

@@ -21,22 +21,22 @@ use pybroker_protocol::frame::Guess;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::config::Registry;
-use crate::connection_info::ConnectionInfo;
+use crate::dispatch::sasl;
+use crate::dispatch::slots::{Slot, Slots};
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
-use crate::frame::{Frame, takes_buffer};
-use crate::incoming::{Incoming, NextFrame};
 use crate::limits::{
     LAST_REPLY_LINGER, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_EXPANDED_BYTES_MAX,
     TURN_REQUESTS_MAX, TURN_SEND_BYTES_MAX,
 };
 use crate::metrics::Unsent;
-use crate::outgoing::Outgoing;
-use crate::sasl;
+use crate::net::frame::{Frame, takes_buffer};
+use crate::net::incoming::{Incoming, NextFrame};
+use crate::net::outgoing::Outgoing;
+use crate::net::tls::{TlsProblem, TlsSession};
 use crate::shared::{Shared, ThreadState, with_thread_state};
-use crate::slots::{Slot, Slots};
-use crate::tls::{TlsProblem, TlsSession};
 
 /// A fatal TLS alert, handshake_failure (RFC 8446, section 6), for a TLS client on a plaintext listener. Without it a
 /// Java client retries until it times out.

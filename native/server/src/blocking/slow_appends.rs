@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pybroker_replica::Partition;
 
-use crate::workers::{Job, Workers};
+use crate::blocking::workers::{Job, Workers};
 
 /// Maximum wait of a data thread for a log: an append of another connection takes less.
 const PATIENCE: Duration = Duration::from_millis(1);

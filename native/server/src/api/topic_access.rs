@@ -5,13 +5,13 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use pybroker_protocol::ErrorCode;
 
+use crate::api::topic_lookup::ResolvedTopic;
 use crate::authorizer::{
     CLUSTER_NAME, Operation, ResourceType, Rules, Subject, supported_operations,
 };
+use crate::clients::connection_info::ConnectionInfo;
 use crate::config::{LogLevel, Registry};
-use crate::connection_info::ConnectionInfo;
 use crate::metadata_view::MetadataView;
-use crate::resolve::ResolvedTopic;
 use crate::shared::Shared;
 
 /// The authorization rules, applied to one request of one connection.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use pybroker_protocol::ApiKey;
 use pybroker_server::authorizer::AclDelta;
+use pybroker_server::cached_responses::{StandingAnswer, StandingRequest};
 use pybroker_server::control_plane::ControlReply;
 use pybroker_server::metadata_view::{Features, MetadataDelta};
 use pybroker_server::quotas::{EntityQuotas, QuotaDelta};
-use pybroker_server::standing::{StandingAnswer, StandingRequest};
 use support::{Client, PATIENCE, TestServer};
 
 const VERSION: i16 = 4;

@@ -17,10 +17,10 @@ use pybroker_protocol::frame::{
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::budget::MemoryBudget;
-use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
-use crate::frame::OwnFrame;
-use crate::tls::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
+use crate::net::budget::MemoryBudget;
+use crate::net::buffers::{BUFFER_BYTES_MIN, BufferPool};
+use crate::net::frame::OwnFrame;
+use crate::net::tls::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 
 /// Maximum bytes of one socket read, unless one frame needs more: fits a core's cache.
 const READ_BYTES_MAX: usize = 256 * 1024;

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 
+use crate::clients::connection_info::ConnectionInfo;
 use crate::config::{ListenerConfig, LogLevel, Registry};
-use crate::connection_info::ConnectionInfo;
+use crate::connections::data_threads::Command;
 use crate::control_plane::Peer;
 use crate::limits::Limits;
+use crate::net::tls::TlsListener;
 use crate::quotas::ConnectionRate;
 use crate::shared::Shared;
-use crate::threads::Command;
-use crate::tls::TlsListener;
 
 /// Pause after an accept that failed for lack of descriptors or memory: an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::io::ReadBuf;
 
 use super::Connection;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 
 /// Interval for checking whether a peer with unread bytes has disconnected; the system reports that only to a reader.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

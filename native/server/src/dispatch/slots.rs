@@ -12,8 +12,8 @@ use crate::api::k08_offset_commit::PendingOffsetCommit;
 use crate::api::large::PendingLarge;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
-use crate::frame::OwnFrame;
 use crate::metrics::Moments;
+use crate::net::frame::OwnFrame;
 
 /// A request that was read and not answered yet.
 pub(crate) enum Slot {

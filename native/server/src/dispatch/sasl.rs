@@ -10,8 +10,8 @@ use pybroker_protocol::ApiKey;
 use pybroker_protocol::frame::REQUEST_BYTES_MIN;
 use pybroker_protocol::primitives::Reader;
 
-use crate::close::CloseReason;
-use crate::connection_info::ConnectionInfo;
+use crate::clients::close_reason::CloseReason;
+use crate::clients::connection_info::ConnectionInfo;
 
 /// Return the minimum frame size of the connection.
 #[inline]

@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::blocking::workers::Workers;
 use crate::limits::POOL_WORK_WAITING_MAX;
+use crate::net::outgoing::{FileSlice, SliceFile};
 use crate::os;
-use crate::outgoing::{FileSlice, SliceFile};
-use crate::workers::Workers;
 
 /// Threads that may block on the disk at the same time: with two, one cold consumer does not delay another.
 const THREADS: usize = 2;

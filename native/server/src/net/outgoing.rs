@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
-use crate::buffers::BufferPool;
+use crate::net::buffers::BufferPool;
 use crate::os;
 
 /// A file that stays open while a reply refers to it, even if it is renamed or deleted.

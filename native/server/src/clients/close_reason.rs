@@ -6,7 +6,7 @@ use pybroker_protocol::frame::Guess;
 use pybroker_protocol::primitives::DecodeError;
 
 use crate::config::{LogLevel, SecurityProtocol};
-use crate::tls::{TlsProblem, refusal};
+use crate::net::tls::{TlsProblem, refusal};
 
 /// Reason to close a connection.
 #[derive(Debug)]

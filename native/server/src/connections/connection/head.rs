@@ -14,17 +14,17 @@ use crate::api::k08_offset_commit::PendingOffsetCommit;
 use crate::api::large::{Outcome, PendingLarge};
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
 use crate::control_plane::{ControlReply, Replied};
+use crate::dispatch::sasl;
+use crate::dispatch::slots::Slot;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
-use crate::frame::{Frame, OwnFrame};
 use crate::limits::PENDING_REPLY_BYTES_MAX;
 use crate::metrics::Moments;
-use crate::reply::ReplyFrame;
-use crate::sasl;
+use crate::net::frame::{Frame, OwnFrame};
+use crate::net::reply::ReplyFrame;
+use crate::quotas::throttle_place;
 use crate::shared::ThreadState;
-use crate::slots::Slot;
-use crate::throttle_place;
 
 /// State of the request at the head after polling it.
 enum Head {

@@ -13,8 +13,8 @@ use pybroker_protocol::hot::offset_commit::{
 };
 use pybroker_server::authorizer::{Acl, AclDelta, Operation, ResourceType};
 use pybroker_server::control_plane::ControlReply;
+use pybroker_server::delegated_commits::{CommitBounds, CommitRight, CommitTopic, ShardCommits};
 use pybroker_server::metadata_view::MetadataDelta;
-use pybroker_server::standing_commits::{CommitBounds, CommitRight, CommitTopic, ShardCommits};
 use pybroker_storage::FlushMode;
 use support::{BROKER_ID, Client, TestServer, topic_id, wait_until};
 

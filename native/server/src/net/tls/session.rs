@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 
 use super::refused::take_refused;
 use super::{TlsServer, principal};
-use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::limits::HANDSHAKE_BYTES_MAX;
-use crate::outgoing::{Outgoing, poll_send};
+use crate::net::buffers::{BUFFER_BYTES_MIN, BufferPool};
+use crate::net::outgoing::{Outgoing, poll_send};
 
 /// Plain bytes encrypted at once: three records, which together fit a buffer of the pool.
 const SEALED_BYTES_MAX: usize = 3 * 16 * 1024;

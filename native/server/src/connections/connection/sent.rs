@@ -6,11 +6,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use pybroker_protocol::Api;
 
 use super::Connection;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::config::LogLevel;
-use crate::connection_info::ConnectionInfo;
+use crate::metrics::slow_requests::SlowRequest;
 use crate::metrics::{Answered, STAGES, Split, micros_of};
 use crate::shared::{Shared, ThreadState};
-use crate::slow_requests::SlowRequest;
 
 /// A reply up to this size reaches the kernel within microseconds, so its send time is the write time, which saves a
 /// clock read (half a percent of a small request).

@@ -7,12 +7,12 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use pybroker_model::TopicId;
 
+use crate::authorizer::decision_cache::Decisions;
 use crate::config::SecurityProtocol;
-use crate::connection_quotas::ConnectionQuotas;
 use crate::control_plane::Peer;
-use crate::decisions::Decisions;
-use crate::standing::Kept;
-use crate::standing_commits::Rights;
+use crate::leases::cached_responses::Kept;
+use crate::leases::delegated_commits::Rights;
+use crate::quotas::connection_quotas::ConnectionQuotas;
 
 /// Identity and state of a connection.
 pub(crate) struct ConnectionInfo {

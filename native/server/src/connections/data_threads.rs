@@ -9,16 +9,16 @@ use pybroker_model::ExpansionBudget;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::buffers::BufferPool;
+use crate::clients::connection_info::ConnectionInfo;
 use crate::config::{DynamicSettings, LogLevel};
-use crate::connection::Connection;
-use crate::connection_info::ConnectionInfo;
+use crate::connections::connection::Connection;
 use crate::fetch_sessions::FetchSessions;
 use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
 use crate::metrics::{ThreadMetrics, TopicsOfThread, Unsent};
+use crate::net::buffers::BufferPool;
+use crate::net::tls::{TlsServer, TlsSession};
+use crate::net::wakeups::Wakeups;
 use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state};
-use crate::tls::{TlsServer, TlsSession};
-use crate::wakeups::Wakeups;
 
 /// Command to a data thread.
 pub(crate) enum Command {

@@ -5,9 +5,9 @@ use std::task::Context;
 use std::time::Instant;
 
 use super::Connection;
-use crate::close::CloseReason;
+use crate::clients::close_reason::CloseReason;
+use crate::net::tls::TlsSession;
 use crate::shared::ThreadState;
-use crate::tls::TlsSession;
 
 impl Connection {
     /// Return the deadlines with their close reasons.

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use pybroker_protocol::ApiKey;
 
-use crate::buffers::BUFFER_BYTES_MIN;
+use crate::net::buffers::BUFFER_BYTES_MIN;
 
 /// The content of a request frame.
 pub(crate) enum Frame<'b> {

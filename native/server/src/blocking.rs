@@ -1,0 +1,5 @@
+//! Work that may block on a disk, off the data threads.
+
+pub mod cold_reads;
+pub(crate) mod slow_appends;
+pub(crate) mod workers;
