@@ -1,22 +1,27 @@
 //! The socket server of the broker.
 //!
-//! Path of a request: `listener` accepts and hands the connection to one of N single-threaded runtimes (`threads`) →
-//! `connection` takes turns → `incoming` finds frames → `dispatch` matches the key → a file of `api/` answers from
-//! `replica` and `metadata_view`, or `control_plane` forwards it to Python → `slots` order the replies → `outgoing`
-//! sends them.
+//! Path of a request: `connections/listener` accepts and hands the connection to one of N single-threaded runtimes
+//! (`connections/data_threads`) → `connections/connection` takes turns → `net/incoming` finds frames → `dispatch`
+//! matches the key → a file of `api/` answers from `replica` and `metadata_view`, or `control_plane` forwards it to
+//! Python → `dispatch/slots` order the replies → `net/outgoing` sends them.
 //!
 //! Layers, from the top down; a module imports from those below it:
 //!
 //! | layer | modules |
 //! |---|---|
-//! | the server | `server`, `listener`, `threads` |
-//! | a connection's turns | `connection`, `dispatch`, `slots` |
-//! | handlers of requests | `api`, `sasl` |
-//! | authorization and look-up | `access`, `resolve` |
-//! | shared state | `shared`, `connection_info`, `connection_quotas` |
-//! | work on other threads | `cold_reads`, `slow_appends`, `workers` |
-//! | components | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `standing`, `standing_commits`, `throttle_place`, `tls`, … |
-//! | basic types | `authorizer`, `quotas`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
+//! | the server | `server`: start, stop, queries and changes at run time |
+//! | `connections/` | listeners, data threads, the task of each connection |
+//! | `prometheus/` | the metrics page |
+//! | `dispatch/` | from a frame to its handler, SASL, replies in order |
+//! | `api/` | handlers of requests, one file per API key; look-up and authorization of the topics that they name |
+//! | state | `shared`: of the server and of one data thread; `fetch_sessions`, `flush_group`, `throttled_log` |
+//! | `clients/` | data about connections: identity, counts, software, reasons to close |
+//! | views | `metadata_view`, `config`, `control_plane` |
+//! | `leases/` | cached responses and delegated commits of the control plane |
+//! | `quotas/`, `metrics/`, `authorizer` | client quotas, counters, ACLs |
+//! | `blocking/` | disk reads and slow appends on other threads |
+//! | `net/` | bytes: buffers, frames, reading, writing, TLS, wake-ups |
+//! | basic types | `clock`, `error_codes`, `limits`, `os` |
 
 mod api;
 pub mod authorizer;

@@ -130,7 +130,7 @@ impl ThreadState {
 }
 
 thread_local! {
-    /// Set by `threads` before a thread takes its first connection.
+    /// Set by `data_threads` before a thread takes its first connection.
     static THREAD: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
 }
 

@@ -1,5 +1,5 @@
-//! OffsetCommit of members whose commits the coordinator has delegated to the data threads (`standing_commits`). The
-//! control plane handles all other commits.
+//! OffsetCommit of members whose commits the coordinator has delegated to the data threads
+//! (`leases/delegated_commits`). The control plane handles all other commits.
 
 use std::future::Future;
 use std::pin::Pin;

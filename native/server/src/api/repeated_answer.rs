@@ -1,4 +1,5 @@
-//! Cached responses of the control plane, which data threads repeat until they are invalidated (`standing`).
+//! Cached responses of the control plane, which data threads repeat until they are invalidated
+//! (`leases/cached_responses`).
 
 use super::Call;
 use crate::net::outgoing::Outgoing;

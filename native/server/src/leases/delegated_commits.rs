@@ -7,7 +7,7 @@
 //! metadata are within the given bounds. Each request is authorized again. The control plane answers all other
 //! requests.
 //!
-//! Revocation works as the invalidation of cached responses (`standing`). Each commit is checked and appended under the
+//! Revocation works as the invalidation of cached responses (`cached_responses`). Each commit is checked and appended under the
 //! gate of its shard ([`ShardCommits`]). After revoking a delegation and passing the gate, the control plane knows that
 //! every commit under it is in the log, before its own next write, and that no more will follow.
 //!

@@ -1,8 +1,8 @@
 """Cached heartbeat responses and delegated commits for the members of one group.
 
 Most heartbeats change nothing: same request, same response. The coordinator answers such a heartbeat once, and data
-threads then repeat the response for the same bytes (`native/server/src/standing.rs`). A cached response never
-differs from the coordinator's own answer:
+threads then repeat the response for the same bytes (`native/server/src/leases/cached_responses.rs`). A cached response
+never differs from the coordinator's own answer:
 
 * The response depends on the group, topics and their leaders, settings and features. Every change of the group first
   invalidates all of its cached responses, in the same step of the loop, before any client can learn of the change.
@@ -13,9 +13,9 @@ differs from the coordinator's own answer:
   member is removed.
 * The member's permission to read for the group is checked for each heartbeat.
 
-The coordinator delegates a member's offset commits in the same way (`native/server/src/standing_commits.rs`): data
-threads append its commits for the topics that the coordinator has checked, under a lease, as long as the group and
-its topics do not change. The lease is kept here with the member's cached responses. Before the coordinator writes
+The coordinator delegates a member's offset commits in the same way (`native/server/src/leases/delegated_commits.rs`):
+data threads append its commits for the topics that the coordinator has checked, under a lease, as long as the group
+and its topics do not change. The lease is kept here with the member's cached responses. Before the coordinator writes
 tombstones or restores offsets from a deletion record, it revokes all leases of the shard and then reads its offsets
 (`Offsets`). It grants no lease while such a write is pending (`ShardLog.is_still`).
 """

@@ -1,7 +1,7 @@
 //! Hand-over of a Produce request to another thread, because its log directory is slow at this moment or it
 //! decompresses too much.
 //!
-//! Appending on the data thread would block its other connections (`slow_appends.rs`).
+//! Appending on the data thread would block its other connections (`blocking/slow_appends.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
