@@ -77,7 +77,7 @@ class AuthenticationError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker does not know the request, or no version of it that can carry the arguments."""
+    """The broker does not know the request, or no version that can carry the arguments."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)

@@ -24,8 +24,8 @@ class HistoryEvent:
     """An event in a topic's history.
 
     what: created, auto-created, deleted, undeleted, renamed, truncated, purged; comma-separated if one step did
-    several. at_ms: milliseconds since 1970. name: the topic's name after the event, None for callers who may not see
-    it. details: further facts, may be "".
+    several. at_ms: milliseconds since 1970. name: the topic's name after the event, None for callers without permission
+    to see it. details: further facts, may be "".
     """
 
     at_ms: int

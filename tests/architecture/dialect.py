@@ -29,7 +29,7 @@ DIALECT = re.compile(
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 TARGET = 0.3
-BARS = {"python": 1.25, "rust": 0.6, "docs": 0.3, "texts": 0.0}
+BARS = {"python": 0.1, "rust": 0.1, "docs": 0.3, "texts": 0.0}
 """Per 1,000 words, as measured; lower a bar in the change that lowers its figure, until all are at TARGET."""
 
 

@@ -46,7 +46,8 @@ impl Session {
         }
     }
 
-    /// Add the partitions of the next request; return those to forget: marked ones that are not `wanted`.
+    /// Add the partitions of the next request; return the marked partitions that are not `wanted`, which must be
+    /// forgotten.
     pub(crate) fn list(
         &mut self,
         named: impl Iterator<Item = TopicIdPartition>,

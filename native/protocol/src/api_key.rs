@@ -1,7 +1,7 @@
 //! The table of API keys: number, name, versions on client listeners, first flexible version, plane, and whether a
 //! handler exists. All other code takes these facts from here.
 //!
-//! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, those that 3.9.2 still served.
+//! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, the versions that 3.9.2 still served.
 //! Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops compressing
 //! without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch start at 1,
 //! because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0 marks its version 6
@@ -50,7 +50,7 @@ impl Api {
     }
 
     /// Return the highest served version. With `topic_ids` false (`inter.broker.protocol.version` below 2.8) it is the
-    /// last one that uses topic names only; -1 if all versions use ids.
+    /// last version without topic ids; -1 if all versions use ids.
     pub const fn newest(&self, topic_ids: bool) -> i16 {
         if topic_ids {
             return self.max_version;
@@ -115,7 +115,7 @@ impl Api {
     }
 }
 
-/// Produce is advertised from 0 but implemented from here on: older versions carry message formats 0 and 1.
+/// Produce is advertised from 0 but implemented from this version: older versions carry message formats 0 and 1.
 pub const PRODUCE_LOWEST_IMPLEMENTED: i16 = 3;
 
 macro_rules! flexible {

@@ -117,7 +117,7 @@ pub enum Action<D> {
         handle: u64,
         /// The response without the snapshot.
         response: Response<D>,
-        /// Which snapshot.
+        /// End of the requested snapshot.
         id: EpochEnd,
     },
     /// Append batches to the log.

@@ -10,7 +10,7 @@ use crate::keys::{ReplicaKey, VoterSet};
 pub struct EpochEnd {
     /// Leader epoch of the last record below `offset`.
     pub epoch: i32,
-    /// Exclusive end.
+    /// Offset after the last record.
     pub offset: i64,
 }
 

@@ -57,7 +57,7 @@ pub enum Ask {
 /// The error of a request, named as in Kafka.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
-    /// Nothing.
+    /// No error.
     None,
     /// `INCONSISTENT_CLUSTER_ID`
     InconsistentClusterId,
@@ -93,16 +93,16 @@ pub struct Response<D> {
 pub enum Answer<D> {
     /// With an error, and for requests that need no more than a response.
     Empty,
-    /// Of a Vote.
+    /// Response to a Vote.
     Vote {
         /// Whether the candidate has the vote.
         granted: bool,
     },
-    /// Of a Fetch.
+    /// Response to a Fetch.
     Fetch {
         /// The leader's high watermark.
         high_watermark: i64,
-        /// What follows.
+        /// The fetched data, or what to do instead.
         fetched: Fetched<D>,
     },
     /// To FetchSnapshot: a part of the snapshot, which the owner keeps; more parts follow.

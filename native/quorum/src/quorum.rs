@@ -413,7 +413,7 @@ impl<D> Quorum<D> {
         matches!(self.role, Role::Leader(_))
     }
 
-    /// The role.
+    /// Return the role.
     #[must_use]
     pub fn role(&self) -> RoleName {
         self.role.name()

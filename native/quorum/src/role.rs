@@ -85,7 +85,7 @@ pub(crate) struct WaitingFetch {
     pub(crate) handle: u64,
     pub(crate) key: ReplicaKey,
     pub(crate) from: i64,
-    /// The follower's.
+    /// The follower's high watermark.
     pub(crate) high_watermark: i64,
     pub(crate) until: u64,
 }

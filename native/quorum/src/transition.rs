@@ -9,7 +9,7 @@ pub enum RoleName {
     Prospective,
     /// Requests votes.
     Candidate,
-    /// Leads.
+    /// Leads the epoch.
     Leader,
     /// Fetches from the leader.
     Follower,
@@ -61,6 +61,6 @@ pub struct Transition {
     pub from: RoleName,
     /// The role after.
     pub to: RoleName,
-    /// Why.
+    /// Why it changed.
     pub cause: Cause,
 }

@@ -143,7 +143,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Any → Halted.
+    /// Any → Halted, after a storage error.
     pub(crate) fn halt(&mut self) {
         let from = self.leave();
         self.held.clear();

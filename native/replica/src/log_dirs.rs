@@ -76,7 +76,7 @@ pub(crate) struct Opening<'a> {
 type Slot = Mutex<Option<Result<Arc<Log>, StorageError>>>;
 
 impl LogDirs {
-    /// Counts the producers of all logs.
+    /// Return the counter of the producers of all logs.
     pub(crate) fn producers(&self) -> &ProducerCount {
         &self.producers
     }

@@ -55,8 +55,7 @@ struct Hosted {
 }
 
 impl Partition {
-    /// Return a partition with its open log and no leader yet. From here on flushes of the log raise the high
-    /// watermark.
+    /// Return a partition with its open log and no leader yet. After this, flushes of the log raise the high watermark.
     pub(crate) fn hosting(
         tip: TopicIdPartition,
         topic: Arc<str>,

@@ -213,7 +213,7 @@ impl Replicas {
         self.dirs.iter().filter(|dir| dir.online().is_err()).count()
     }
 
-    /// Counts the producers that the partitions remember.
+    /// Return the counter of the producers that the partitions remember.
     pub fn producers(&self) -> &ProducerCount {
         self.dirs.producers()
     }

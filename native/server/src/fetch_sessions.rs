@@ -20,7 +20,7 @@ use pybroker_protocol::ErrorCode;
 const EVICTION_IDLE: Duration = Duration::from_secs(120);
 /// Session epoch of a request for a new session.
 pub(crate) const EPOCH_INITIAL: i32 = 0;
-/// Session epoch of a request without session, or of one that closes its session.
+/// Session epoch of a request that has no session or closes it.
 pub(crate) const EPOCH_FINAL: i32 = -1;
 
 /// How a fetch identifies a topic.
@@ -313,8 +313,8 @@ impl FetchSessions {
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)
     }
 
-    /// Return a session to the cache. An empty session ends, and so does one that outgrew the limit: its client gets
-    /// FETCH_SESSION_ID_NOT_FOUND and creates another.
+    /// Return a session to the cache. A session ends if it is empty, or if it has outgrown the limit: its client then
+    /// gets FETCH_SESSION_ID_NOT_FOUND and creates another.
     pub(crate) fn put_back(&mut self, (id, mut session): Taken) {
         let followed = session.len();
         if followed > 0 && session.share.becomes(followed, self.partitions_max) {
@@ -353,7 +353,7 @@ impl FetchSessions {
         (Some((id, session)), evicted)
     }
 
-    /// Evict in Kafka's order: a session idle for long, else a smaller one that was not used recently.
+    /// Evict in Kafka's order: a session idle for long, else a smaller session without recent use.
     fn evict_for(&mut self, partitions: usize, now: Instant) -> bool {
         let idle = |session: &FetchSession| now.saturating_duration_since(session.used);
         let age = |session: &FetchSession| now.saturating_duration_since(session.created);

@@ -84,7 +84,7 @@ pub struct Coverage {
     pub proposals: u64,
     /// Number of committed proposals.
     pub committed: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
     /// Unflushed writes that power cuts lost, tore or damaged.
     pub lost: u64,
@@ -94,7 +94,7 @@ pub struct Coverage {
     pub flipped: u64,
     /// Number of requests that replicas had to refuse.
     pub probes: u64,
-    /// Snapshots that replicas wrote, and those that they loaded from a leader.
+    /// Snapshots that replicas wrote, or loaded from a leader.
     pub snapshots: u64,
     /// See `snapshots`.
     pub installed: u64,

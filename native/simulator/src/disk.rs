@@ -54,12 +54,12 @@ pub(crate) struct SimulatedDisk {
     flushes: VecDeque<(u64, usize)>,
     /// The next flush or state write fails.
     pub(crate) fails: bool,
-    /// Appends fail.
+    /// Whether the disk is full: appends fail.
     pub(crate) full: bool,
 }
 
 impl SimulatedDisk {
-    /// A formatted disk.
+    /// Create a formatted disk.
     #[must_use]
     pub(crate) fn new(key: ReplicaKey, voters: VoterSet) -> Self {
         let contents = Contents::formatted(voters);

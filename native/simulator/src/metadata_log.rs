@@ -63,7 +63,7 @@ pub(crate) struct Entry {
     pub(crate) batch: Batch<u64>,
     /// A hash of the log up to and including this batch.
     pub(crate) chain: u64,
-    /// A hash of the batch alone; it stands in for the CRC.
+    /// A hash of the batch alone; it replaces the CRC.
     pub(crate) checksum: u64,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// A formatted disk.
+    /// Create a formatted disk.
     #[must_use]
     pub(crate) fn formatted(voters: VoterSet) -> Self {
         let header = SnapshotHeader::bootstrap(voters);
@@ -170,7 +170,7 @@ impl Contents {
             .partition_point(|entry| entry.batch.end_offset() <= offset)
     }
 
-    /// Appends a batch.
+    /// Append a batch.
     pub(crate) fn push(&mut self, batch: Batch<u64>) {
         let before = self
             .entries

@@ -30,7 +30,7 @@ macro_rules! trouble_kinds {
         }
 
         impl Trouble {
-            /// Every kind.
+            /// Every kind of fault.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// Return the name on the command line.
@@ -120,7 +120,7 @@ pub struct PlannedTrouble {
     pub seed: u64,
 }
 
-/// A run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Seed of all random numbers.

@@ -11,7 +11,7 @@ use crate::world::{World, new_key, new_uuid};
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// Send a node all requests that it must refuse, and similar ones that it must accept.
+    /// Send a node all requests that it must refuse, and similar requests that it must accept.
     pub(crate) fn probe(&mut self, node: usize, random: &mut Random) -> Verdict {
         let place = &self.nodes[node];
         let Some(quorum) = &place.quorum else {

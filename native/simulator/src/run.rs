@@ -11,9 +11,9 @@ use crate::world::World;
 /// A run that broke an invariant.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Simulated time.
+    /// Simulated time of the failure.
     pub at: Micros,
-    /// What broke.
+    /// The broken invariant.
     pub violation: Violation,
 }
 

@@ -123,7 +123,7 @@ pub(crate) struct Calm {
     pub(crate) killed: Option<usize>,
 }
 
-/// A run.
+/// The state of a run.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -134,7 +134,7 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// Source of the delays of messages and disks, and of the remains of crashes.
     pub(crate) random: Random,
-    /// For ids.
+    /// Source of ids.
     pub(crate) ids: Random,
     pub(crate) oracle: Oracle,
     pub(crate) coverage: Coverage,
@@ -257,7 +257,7 @@ impl World {
         Ok(())
     }
 
-    /// Simulated time.
+    /// Return the simulated time.
     #[must_use]
     pub(crate) fn now(&self) -> Micros {
         self.now
@@ -386,7 +386,7 @@ impl Happening {
     }
 }
 
-/// A random id.
+/// Return a random id.
 pub(crate) fn new_uuid(random: &mut Random) -> Uuid {
     Uuid::from_parts(random.bits(), random.bits())
 }

@@ -85,7 +85,7 @@ struct Aborted {
 
 impl Aborted {
     /// Replace the known transactions. Each response lists every aborted transaction that its offsets touch, including
-    /// those that began earlier.
+    /// transactions that began earlier.
     fn learn(&mut self, transactions: Option<Vec<AbortedTransaction>>) {
         self.open.clear();
         self.waiting = transactions.unwrap_or_default();

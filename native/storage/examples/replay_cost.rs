@@ -97,7 +97,7 @@ fn fill(path: &Path, new: &[NewPartition], batch: &[u8]) -> Result<u64, Box<dyn 
     Ok(dir.flusher().journal_figures().bytes)
 }
 
-/// Keep only the first batch of each segment, the one that was synced there.
+/// Keep only the first batch of each segment, which was synced there.
 fn cut(path: &Path, new: &[NewPartition], first: u64) -> Result<(), Box<dyn Error>> {
     for one in new {
         let segment = path.join(one.directory()).join("00000000000000000000.log");

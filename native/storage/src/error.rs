@@ -118,7 +118,8 @@ impl StorageError {
     }
 }
 
-/// A limit on file size (`ulimit -f`) counts as a full disk: the existing data is intact.
+/// Return whether the disk is full. A limit on file size (`ulimit -f`) counts as a full disk: the existing data is
+/// intact.
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),

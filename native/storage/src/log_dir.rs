@@ -128,7 +128,7 @@ impl LogDir {
         &self.path
     }
 
-    /// Counts the producers of its logs, and of those of other directories that share it.
+    /// Return the counter of the producers of its logs, and of the logs of other directories that share it.
     #[must_use]
     pub fn producers(&self) -> &ProducerCount {
         &self.producers

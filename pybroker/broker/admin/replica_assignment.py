@@ -58,7 +58,7 @@ class ReassignmentAdmin:
         """Start or cancel reassignments. Return for each partition, in order, None if this broker shows the change, or
         its error. Raises KafkaError if no controller is available."""
         topics = self._view.image.topics
-        # Address topics by id from here on: a re-created topic of the same name must not be reassigned.
+        # Address topics by id now: a re-created topic of the same name must not be reassigned.
         known = tuple(
             one
             if one.topic_id is not None or one.topic not in topics

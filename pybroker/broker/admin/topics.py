@@ -223,8 +223,9 @@ class TopicAdmin:
         return False
 
     async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
-        """Create topics that clients requested by name. Return None for those that exist now, else the error.
-        Concurrent calls with the same caller's permissions share the work."""
+        """Create topics that clients requested by name. Return for each None if it exists now, else the error.
+        Concurrent calls with the same caller's permissions share the work.
+        """
         entitled = None if caller is None else (caller.principal, caller.host)
         mine = [name for name in dict.fromkeys(names) if (name, entitled) not in self._creating]
         if mine:
@@ -341,7 +342,7 @@ class TopicAdmin:
             return Results([disabled] * len(which))
         timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
-        # Address topics by id from here on: a re-created topic of the same name must stay.
+        # Address topics by id now: a re-created topic of the same name must stay.
         found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
         unknown: dict[str | Uuid, KafkaError] = {
             one: unknown_topic(image, one) for one in which if isinstance(one, str) and one not in found

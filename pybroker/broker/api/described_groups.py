@@ -22,8 +22,8 @@ def described(
     topics_of: Callable[[Any], set[str]] | None = None,
 ) -> list[Any]:
     """Return a description of each requested group. `require_served` and `describe`, which builds one, raise
-    KafkaError; `failed` builds one that only has an error. `topics_of` returns the topics that the description names
-    (default: those of its members). A group with a topic that the caller may not describe answers
+    KafkaError; `failed` builds a description with only an error. `topics_of` returns the topics that the description
+    names (default: those of its members). A group with a topic that the caller may not describe answers
     TOPIC_AUTHORIZATION_FAILED, without its members.
     """
     answers = []

@@ -30,7 +30,7 @@ API_KEY = 15
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """A plain function."""
+    """Return the descriptions. Not a coroutine: everything is in memory."""
     answers = []
     # Each group once: otherwise a few bytes for each repeated name would return all members of the group again.
     for group_id in dict.fromkeys(request.groups):

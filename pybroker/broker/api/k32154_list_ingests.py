@@ -30,7 +30,7 @@ this many ingests of the page and their partitions (up to 10 μs each).
 async def handle(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
 ) -> ListIngestsResponse:
-    """From memory."""
+    """Return a page of ingests, from memory."""
     views, following = await _page(ingests, access, context, request)
     listed = []
     made = 0

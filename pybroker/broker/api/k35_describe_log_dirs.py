@@ -35,7 +35,7 @@ async def handle(
     context: RequestContext,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse:
-    """Return all partitions if topics are null, else the requested ones that this broker hosts."""
+    """Return all partitions if topics are null, else the requested partitions that this broker hosts."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         # The response has no error field before version 3: it is empty.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -51,7 +51,7 @@ def handle(
     context: RequestContext,
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse:
-    """A plain function."""
+    """Return the descriptions. Not a coroutine: everything is in memory."""
     groups, topics, features = sources
 
     def describe(group_id: str) -> ConsumerGroupDescribeResponse_DescribedGroup:

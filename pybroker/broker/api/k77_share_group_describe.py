@@ -31,7 +31,7 @@ API_KEY = 77
 def handle(
     sources: ShareAdmin, authorizer: Authorizer, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    """A plain function."""
+    """Return the descriptions. Not a coroutine: everything is in memory."""
     shares, topics, features = sources
 
     def describe(group_id: str) -> ShareGroupDescribeResponse_DescribedGroup:

@@ -209,7 +209,7 @@ def _make_topics(
     group_id: str,
     missing: Sequence[MissingTopic],
 ) -> str:
-    """Start to create the missing topics; return the status text for those that failed."""
+    """Start to create the missing topics; return the status text for the failed ones."""
     names = [topic.name for topic in missing]
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     forbidden = [

@@ -56,7 +56,7 @@ class StreamsGroupSources(NamedTuple):
 def handle(
     sources: StreamsGroupSources, authorizer: Authorizer, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    """A plain function."""
+    """Return the descriptions. Not a coroutine: everything is in memory."""
     streams, features = sources
 
     def served() -> None:

@@ -27,7 +27,7 @@ L = TypeVar("L")
 
 
 class ShareSources(NamedTuple):
-    """What answers."""
+    """The services that the handlers need."""
 
     partitions: SharePartitions
     settings: ShareSettings

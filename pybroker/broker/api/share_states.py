@@ -42,7 +42,7 @@ def _failed(made: type) -> Callable[[int, KafkaError], Any]:
 
 
 async def initialize(states: ShareStateCoordinator, _: RequestContext, request: Any) -> Any:
-    """Key 83."""
+    """Handle key 83."""
 
     async def do(key: Key, wanted: Any) -> Any:
         await states.initialize(key, wanted.state_epoch, wanted.start_offset)
@@ -54,7 +54,7 @@ async def initialize(states: ShareStateCoordinator, _: RequestContext, request: 
 
 
 async def read(states: ShareStateCoordinator, _: RequestContext, request: Any) -> Any:
-    """Key 84."""
+    """Handle key 84."""
 
     async def do(key: Key, wanted: Any) -> Any:
         state = await states.read(key, wanted.leader_epoch)
@@ -71,7 +71,7 @@ async def read(states: ShareStateCoordinator, _: RequestContext, request: Any) -
 
 
 async def write(states: ShareStateCoordinator, _: RequestContext, request: Any) -> Any:
-    """Key 85."""
+    """Handle key 85."""
 
     async def do(key: Key, wanted: Any) -> Any:
         try:
@@ -90,7 +90,7 @@ async def write(states: ShareStateCoordinator, _: RequestContext, request: Any) 
 
 
 async def delete(states: ShareStateCoordinator, _: RequestContext, request: Any) -> Any:
-    """Key 86."""
+    """Handle key 86."""
 
     async def do(key: Key, wanted: Any) -> Any:
         await states.delete(key)

@@ -1,4 +1,4 @@
-"""Shared by the requests about delegation tokens (KIP-48): who may send them, and principals on the wire."""
+"""Shared by the requests about delegation tokens (KIP-48): permission to send them, and principals on the wire."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class Telemetry:
                 log.error("ignored a damaged client metrics subscription name=%r: %s", name, problem)
 
     def _forget(self) -> None:
-        """Remove expired instances; the one that was silent for longest comes first."""
+        """Remove expired instances; the instance that was silent for longest comes first."""
         now_ms = self._clock.monotonic_ms()
         while self._instances:
             instance_id, oldest = next(iter(self._instances.items()))

@@ -79,7 +79,7 @@ class ControllerElection:
         on_fatal: Callable[[FatalError], None],
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`check` raises FatalError if the store is not the one that this broker knows."""
+        """`check` raises FatalError if it is not the store that this broker knows."""
         self._check = check
         self._store = store
         self._broker_id = broker_id

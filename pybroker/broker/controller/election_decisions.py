@@ -27,7 +27,8 @@ BALANCED_AT_ONCE = 1_000
 @decides(ElectLeaders)
 def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
     """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions, the
-    reply omits those that need no election."""
+    reply omits partitions that need no election.
+    """
     alive = frozenset(image.brokers) - image.leaving
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []

@@ -263,8 +263,9 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
 
 @decides(DropIngests)
 def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
-    """End open ingests (aborted, expired, topic deleted) and forget committed ones. Missing ingests, and those that
-    have begun anew since, are ignored. Reply: the ended open ones."""
+    """End open ingests (aborted, expired, topic deleted) and forget committed ones. Ingests that are missing or have
+    begun anew since are ignored. Reply: the ended open ones.
+    """
     ended = [
         record for key, epoch in event.open if (record := image.ingests.get(key)) is not None and epoch == record.epoch
     ]

@@ -99,7 +99,7 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
 
 
 def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
-    """Return the removed replicas: the new ones, and the earlier ones that have not confirmed."""
+    """Return the removed replicas: the new ones, and earlier ones without a confirmation."""
     departed: dict[int, Mapping[int, int]] = dict(topic.departed)
     for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
         if before.replicas is after.replicas:

@@ -27,7 +27,7 @@ class StoredStagedData:
         self._store = store
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Read each broker's entries, and set watches on those that exist."""
+        """Read each broker's entries, and watch the existing ones."""
         brokers = await self._store.children(znodes.STAGED)
         found = []
         for topic_id in topics:

@@ -160,7 +160,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
         before = image.deletions.get(one.topic_id)
         if one.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
-        # Holders exclude unregistered brokers; one that comes back after all is added again.
+        # Holders exclude unregistered brokers; if one comes back, it is added again.
         known = {} if before is None else {index: before.holders(index) for index in before.partitions}
         new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in one.partitions}
         if before is not None and known == {**known, **new}:

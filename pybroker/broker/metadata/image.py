@@ -48,7 +48,8 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     whose successor has lost records too."""
     young: bool = False
     """True until a leader has proved that it is alive, by changing the ISR. Until then all ISR members are the original
-    ones, and one that never had a log proves that no record was acknowledged."""
+    ones, and a member that never had a log proves that no record was acknowledged.
+    """
     offline: tuple[int, ...] = ()
     """Replicas in failed log directories of running brokers. Not stored: brokers report them to each controller."""
 

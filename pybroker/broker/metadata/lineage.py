@@ -45,8 +45,9 @@ class TopicLineage(msgspec.Struct, frozen=True):
     first_epoch: int = 0
     """The first leader epoch since its creation or last undelete."""
     lives: tuple[tuple[int, int], ...] = ()
-    """First and last leader epoch of earlier periods: those that a deletion ended, and those of the incarnation whose
-    offsets it continues."""
+    """First and last leader epoch of each earlier period that a deletion ended, and of the periods of the incarnation
+    whose offsets it continues.
+    """
     start_offsets: tuple[int, ...] = ()
     """The log starts by partition, if it continues the offsets of an earlier incarnation."""
 

@@ -107,7 +107,7 @@ class MetadataCache:
         self, request: UpdateMetadataRequest, living: Container[Uuid] | None = None
     ) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
         """Apply a request that the caller has checked to be current. Returns the removed incarnations, and the newly
-        visible ones. If the request lists all topics, `living` has the ids of those that exist.
+        visible ones. If the request lists all topics, `living` has the ids of the existing ones.
         """
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []

@@ -100,7 +100,7 @@ def is_credentials(path: str) -> bool:
 
 
 def parents_of(path: str) -> tuple[str, ...]:
-    """Return the nodes between this one and those that always exist, from the top."""
+    """Return the parents of this node from the top, without the nodes that always exist."""
     parts = path.split("/")
     return tuple("/".join(parts[:length]) for length in range(4, len(parts)))
 

@@ -216,7 +216,7 @@ _topic_decoder = msgspec.json.Decoder(_TopicJson)
 
 
 def decode_topic(path: str, data: bytes) -> TopicNode:
-    """Read versions 1 to 3, and later ones that only add fields."""
+    """Read versions 1 to 3, and later versions that only add fields."""
     try:
         node = _topic_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:

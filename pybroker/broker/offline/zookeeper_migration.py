@@ -209,7 +209,7 @@ class _Run:
             )
 
     async def _open(self, mark: Mark) -> None:
-        """Write the mark that opens the copy: brokers may start on it from now on."""
+        """Write the mark that opens the copy: brokers may then start on it."""
         whole = Mark(mark.migration, mark.cluster_id, DONE).encode()
         record = audit_record("metadata migrate", cluster_id=mark.cluster_id, to="zookeeper")
         for attempt in range(1, ATTEMPTS_MAX + 1):

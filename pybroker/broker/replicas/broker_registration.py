@@ -78,8 +78,9 @@ class BrokerRegistration:
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
     ) -> None:
-        """`check` raises FatalError if the store is not the one that this broker knows. `cordoned` comes from the
-        configuration file."""
+        """`check` raises FatalError if it is not the store that this broker knows. `cordoned` comes from the
+        configuration file.
+        """
         self._log_dirs = log_dirs
         self._cordoned = cordoned
         self._check = check

@@ -70,7 +70,7 @@ class StoreGuard:
         self._task: asyncio.Task[None] | None = None
 
     async def reason(self) -> str | None:
-        """Return why the store is not the one that this broker knows; None if it is. Raises DamagedNodeError."""
+        """Return why this is not the store that this broker knows; None if it is. Raises DamagedNodeError."""
         try:
             noted = self._noted = self._read()
         except (OSError, msgspec.DecodeError) as problem:

@@ -19,7 +19,7 @@ ANSWER_S_MAX = 60.0
 
 
 async def cluster(archive: Archive, client_config: Mapping[str, Any]) -> None:
-    """Add the responses; those that this user may not see are missing. Raises KafkaError if no broker answers."""
+    """Add the responses that this user may see. Raises KafkaError if no broker answers."""
     from pybroker.client import AdminClient
 
     async with AdminClient(dict(client_config)) as admin:

@@ -121,7 +121,7 @@ async def _by_id(admin: AdminClient, topic_id: Uuid, if_exists: bool) -> list[To
 
 
 async def _by_names(admin: AdminClient, names: Sequence[str]) -> list[TopicDescription]:
-    """Return topics, without those that are deleted meanwhile."""
+    """Return topics, except topics that are deleted meanwhile."""
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 

@@ -219,7 +219,7 @@ class BrokerConnection(asyncio.Protocol):
     # Asking -------------------------------------------------------------------------------------------------
 
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float | None = None) -> Any:
-        """Send a message and return the response. Error codes in it do not raise, except those that require a login.
+        """Send a message and return the response. Error codes in it do not raise, except codes that require a login.
 
         version: None = the highest that both sides know. timeout_s: None = `request.timeout.ms`; an overdue response
         closes the connection, because responses arrive in order. Raises BrokerConnectionError, KafkaTimeoutError,

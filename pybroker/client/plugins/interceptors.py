@@ -58,7 +58,7 @@ class MetricReporter(Configurable):
 
 
 def each(plugins: Sequence[Any], what: str, value: Value, call: Callable[[Any, Value], Value | None]) -> Value:
-    """Pass a value through interceptors; log and skip one that raises."""
+    """Pass a value through interceptors; log and skip an interceptor that raises."""
     for plugin in plugins:
         try:
             result = call(plugin, value)

@@ -21,7 +21,7 @@ LAG, DISK, MEMORY = "lag", "disk room", "memory"
 
 
 async def activity(admin: AdminClient, scraped: ScrapedMetrics) -> Measurement:
-    """One measurement."""
+    """Take one measurement."""
     written, lags, disk, metrics = await asyncio.gather(
         part(_written(admin) if not scraped.urls else _nothing()),
         part(_lags(admin)),

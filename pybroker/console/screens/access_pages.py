@@ -65,7 +65,7 @@ def _binding(form: Form) -> AclBinding:
 
 
 async def create_acl(visit: Visit) -> Response:
-    """One entry."""
+    """Create one entry."""
     try:
         await visit.admin.create_acls([_binding(visit.form)])
     except (*TROUBLE, InputError) as error:

@@ -18,7 +18,7 @@ _attempts = asyncio.Semaphore(4)
 
 
 async def show(visit: Visit) -> Response:
-    """The form."""
+    """Show the login form."""
     if visit.is_logged_in:
         return visit.redirect("/")
     return _form(visit)

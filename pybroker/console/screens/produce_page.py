@@ -16,7 +16,7 @@ from pybroker.console.web.request_context import Form, InputError, Visit, at
 
 
 async def show(visit: Visit) -> Response:
-    """The form."""
+    """Show the form."""
     return _form(visit, await described(visit), Form([]))
 
 

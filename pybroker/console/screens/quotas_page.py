@@ -76,7 +76,7 @@ async def put(visit: Visit) -> Response:
 
 
 async def remove(visit: Visit) -> Response:
-    """That one."""
+    """Remove one quota."""
     try:
         await visit.admin.alter_client_quotas({_entity(visit.form): {_quota(visit.form): None}})
     except (*TROUBLE, InputError) as error:

@@ -43,7 +43,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def events(visit: Visit) -> Response:
-    """The stream."""
+    """Stream the records as server-sent events."""
     topic = await described(visit)
     there = [each.partition for each in topic.partitions]
     partitions = all_partitions(topic.name, there, visit.query.number("partition"))

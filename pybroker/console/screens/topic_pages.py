@@ -39,7 +39,7 @@ async def described(visit: Visit) -> TopicDescription:
 
 
 async def show(visit: Visit) -> Response:
-    """Partitions."""
+    """Show the partitions."""
     topic = await described(visit)
     partitions = with_leader([topic])
     ends, disks = await asyncio.gather(

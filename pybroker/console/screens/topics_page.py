@@ -68,7 +68,7 @@ async def new(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Makes it."""
+    """Create the topic and redirect to its page."""
     form = visit.form
     try:
         name = form.text("name")

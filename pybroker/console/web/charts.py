@@ -29,7 +29,7 @@ class Curve:
 
 
 def a_second(value: float) -> str:
-    """Bytes a second."""
+    """Format bytes per second."""
     return f"{size(int(value))}/s"
 
 

@@ -54,7 +54,7 @@ class Sessions:
         return len(self._sessions)
 
     def new_token(self) -> str:
-        """For a cookie."""
+        """Return a new random token for a cookie."""
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     def csrf(self, token: str) -> str:
@@ -82,7 +82,7 @@ class Sessions:
         return session is not None and self._now() - session.begun <= LIFE_MAX_S
 
     async def begin(self, token: str, user: str | None, clients: Clients | None) -> Session:
-        """A new session."""
+        """Begin a session and return it."""
         await self.expire()
         while len(self._sessions) >= SESSIONS_MAX:
             await self.end(next(iter(self._sessions)))
@@ -108,6 +108,6 @@ class Sessions:
             await self.end(token)
 
     async def close(self) -> None:
-        """Ends all."""
+        """End all sessions."""
         for token in list(self._sessions):
             await self.end(token)

@@ -38,7 +38,7 @@ class Pages:
         self._jinja.globals.update(navigation=NAVIGATION, asset=_assets().__getitem__)
 
     def render(self, template: str, facts: dict[str, Any]) -> str:
-        """HTML."""
+        """Return the page as HTML."""
         return self._jinja.get_template(template).render(facts)
 
 

@@ -41,7 +41,7 @@ class Console:
             self.shared.history.watch()
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self.sessions.close()
         if self.shared is not None:
             await self.shared.close()
@@ -149,7 +149,7 @@ class Visit:
         return str(self.request.path_params[name])
 
     def render(self, template: str, status: int = 200, **facts: Any) -> Response:
-        """A page."""
+        """Render a page."""
         text = self.console.pages.render(
             template,
             {

@@ -88,7 +88,7 @@ class Clients:
 
     @contextlib.asynccontextmanager
     async def producer(self) -> AsyncIterator[Producer]:
-        """For a form."""
+        """Yield a producer for a form."""
         waits = {"max.block.ms": 10_000, "delivery.timeout.ms": 15_000, "request.timeout.ms": 10_000, "linger.ms": 0}
         async with Producer({**self._config, **waits}) as producer:
             yield producer

@@ -72,7 +72,7 @@ impl ShardCommits {
         Ok(Self(Arc::new(commits)))
     }
 
-    // A data thread may hold the gate while it writes to the log; waiting for it must release the GIL.
+    // A data thread may hold the gate while it writes to the log: release the GIL while waiting for it.
     fn take_all_back(&self, py: Python<'_>) {
         py.detach(|| self.0.take_all_back());
     }

@@ -109,8 +109,8 @@ pub(super) struct Limits {
     pub(super) wait: bool,
 }
 
-/// Read whole batches, starting with the one that contains `offset`, until they cover `records_max` offsets or have
-/// `bytes_max` bytes. At least one batch, if there is one; `None`: the batch is on disk and `wait` is false.
+/// Read whole batches, from the batch with `offset` on, until they cover `records_max` offsets or have `bytes_max`
+/// bytes. At least one batch, if there is one; `None`: the batch is on disk and `wait` is false.
 pub(super) fn fetch(
     partition: &Partition,
     offset: i64,

@@ -143,7 +143,7 @@ impl NativePartitions {
         let token = self.next_token.fetch_add(1, Relaxed);
         let hosted = self.plane.partition(tip)?;
         let queue = &self.plane.queue;
-        // From here on return no error: the token's owner waits for a completion.
+        // Return no error after this: the token's owner waits for a completion.
         let ended = py.detach(|| {
             let Some(hosted) = hosted else {
                 return Some(pending_append::failed(token, &PartitionError::NotLeader));

@@ -249,7 +249,7 @@ impl Request {
         self.peer.connection_id
     }
 
-    /// Whether `spent` counts.
+    /// Whether the client has a request quota, for which `spent` counts time.
     #[getter]
     fn timed(&self) -> bool {
         self.time.is_some()

@@ -61,7 +61,7 @@ impl PartitionIndex {
             .is_some_and(|id| map.partition(id, partition).is_some())
     }
 
-    /// Uses one snapshot for all, as one request does.
+    /// Return how many of the keys exist. Uses one snapshot for all keys, as one request does.
     fn count_by_id(&self, keys: &[u8]) -> PyResult<usize> {
         if !keys.len().is_multiple_of(KEY_BYTES) {
             return Err(PyValueError::new_err(

@@ -25,7 +25,7 @@ pub(super) struct Attaches {
 }
 
 impl Attaches {
-    /// Begin an attach; `waker` is woken when it is done.
+    /// Begin an attach; `waker` is woken at its end.
     ///
     /// # Errors
     /// The system cannot start a thread.

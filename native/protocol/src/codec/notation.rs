@@ -21,7 +21,7 @@ impl fmt::Display for NotationError {
 
 type Result<T> = std::result::Result<T, NotationError>;
 
-/// The messages of one file.
+/// Parse the messages of one file.
 pub(super) fn parse(text: &str) -> Result<Vec<Message>> {
     let lines: Vec<Line<'_>> = text
         .lines()

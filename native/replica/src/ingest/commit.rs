@@ -139,7 +139,7 @@ impl Replicas {
             }
             prepared.push((tip.partition, rows, bytes));
         }
-        // From here on, appends cannot add to these attempts; the plan lists their files.
+        // Appends can no longer add to these attempts; the plan lists their files.
         let listed = listed
             .iter()
             .map(|one| (one.partition, one.writer, one.attempt));

@@ -107,7 +107,7 @@ impl Replicas {
     ) -> Result<i64, IngestError> {
         let mut staged = attempt.staged.lock();
         let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
-        // The directory exists: from here on the partition cannot move.
+        // The directory exists: now the partition cannot move.
         drop(held);
         if records.is_empty() {
             return Ok(staged.totals.rows);

@@ -19,7 +19,7 @@ pub(crate) struct Decisions {
     by_name: HashMap<Arc<str>, Decided>,
 }
 
-/// Bits of operations: those that were evaluated, and the permitted ones among them.
+/// Bits of operations: the evaluated ones, and of these the permitted ones.
 #[derive(Debug, Default, Clone, Copy)]
 struct Decided {
     known: u16,

@@ -124,7 +124,7 @@ impl Default for ColdReads {
 }
 
 impl ColdReads {
-    /// A pool of so many threads.
+    /// Create a pool of so many threads.
     pub(crate) fn new(name: &'static str, size: usize) -> Self {
         Self::with(Workers::new(name, size))
     }

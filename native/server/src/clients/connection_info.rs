@@ -147,8 +147,8 @@ impl ConnectionInfo {
         }
     }
 
-    /// The client compares its position with the leader's epochs (KIP-320), so the broker need not detect a new
-    /// incarnation for it.
+    /// Record that the client compares its position with the leader's epochs (KIP-320), so that the broker need not
+    /// detect a new incarnation for it.
     pub(crate) fn compares_epochs(&self, name: &str) {
         self.incarnations.borrow_mut().remove(name);
     }

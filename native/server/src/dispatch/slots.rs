@@ -35,7 +35,7 @@ pub(crate) enum Slot {
     Deferred {
         frame: OwnFrame,
         received: Instant,
-        /// A Produce behind another one that is not appended yet.
+        /// A Produce behind an earlier Produce that is not appended yet.
         produce: bool,
     },
 }

@@ -125,7 +125,7 @@ pub struct StandingAnswer {
 }
 
 impl StandingAnswer {
-    /// The response body.
+    /// Return the response body.
     pub fn body(&self) -> &Bytes {
         &self.answer
     }

@@ -96,7 +96,7 @@ impl Unsent {
         self.0.len() >= UNSENT_MAX
     }
 
-    /// Count the times of all entries, whose replies were sent, and call `slow` for those that took `slow_micros` or
+    /// Count the times of all entries, whose replies were sent, and call `slow` for each that took `slow_micros` or
     /// longer.
     #[inline]
     pub(crate) fn sent(

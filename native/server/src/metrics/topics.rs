@@ -94,7 +94,7 @@ pub(crate) struct TopicsOfThread {
     known: HashMap<TopicId, Option<Arc<TopicSlot>>, BuildIdHasher>,
 }
 
-/// Topics without counters that a thread remembers, beyond those that have some.
+/// Limit of topics without counters that a thread remembers.
 const WITHOUT_MAX: usize = 10_000;
 
 impl TopicsOfThread {

@@ -62,7 +62,7 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) {
     );
 }
 
-/// Return the APIs that were requested at least once, and those that dashboards expect.
+/// Return the APIs that were requested at least once or that dashboards expect.
 fn used(threads: &[Arc<ThreadMetrics>]) -> Vec<OfApi<'_>> {
     let native = |slot: usize| {
         APIS.iter()

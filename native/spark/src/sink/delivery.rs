@@ -187,8 +187,8 @@ impl Sink {
         topic.batches.recycle(sent.batch.bytes);
     }
 
-    /// Retry a failed batch, and those that fail with it, in order, until they succeed or `delivery.timeout.ms` is
-    /// over.
+    /// Retry a failed batch, and the batches that fail with it, in order, until they succeed or `delivery.timeout.ms`
+    /// is over.
     ///
     /// Leaders are looked up while nothing is in flight to any broker: a batch must not overtake an earlier one of its
     /// partition that is still unanswered by the old leader.

@@ -341,7 +341,7 @@ impl Journaling {
                 let ids: Vec<_> = held.iter().map(|(log, _)| log.id()).collect();
                 self.void(&ids)?;
             }
-            // Waiting appends were never acknowledged, and must not be from here on.
+            // Waiting appends were never acknowledged, and must not be in the future.
             for (log, _) in &locked {
                 log.staged.store(true, Ordering::Release);
             }
@@ -367,7 +367,7 @@ impl Journaling {
         journal.remove()
     }
 
-    /// The process ends, or the directory is closed: keep the journal's content.
+    /// Stop because the process ends or the directory is closed; keep the journal's content.
     pub(super) fn stop(&self) {
         let mut state = self.state.lock();
         state.ended = true;

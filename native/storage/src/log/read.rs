@@ -43,10 +43,9 @@ impl LogSlice {
 }
 
 impl Log {
-    /// Return batches starting with the one that contains `offset`, below `upper` (exclusive; the high watermark, the
-    /// last stable offset or the log end), at most `max_bytes`. With `at_least_one` the first batch is complete even if
-    /// it is larger (KIP-74); otherwise a first batch that does not fit makes an empty result. A result never spans
-    /// segments.
+    /// Return batches from the batch with `offset` on, below `upper` (exclusive; the high watermark, the last stable
+    /// offset or the log end), at most `max_bytes`. With `at_least_one` the first batch is complete even if it is
+    /// larger (KIP-74); otherwise a first batch that does not fit makes an empty result. A result never spans segments.
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] below the log start or above `upper`.

@@ -1,6 +1,6 @@
 //! Staged deletion: a partition's directory moves to `deleting/{topic id in hex}_{partition}` and stays there until its
 //! deadline. Until then an undelete, or the controller re-creating the replica, can move it back. A removal first
-//! renames the directory: one that has lost files is never moved back.
+//! renames the directory, so that a directory without some of its files is never moved back.
 
 use super::LogDir;
 use super::partitions::{fail_all, sync_each_file, sync_opened};

@@ -236,7 +236,7 @@ impl LogCopy {
             files::sync_dir(&from)?;
             return Err(error);
         }
-        // From here on the copy is the partition, whatever happens.
+        // Now the copy is the partition, whatever happens.
         self.future = None;
         *log.dir.write() = to;
         Ok(log)

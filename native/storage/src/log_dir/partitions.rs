@@ -235,7 +235,7 @@ impl LogDir {
             .collect()
     }
 
-    /// An error applies to all of them.
+    /// Sync the temporary files, rename them, and sync the renames. An error here applies to all results.
     fn place_files(
         &self,
         results: &mut [Result<Vec<NewFile>, StorageError>],

@@ -121,7 +121,7 @@ impl ProducerState {
         if self.len() < limit {
             return;
         }
-        // Use the offset instead of the time: in recovery, the time of a batch is the one that its producer wrote.
+        // Use the offset instead of the time: in recovery, a batch has the time that its producer wrote.
         let mut idle: Vec<(i64, i64)> = self
             .entries()
             .filter(|(_, entry)| entry.transaction_start.is_none())

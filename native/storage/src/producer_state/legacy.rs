@@ -9,7 +9,7 @@ use super::{ProducerEntry, ProducerState};
 use hashbrown::HashMap;
 use pybroker_model::{BatchHeader, increment_sequence};
 
-/// Producers that a log carries over: those that wrote last.
+/// Limit of producers that a log carries over; the last writers have precedence.
 const PRODUCERS_KEPT: usize = 1000;
 
 /// Producer state carried over from a deleted log to its successor.

@@ -41,7 +41,7 @@ impl Epochs {
         }
     }
 
-    /// Rebuild unreadable epochs from the batches; drop those that begin beyond the end.
+    /// Rebuild unreadable epochs from the batches; drop epochs that begin beyond the end.
     pub(super) fn end_at(&mut self, log_end: i64, segments: &Segments) -> Result<(), StorageError> {
         if self.unreadable {
             self.entries.clear();

@@ -243,7 +243,7 @@ impl Walk<'_> {
         Ok(written)
     }
 
-    /// Cut the segment at `position`: nothing after it can be told from garbage.
+    /// Cut the segment at `position`: valid data after it cannot be distinguished from garbage.
     fn cut(
         &mut self,
         position: u64,

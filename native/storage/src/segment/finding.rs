@@ -183,7 +183,7 @@ impl Segment {
         }
     }
 
-    /// Visit the batches from the one that contains `from`, as long as `visit` returns true.
+    /// Visit the batches, beginning with the batch of `from`, as long as `visit` returns true.
     pub(crate) fn for_each(
         &self,
         depth: Depth,
