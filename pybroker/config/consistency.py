@@ -30,8 +30,8 @@ def inconsistencies(
 ) -> Iterator[tuple[str | None, str]]:
     """Yield each problem with the setting to name; None if the text names its settings itself.
 
-    given: texts of all settings as they were given. failed: settings with a problem already; checks on their values
-    would only repeat it.
+    given: texts of all settings as they were given. failed: settings that already have a problem; further checks of
+    their values would only repeat it.
     """
     if not failed.isdisjoint((PROTOCOL_MAP, "listeners")):
         checks = _WITHOUT_LISTENERS

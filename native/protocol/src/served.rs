@@ -97,7 +97,7 @@ impl Api {
             .find(|own| own.key == self.key && own.served)?;
         match (own.by_name, topic_ids) {
             (Some(by_name), false) => Some((by_name, by_name)),
-            // Among brokers only the KIP-516 text has it, by id.
+            // Brokers have no version of Produce without topic ids: only the KIP-516 text defines one among brokers.
             (None, false) if own.key == ApiKey::Produce => None,
             (by_name, _) => Some((by_name.unwrap_or(own.version), own.version)),
         }

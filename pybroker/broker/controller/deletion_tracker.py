@@ -126,7 +126,7 @@ class Deletions:
 
     def _take(self, records: Iterable[DeletionRecord]) -> None:
         for record in records:
-            # Confirmations received since this record was decided still count.
+            # Confirmations that came before this version of the record still count.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
             tries = self._tries.get(record.topic_id, 0)
             self._drop(record.topic_id, undeleting=record.state == UNDELETING)

@@ -50,7 +50,7 @@ PAUSE_S = 0.05
 SILENCE_S = 5.0
 """A controller with a slower answer may hang; at this interval this broker asks others whether it has a successor."""
 LOST_SIGHT_S = 1.0
-"""After this time without a controller, one may exist of which the store has not informed this broker."""
+"""After this time without a controller, there may be a new one that the store has not announced to this broker yet."""
 
 WITHOUT_ID = AlterIsr | ShutDownBroker
 

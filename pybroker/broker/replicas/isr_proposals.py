@@ -26,10 +26,11 @@ PAUSE_MAX_S = 2.0
 REFUSED_PAUSE_S = 0.2
 TIMEOUT_MS = 10_000
 SAID_ANEW_S = 60.0
-"""Interval of log lines about one partition: a follower that may not join is proposed with each of its fetches."""
+"""Interval of log lines about one partition: a follower that may not join causes a proposal with each of its fetches.
+"""
 
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
-"""The broker retries after these: another controller, or this broker with its new broker epoch, gets an answer."""
+"""Errors after which the broker submits the proposal again, to another controller or under its new broker epoch."""
 
 
 class IsrKeeper:

@@ -64,8 +64,8 @@ class KnownCluster:
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
         """Apply the next change, or a whole image; answer when it is applied. A change that does not follow the last
         one is refused: without the missing changes the image would be wrong."""
-        # One at a time, also if a new controller sends while a change of the previous one is being applied: when a call
-        # returns, the components have applied the shown image.
+        # Apply one change at a time, even if a new controller sends one meanwhile. When a call returns, all components
+        # have applied the shown image.
         async with self._turn:
             return await self._update(request)
 

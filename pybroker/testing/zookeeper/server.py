@@ -149,7 +149,8 @@ class ZooKeeper:
         if process is None:
             return
         if how is not signal.SIGKILL:
-            # A paused process gets SIGTERM only after SIGCONT. Not before SIGKILL: it would run pending work first.
+            # A paused process gets SIGTERM only after SIGCONT. Do not send SIGCONT before SIGKILL: the process would
+            # first run pending work.
             process.send_signal(signal.SIGCONT)
         process.send_signal(how)
         try:

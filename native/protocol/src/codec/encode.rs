@@ -124,7 +124,7 @@ impl<S: Source> Encoder<'_, S> {
         Ok(())
     }
 
-    /// Insert the size of the bytes from `start` on before them.
+    /// Insert, at `start`, the number of bytes that follow.
     fn put_size_before(&mut self, start: usize) -> Result<(), S::Error> {
         let end = self.out.len();
         put_uvarint(self.out, length_u32(end - start)?);

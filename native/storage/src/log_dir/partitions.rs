@@ -1,4 +1,4 @@
-//! Creation of partitions in a log directory, many at once.
+//! Creates many partitions in a log directory at once.
 
 use super::LogDir;
 use crate::error::StorageError;
