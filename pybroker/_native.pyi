@@ -1,8 +1,8 @@
-"""The native core as Python sees it. Only `pybroker.native` imports it.
+"""Python's view of the native core. Only `pybroker.native` imports it.
 
-Threads: every method may be called from any thread. Methods marked *blocking* touch the disk with the GIL
-released; the event loop calls them through an executor. All times are milliseconds since the Unix epoch, all
-sizes bytes. Where a method gives error codes they are Kafka's (0 = none)."""
+Threads: every method may be called from any thread. Methods marked *blocking* access the disk with the GIL released;
+the event loop calls them through an executor. All times are milliseconds since the Unix epoch, all sizes bytes. Error
+codes are Kafka's (0 = none)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,20 +12,20 @@ from typing import Any, ClassVar, Literal, final, overload
 # Exceptions
 
 class NativeError(Exception):
-    """Trouble outside the program: `args` is (code, sentence), where code is Kafka's error code."""
+    """An error outside the program: `args` is (code, sentence), where code is Kafka's error code."""
 
     code: int
     message: str
 
 class LogDirError(NativeError):
-    """A log directory is refused at start: in use by another broker, of another cluster or broker,
+    """A log directory cannot be used: it is in use by another broker, belongs to another cluster or broker, or is
     unreadable."""
 
 class ListenerError(NativeError):
     """A listener cannot be opened: port in use, address not local, unknown security protocol."""
 
 class CodecError(ValueError):
-    """Bytes that are no message of that key and version, or a message that this version cannot carry."""
+    """The bytes are not a message of that key and version, or the version cannot represent the message."""
 
 # ----------------------------------------------------------------------------------------------------------
 # Identity
@@ -37,16 +37,16 @@ class Uuid:
     ZERO: ClassVar[Uuid]
     METADATA: ClassVar[Uuid]
     def __new__(cls, most_significant_bits: int, least_significant_bits: int) -> Uuid:
-        """The id made of Java's halves; each is taken modulo 2**64, so signed ones fit."""
+        """Create an id from Java's halves; each is taken modulo 2**64, so signed ones fit."""
     @staticmethod
     def random() -> Uuid:
-        """A version-4 id: never ZERO or METADATA, and its text never starts with '-'."""
+        """Return a version-4 id: never ZERO or METADATA, and its text never starts with '-'."""
     @staticmethod
     def parse(text: str) -> Uuid:
-        """Reads base64 (22 characters), 32 hex digits or the dashed form. Raises ValueError."""
+        """Parse base64 (22 characters), 32 hex digits or the dashed form. Raises ValueError."""
     @staticmethod
     def from_bytes(data: bytes) -> Uuid:
-        """From 16 big-endian bytes. Raises ValueError for another length."""
+        """Create an id from 16 big-endian bytes. Raises ValueError for another length."""
     @property
     def bytes(self) -> bytes: ...
     @property
@@ -69,15 +69,15 @@ class Uuid:
     def __reduce__(self) -> tuple[object, ...]: ...
 
 INTERNAL_TOPICS: frozenset[str]
-"""The names of the topics that brokers keep for themselves."""
+"""Names of the topics that brokers use internally."""
 
 # ----------------------------------------------------------------------------------------------------------
-# What drain() gives
+# # Items of the control queue
 
 @final
 class Request:
-    """A request that Python answers. Exactly one of `reply` and `close`; dropped unanswered, it closes
-    its connection."""
+    """A request that Python answers, with exactly one call of `reply…` or `close`. Dropping it unanswered closes its
+    connection."""
 
     @property
     def api_key(self) -> int: ...
@@ -91,50 +91,51 @@ class Request:
     def principal(self) -> str: ...
     @property
     def sasl_authenticated(self) -> bool:
-        """The client has proven by SASL who it is; false on listeners without SASL."""
+        """Whether the client has authenticated by SASL; false on listeners without SASL."""
     @property
     def by_token(self) -> bool:
-        """It has done so by a delegation token (KIP-48)."""
+        """Whether the client authenticated with a delegation token (KIP-48)."""
     @property
     def listener(self) -> str: ...
     @property
     def of_broker(self) -> bool:
-        """Whether a broker asks, over the listener for brokers; the message is then of that registry."""
+        """Whether a broker sent the request, over the inter-broker listener; the message is then of that registry."""
     @property
     def client_host(self) -> str: ...
     @property
     def client_port(self) -> int: ...
     @property
     def client_software(self) -> tuple[str, str]:
-        """Name and version, in the client's own words (KIP-511); empty if it has said none."""
+        """Client software name and version as reported by the client (KIP-511); empty if not reported."""
     @property
     def connection_id(self) -> int: ...
     @property
     def message(self) -> object:
-        """The decoded message: an instance of a class of `pybroker.protocol.messages`; None of a large one before
+        """The decoded message: an instance of a class of `pybroker.protocol.messages`; for a large message None until
         `NativeControlQueue.decode`."""
     @property
     def elements(self) -> int:
-        """Of all its arrays together; 0 of a request from a broker, and of one that has fewer than 1,000."""
+        """Number of elements in all arrays; 0 for a request from a broker, and for one with fewer than 1,000."""
     @property
     def timed(self) -> bool:
-        """The client has a quota of time: `spent` counts."""
+        """Whether the client has a request quota, for which `spent` counts time."""
     def spent(self, nanoseconds: int) -> None:
-        """So much time of the control plane went into it."""
+        """Count nanoseconds that the control plane spent on the request."""
     @property
     def cancelled(self) -> bool:
-        """True once the connection is gone: an answer would reach nobody."""
+        """Whether the connection is closed, so that a response would be lost."""
     def waits(self) -> None:
-        """Its handler waits for something: what follows counts as Kafka's RemoteTimeMs."""
+        """Record that the handler starts to wait; the time after it counts as Kafka's RemoteTimeMs."""
     def reply(self, message: object, elements_max: int = ...) -> bool:
-        """Encodes the response for `api_version` and sends it. False: it has more elements, and nothing is sent. Raises
-        CodecError if it does not fit the version (the request stays answerable), RuntimeError if it was answered
-        before."""
+        """Encode the response for `api_version` and send it. Return False, without sending, if it has more than
+        `elements_max` elements. Raises CodecError if it does not fit the version (the request can still be answered),
+        RuntimeError if the request was already answered."""
     def reply_large(self, message: object) -> None:
-        """The same for many elements, on a thread of its own: lets go of the GIL again and again."""
+        """Like `reply` for a response of any size, on a separate thread that releases the GIL regularly."""
     def reply_standing(self, message: object, group: str) -> StandingAnswer | None:
-        """The same; data threads repeat the answer over this connection for requests of the same bytes, from whoever
-        may READ the group then, until it is taken back. None: this request's answer is not repeated."""
+        """Like `reply`, and cache the response: until it is invalidated, data threads repeat it over this connection
+        for requests with the same bytes, if the client may READ the group at that time. None: the response to this
+        request cannot be cached."""
     def reply_commits(
         self,
         message: object,
@@ -144,22 +145,23 @@ class Request:
         timeout_ms: int,
         before: CommitRight | None,
     ) -> CommitRight | None:
-        """The same for an OffsetCommit; data threads take the member's next commits over this connection, for these
-        topics (and those of `before`, if that still stands) and with metadata of so many bytes at most, from whoever
-        may READ group and topics then, until the right is taken back. After `timeout_ms` one that is not on disk is
-        answered COORDINATOR_NOT_AVAILABLE. None: the commits of this connection or version are not left to them."""
+        """Like `reply` for an OffsetCommit, and delegate the member's next commits on this connection to the data
+        threads, until the delegation is revoked. It covers `topics`, those of `before` if that is still valid, and
+        metadata of at most `metadata_bytes_max`; the client needs READ on group and topics at the time of each commit.
+        A commit that is not on disk after `timeout_ms` is answered with COORDINATOR_NOT_AVAILABLE. None: commits of
+        this connection or version cannot be delegated."""
     def reply_authenticated(
         self, message: object, principal: str, by_token: bool, session_lifetime_ms: int | None
     ) -> None:
-        """The same for an authentication that has succeeded: the connection belongs to `principal` from then on."""
+        """Send the response of a successful authentication: from then on the connection belongs to `principal`."""
     def reply_and_close(self, message: object) -> None:
-        """The same, then the connection is closed."""
+        """Like `reply`, then close the connection."""
     def close(self) -> None:
-        """Drops the connection. Does nothing if it was answered before."""
+        """Close the connection. Does nothing if the request was already answered."""
 
 @final
 class Completion:
-    """An append that `NativePartitions.append` started is committed, or has failed."""
+    """Completion of an append that `NativePartitions.append` started: it is committed or has failed."""
 
     @property
     def token(self) -> int: ...
@@ -174,18 +176,19 @@ class Completion:
 
 @final
 class IsrMember:
-    """A replica in a proposed set."""
+    """A replica in a proposed ISR."""
 
     @property
     def broker_id(self) -> int: ...
     @property
     def broker_epoch(self) -> int:
-        """The life of the broker that the leader has heard; -1: not known."""
+        """Broker epoch known to the leader; -1: unknown."""
 
 @final
 class IsrProposal:
-    """What a leader here asks of the controller (KIP-497). Answered by `NativeIsr.written` or `.refused`; until then
-    the partition proposes nothing else, and commits nothing that one of either set has not."""
+    """An ISR change that a leader on this broker proposes to the controller (KIP-497). Answered by `NativeIsr.written`
+    or `.refused`; until then the partition proposes nothing else, and commits only records that all replicas of both
+    the old and the proposed ISR have."""
 
     @property
     def topic_id(self) -> Uuid: ...
@@ -197,32 +200,32 @@ class IsrProposal:
     def isr(self) -> list[IsrMember]: ...
     @property
     def version(self) -> int:
-        """Of the state that it replaces."""
+        """Version of the state that it replaces."""
 
 @final
 class LogDirsFailed:
-    """The last log directory has failed; the broker has to halt."""
+    """All log directories have failed: the broker must halt."""
 
     @property
     def reason(self) -> str: ...
 
 @final
 class ConnectionGone:
-    """A connection over which a share group's member fetched has gone, and its last request is answered."""
+    """The connection of a share group member has closed, after its last request was answered."""
 
     @property
     def connection_id(self) -> int: ...
 
 @final
 class ReplicasOffline:
-    """Partitions that can be served no more: their log directory has failed."""
+    """Partitions that can no longer be served because their log directory has failed."""
 
     @property
     def partitions(self) -> list[tuple[Uuid, int]]:
         """Topic id and index of each."""
 
 # ----------------------------------------------------------------------------------------------------------
-# Orders and what they are about
+# # Orders and their parts
 
 @final
 class PartitionOrder:
@@ -243,11 +246,10 @@ class PartitionOrder:
         config: dict[str, str],
         start_offset: int = 0,
     ) -> PartitionOrder:
-        """`config`: all resolved topic settings under Kafka's names (give the same dict object to all
-        partitions of a topic: it is parsed once). `version`: of the partition's state with the
-        controller. `is_new`: the controller creates it now; otherwise a directory that is missing
-        although a log directory is offline is not created anew elsewhere. `start_offset`: of a log
-        that is created."""
+        """`config`: all resolved topic settings under Kafka's names (pass the same dict object for all partitions of a
+        topic: it is parsed once). `version`: version of the partition's state at the controller. `is_new`: the
+        controller creates the partition now. Otherwise, while a log directory is offline, a missing partition directory
+        is not created in another one. `start_offset`: start offset of a log that is created."""
     @property
     def topic_id(self) -> Uuid: ...
     @property
@@ -273,20 +275,20 @@ class PartitionOrder:
 
 @final
 class CommitRight:
-    """Leaves a member's commits to data threads. Any change of the metadata, features or settings that native code is
-    told of takes it back by itself, and so does its shard."""
+    """Delegation of a member's commits to the data threads. Native code revokes it on any change of metadata, features
+    or settings, and when the shard revokes all."""
 
     def take_back(self) -> None:
-        """Nothing is committed under it any more when this returns, and what was committed is in the log."""
+        """Revoke the delegation. On return no commit uses it any more, and earlier ones are in the log."""
     def silent_ms(self) -> int:
-        """For how many milliseconds nothing was committed under it, taken back or not."""
+        """Milliseconds since the last commit under it, also after it is revoked."""
 
 @final
 class CommitTopic:
-    """A topic that a member may commit for."""
+    """A topic that a member may commit offsets for."""
 
     def __new__(cls, topic_id: Uuid, name: str, partitions: int, first_epoch: int) -> CommitTopic:
-        """`first_epoch`: from this leader epoch on all are of this incarnation."""
+        """`first_epoch`: leader epochs from this one on belong to this incarnation of the topic."""
     @property
     def topic_id(self) -> Uuid: ...
     @property
@@ -298,7 +300,7 @@ class CommitTopic:
 
 @final
 class MemberCommit:
-    """An offset that a data thread has committed."""
+    """An offset that a data thread committed."""
 
     @property
     def group(self) -> str: ...
@@ -318,46 +320,44 @@ class MemberCommit:
     def timestamp_ms(self) -> int: ...
     @property
     def log_offset(self) -> int:
-        """Where its record lies; while that is on its way, its place in its batch."""
+        """Offset of its record; before the record is on disk, its position in its batch."""
 
 @final
 class ShardCommits:
-    """The commits of one partition of the offsets topic that data threads take, as it is led under one leader epoch."""
+    """Delegated commits of one partition of the offsets topic, for one leader epoch."""
 
     def __new__(cls, topic_id: Uuid, partition: int, leader_epoch: int) -> ShardCommits: ...
     def take_all_back(self) -> None:
-        """No right that was given before stands any more when this returns, and what was committed under them is in the
-        log."""
+        """Revoke all delegations. On return none is valid any more, and commits under them are in the log."""
     def close(self) -> None:
-        """The same; nor does one that is given later."""
+        """Revoke all delegations, and prevent new ones."""
     def take(self) -> list[MemberCommit]:
-        """What was committed since this was called last, of each partition the latest."""
+        """Return the latest commit of each partition since the last call."""
     def take_count(self) -> int:
-        """How many offsets were committed since this was called last."""
+        """Return the number of offsets committed since the last call."""
     def in_flight(self) -> list[MemberCommit]:
-        """What is on its way to disk."""
+        """Return the commits that are being written to disk."""
     def drop_group(self, group: str) -> None:
-        """The group is gone with all that it has committed, also what is on its way."""
+        """Discard all commits of a deleted group, also those being written."""
     def drop_topic(self, topic_id: Uuid) -> None:
-        """The same for a topic."""
+        """Discard all commits for a deleted topic, also those being written."""
 
 @final
 class StandingAnswer:
-    """An answer that data threads repeat. Any change of the metadata, features or settings that native code is told of
-    takes it back by itself."""
+    """A cached response that data threads repeat. Native code invalidates it on any change of metadata, features or
+    settings."""
 
     def take_back(self) -> None:
-        """It is not given any more when this returns."""
+        """Invalidate the response. On return it is not sent any more."""
     def silent_ms(self) -> int:
-        """For how many milliseconds it has not been asked for, taken back or not."""
+        """Milliseconds since it was last requested, also after it is invalidated."""
 
 class StopOrder:
     """One partition of a StopReplica request, already checked."""
 
     def __new__(cls, topic_id: Uuid, partition: int, leader_epoch: int, delete: bool) -> StopOrder:
-        """`delete`: the directory moves to `deleting/{topic id in hex}_{partition}`; works for
-        partitions that lie on disk without being hosted, too. `leader_epoch`: -1 none, -2 the topic
-        is being deleted (KIP-516)."""
+        """`delete`: move the directory to `deleting/{topic id in hex}_{partition}`; also works for partitions that are
+        on disk but not hosted. `leader_epoch`: -1 none, -2 the topic is being deleted (KIP-516)."""
     @property
     def topic_id(self) -> Uuid: ...
     @property
@@ -369,7 +369,7 @@ class StopOrder:
 
 @final
 class BrokerAddress:
-    """Where another broker listens for brokers."""
+    """Address of another broker's inter-broker listener."""
 
     def __new__(cls, broker_id: int, host: str, port: int) -> BrokerAddress: ...
     @property
@@ -381,10 +381,10 @@ class BrokerAddress:
 
 @final
 class FollowedPartition:
-    """Whom a partition follows."""
+    """The leader that a partition follows."""
 
     def __new__(cls, topic_id: Uuid, partition: int, leader: int, leader_epoch: int) -> FollowedPartition:
-        """`leader`: this broker, or a negative number, for nobody."""
+        """`leader`: this broker's id, or a negative number, if the partition follows no leader."""
     @property
     def topic_id(self) -> Uuid: ...
     @property
@@ -396,33 +396,33 @@ class FollowedPartition:
 
 @final
 class FetcherFigures:
-    """What the thread that fetches from one leader has done since it began."""
+    """Statistics of the thread that fetches from one leader, since its start."""
 
     @property
     def leader(self) -> int: ...
     @property
     def partitions(self) -> int:
-        """That are followed there."""
+        """Number of partitions followed from this leader."""
     @property
     def held_back(self) -> int:
-        """Those of them that are not asked for at the moment: after an error, or until their flush."""
+        """Number of these partitions that are not fetched at the moment: after an error, or until their flush."""
     @property
     def connected(self) -> bool: ...
     @property
     def requests(self) -> int: ...
     @property
     def bytes(self) -> int:
-        """Of records that were appended."""
+        """Size of the appended records."""
     @property
     def records(self) -> int:
-        """Offsets that these bytes cover."""
+        """Number of offsets that these bytes cover."""
     @property
     def lag_max(self) -> int:
-        """The most offsets that one of the partitions is behind its leader's high watermark."""
+        """Largest lag of one of the partitions, in offsets behind the leader's high watermark."""
 
 @final
 class LocalPartition:
-    """A partition directory found by the scan at start; nothing of it is opened yet."""
+    """A partition directory found by the scan at start, not opened yet."""
 
     @property
     def log_dir(self) -> str: ...
@@ -436,15 +436,15 @@ class LocalPartition:
     def partition(self) -> int: ...
     @property
     def topic_id(self) -> Uuid | None:
-        """From `partition.metadata`; None if that file is missing or damaged."""
+        """Id from `partition.metadata`; None if that file is missing or damaged."""
     @property
     def problem(self) -> str | None:
-        """Why it must not be served as it is (damaged or missing `partition.metadata`, …):
-        quarantined, never deleted."""
+        """Reason why it must not be served as it is (damaged or missing `partition.metadata`, …): it is quarantined,
+        never deleted."""
 
 @final
 class AdoptedDirectory:
-    """A directory of the scan that is given to a partition."""
+    """A scanned directory, and the partition to assign it to."""
 
     def __new__(cls, directory: str, topic_id: Uuid, partition: int) -> AdoptedDirectory: ...
     @property
@@ -456,7 +456,7 @@ class AdoptedDirectory:
 
 @final
 class PartitionEnds:
-    """Where the log of a hosted partition begins and ends."""
+    """Start and end offsets of a hosted partition's log."""
 
     def __new__(cls, partition: int, log_start_offset: int, log_end_offset: int) -> PartitionEnds: ...
     @property
@@ -468,7 +468,7 @@ class PartitionEnds:
 
 @final
 class PartitionRole:
-    """What this broker does for a hosted partition."""
+    """Role of this broker for a hosted partition."""
 
     def __new__(
         cls, partition: int, leader_epoch: int, leader: int, fenced: bool, offline: bool
@@ -477,31 +477,31 @@ class PartitionRole:
     def partition(self) -> int: ...
     @property
     def leader_epoch(self) -> int:
-        """-1 once it is stopped."""
+        """-1 after the partition was stopped."""
     @property
     def leader(self) -> int:
-        """This broker's id where it leads; negative: none."""
+        """The leader's broker id, this broker's own if it leads; negative: none."""
     @property
     def fenced(self) -> bool:
-        """Its appends are refused because its topic is about to be deleted."""
+        """Whether appends are rejected because the topic is about to be deleted."""
     @property
     def offline(self) -> bool:
-        """Its log directory failed, or its log could not be opened."""
+        """Whether the log directory failed or the log could not be opened."""
 
 @final
 class Lag:
-    """How far a reader of a partition is behind."""
+    """Lag of a reader of a partition."""
 
     @property
     def records(self) -> int:
-        """Between its offset and the high watermark."""
+        """Number of offsets between its offset and the high watermark."""
     @property
     def oldest_ms(self) -> int:
-        """Time of the first record that it has not read (that of the batch); -1: it has read all."""
+        """Timestamp of the batch with the first unread record; -1 if all records are read."""
 
 @final
 class PartitionOffsets:
-    """Where the log of a hosted partition stands."""
+    """Offsets and size of a hosted partition's log."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -515,7 +515,7 @@ class PartitionOffsets:
     def leader_epoch(self) -> int: ...
     @property
     def last_epoch(self) -> int:
-        """The last leader epoch that the log knows; -1: none."""
+        """The last leader epoch in the log; -1: none."""
     @property
     def size_bytes(self) -> int: ...
 
@@ -535,7 +535,7 @@ class LogDirPartition:
     def offset_lag(self) -> int: ...
     @property
     def is_future(self) -> bool:
-        """It is on its way into this directory (KIP-113)."""
+        """Whether the replica is being moved to this directory (KIP-113)."""
 
 @final
 class LogDirInfo:
@@ -545,10 +545,10 @@ class LogDirInfo:
     def path(self) -> str: ...
     @property
     def error_code(self) -> int:
-        """KAFKA_STORAGE_ERROR (56) once it is offline."""
+        """KAFKA_STORAGE_ERROR (56) if the directory is offline."""
     @property
     def total_bytes(self) -> int:
-        """Of its file system; -1 if unknown (KIP-827)."""
+        """Size of its file system; -1 if unknown (KIP-827)."""
     @property
     def usable_bytes(self) -> int: ...
     @property
@@ -556,22 +556,22 @@ class LogDirInfo:
 
 @final
 class LogDirRoom:
-    """The room of an online log directory."""
+    """Disk space of an online log directory."""
 
     @property
     def path(self) -> str: ...
     @property
     def total_bytes(self) -> int:
-        """Of its file system; -1 if unknown."""
+        """Size of its file system; -1 if unknown."""
     @property
     def usable_bytes(self) -> int: ...
     @property
     def full_refusals(self) -> int:
-        """Writes refused since the start because the disk is full."""
+        """Number of writes rejected since the start because the disk was full."""
 
 @final
 class StagedDirectory:
-    """A partition directory that waits for removal in `deleting/`."""
+    """A partition directory in `deleting/`, which waits for its removal."""
 
     @property
     def path(self) -> str: ...
@@ -579,19 +579,20 @@ class StagedDirectory:
     def log_dir(self) -> str: ...
     @property
     def topic_id(self) -> Uuid | None:
-        """None if its name and its `partition.metadata` do not agree: an operator decides."""
+        """None if its name and its `partition.metadata` disagree; an operator must decide."""
     @property
     def partition(self) -> int:
-        """-1 with the topic id."""
+        """-1 if `topic_id` is None."""
     @property
     def directory(self) -> str | None:
         """Name of its directory before it was staged."""
     @property
     def deadline_ms(self) -> int | None:
-        """When it may be purged: staged at + `delete.topic.delay.ms`. None: not known, an operator decides."""
+        """Time from which it may be purged: time of staging + `delete.topic.delay.ms`. None: unknown, an operator must
+        decide."""
     @property
     def purging(self) -> bool:
-        """Its removal has begun: it cannot be brought back."""
+        """Whether its removal has started, after which it cannot be restored."""
 
 @final
 class StoredRecord:
@@ -617,25 +618,25 @@ class StoredRecord:
     def value(self) -> bytes | None: ...
     @property
     def producer_id(self) -> int:
-        """Whose transaction it is part of, or ends; -1 outside of transactions."""
+        """Producer id of the transaction of this record or marker; -1 outside of transactions."""
     @property
     def committed(self) -> bool | None:
-        """For a marker: whether it commits. None for records."""
+        """For a marker: whether it commits the transaction. None for records."""
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """(name, value) in their order."""
 
 @final
 class Pattern:
-    """A regular expression that a whole text has to match, in time linear in the text."""
+    """A regular expression that must match the whole text; takes time linear in the text's length."""
 
     def __new__(cls, pattern: str) -> Pattern:
-        """Raises ValueError saying what is wrong with it."""
+        """Compile the pattern. Raises ValueError with the reason if it is invalid."""
     def matches(self, text: str) -> bool: ...
 
 @final
 class ActiveProducer:
-    """A producer that the log of a partition knows."""
+    """A producer in the producer state of a partition."""
 
     def __new__(
         cls,
@@ -657,16 +658,16 @@ class ActiveProducer:
     def last_timestamp_ms(self) -> int: ...
     @property
     def coordinator_epoch(self) -> int:
-        """Of the coordinator that wrote its last marker; -1 if there is none."""
+        """Epoch of the coordinator that wrote its last marker; -1 if there is none."""
     @property
     def transaction_start(self) -> int:
-        """Offset at which its open transaction begins; -1 if none is open."""
+        """First offset of its open transaction; -1 if none is open."""
     def __eq__(self, other: object) -> bool: ...
 
 @final
 class TransactionQuestion:
-    """A leader here asks whether partitions are part of a transaction, before its first records are written to them
-    (KIP-890). Dropped unanswered, the client is told to try again."""
+    """A question of a leader on this broker: are partitions part of a transaction? It is asked before the transaction's
+    first records are appended to them (KIP-890). If it is dropped unanswered, the client gets a retriable error."""
 
     @property
     def transactional_id(self) -> str: ...
@@ -676,68 +677,69 @@ class TransactionQuestion:
     def producer_epoch(self) -> int: ...
     @property
     def adds(self) -> bool:
-        """The partitions are to be made part of it, if they are not."""
+        """Whether partitions that are missing from the transaction are added to it."""
     @property
     def abortable(self) -> bool:
-        """The client understands TRANSACTION_ABORTABLE."""
+        """Whether the client understands TRANSACTION_ABORTABLE."""
     @property
     def partitions(self) -> list[tuple[Uuid, int]]:
         """(topic id, partition)"""
     def answer(self, codes: Sequence[int]) -> None:
-        """An error code for each partition; only the first answer counts."""
+        """Answer with an error code for each partition. Further answers are ignored."""
 
 @final
 class FetchedBatches:
-    """Batches that were read for a share group. The bytes stay in the native core."""
+    """Result of one read for a share group. The bytes stay in the native core."""
 
     @property
     def batches(self) -> list[tuple[int, int]]:
-        """(first offset, last offset) of each with records for the group, ascending: no markers, nothing aborted."""
+        """(first offset, last offset) of each batch with records for the group, ascending: without markers and aborted
+        transactions."""
     @property
     def next_offset(self) -> int:
-        """Where to go on; equal to the offset asked for where nothing can be read."""
+        """Offset to continue from; equal to the requested offset if nothing can be read."""
     @property
     def bound(self) -> int:
-        """What may be read ends here."""
+        """End of the readable offsets."""
     @property
     def size_bytes(self) -> int:
-        """Of `batches`."""
+        """Size of `batches`."""
     def records(self, first: int, last: int) -> RecordBytes | None:
-        """The batches that have offsets from `first` to `last`, and what lies between them."""
+        """Return the batches that have offsets from `first` to `last`, and the bytes between them."""
 
 @final
 class RecordBytes:
-    """Record batches, to be put into a response."""
+    """Record batches, to be copied into a response."""
 
     def __len__(self) -> int: ...
 
 @final
 class RecordsWatch:
-    """A place among those who wait for more records of a partition; letting go of it gives the place up."""
+    """A registration for more records of a partition; dropping it cancels the registration."""
 
     @property
     def token(self) -> int:
-        """Of the Completion."""
+        """Token of its Completion."""
     def cancel(self) -> None:
-        """Gives the place up."""
+        """Cancel the registration."""
 
 @final
 class StoredRecords:
-    """What one read of a local log gave."""
+    """Result of one read of a local log."""
 
     def __new__(cls, records: Sequence[StoredRecord], next_offset: int) -> StoredRecords: ...
     @property
     def records(self) -> list[StoredRecord]: ...
     @property
     def next_offset(self) -> int:
-        """Where to go on; equal to the offset asked for at the end of the log."""
+        """Offset to continue from; equal to the requested offset at the end of the log."""
 
 # ----------------------------------------------------------------------------------------------------------
 # Listeners
 
 @final
 class ListenerConfig:
-    """A listener to be opened. An empty host means all addresses, port 0 a free one."""
+    """A listener to open. An empty host means all addresses, port 0 a free port."""
 
     def __new__(
         cls, name: str, host: str, port: int, security_protocol: str, between_brokers: bool
@@ -752,25 +754,25 @@ class ListenerConfig:
     def security_protocol(self) -> str: ...
     @property
     def between_brokers(self) -> bool:
-        """Brokers talk to each other on it: no client is served."""
+        """Whether it is an inter-broker listener, which serves no clients."""
 
 @final
 class TlsStore:
-    """A keystore or truststore that is not read yet. `prefix`: its settings' names up to `type`, `location` and
-    `password`; `place`: how errors call it; `kind`: PEM, JKS or PKCS12, or empty: what it looks like. What it holds is
-    given as PEM, the key not encrypted. Raises ValueError, one line that names the setting."""
+    """A keystore or truststore that is not decoded yet. `prefix`: common prefix of its settings `type`, `location` and
+    `password`; `place`: its name in errors; `kind`: PEM, JKS or PKCS12, or empty to detect the format. Its methods
+    return PEM, with an unencrypted key. They raise ValueError with one line that names the setting."""
 
     def __new__(cls, prefix: str, place: str, kind: str, content: bytes, password: str | None) -> TlsStore: ...
     def identity(self, key_password: str | None) -> bytes:
-        """The private key and the certificates that belong to it."""
+        """Return the private key and its certificates."""
 
     def trusted(self) -> bytes:
-        """The certificates that are trusted."""
+        """Return the trusted certificates."""
 
 @final
 class ListenerTls:
-    """What a listener with TLS shows and whom it trusts. All but the words are PEM; the key is not encrypted.
-    `revoked`: lists of revoked certificates; None: nobody asks."""
+    """TLS material of a listener. All values except the keywords are PEM; the key is not encrypted. `revoked`:
+    certificate revocation lists; None: revocation is not checked."""
 
     def __new__(
         cls,
@@ -784,11 +786,11 @@ class ListenerTls:
         principal_rules: str,
     ) -> ListenerTls: ...
     def check(self) -> None:
-        """Raises ListenerError if a listener could not use it; changes nothing."""
+        """Check whether a listener could use the material, without changing anything. Raises ListenerError."""
 
 @final
 class Endpoint:
-    """Where a broker can be reached on one of its listeners."""
+    """Address of a broker's listener."""
 
     def __new__(cls, listener: str, host: str, port: int) -> Endpoint: ...
     @property
@@ -803,12 +805,12 @@ class Endpoint:
 
 @final
 class AclEntry:
-    """An access control entry; types and operations are Kafka's numbers."""
+    """An access control entry; types and operations are Kafka's codes."""
 
     def __new__(
         cls, resource_type: int, prefixed: bool, name: str, principal: str, host: str, operation: int, allow: bool
     ) -> AclEntry:
-        """`prefixed`: `name` is the beginning of names. `allow`: else it denies."""
+        """`prefixed`: `name` is a prefix. `allow`: True for an allow entry, False for a deny entry."""
     @property
     def resource_type(self) -> int: ...
     @property
@@ -841,7 +843,7 @@ class BrokerMetadata:
 
 @final
 class PartitionMetadata:
-    """A partition as clients see it."""
+    """A partition as shown to clients."""
 
     def __new__(
         cls,
@@ -865,7 +867,7 @@ class PartitionMetadata:
     def replicas(self) -> list[int]: ...
     @property
     def offline(self) -> list[int]:
-        """Those of `replicas` that are on failed disks or dead brokers."""
+        """Members of `replicas` on failed disks or dead brokers."""
 
 @final
 class TopicMetadata:
@@ -885,8 +887,7 @@ class TopicMetadata:
 
 @final
 class MetadataDelta:
-    """A change of what clients see. Removals take effect before changes, so a name may pass to a new topic in one
-    delta."""
+    """A change of the metadata. Removals are applied before changes, so one delta may give a name to a new topic."""
 
     def __new__(
         cls,
@@ -896,7 +897,7 @@ class MetadataDelta:
         topics_changed: Sequence[TopicMetadata] = (),
         topics_removed: Sequence[Uuid] = (),
     ) -> MetadataDelta:
-        """`brokers`: all live brokers, None = unchanged. `controller_id`: -1 unknown, None = unchanged."""
+        """`brokers`: all live brokers, None = unchanged. `controller_id`: -1 = unknown, None = unchanged."""
     @property
     def brokers(self) -> list[BrokerMetadata] | None: ...
     @property
@@ -914,7 +915,7 @@ IngestKey = tuple[Uuid, str, int]
 
 @final
 class ListedAttempt:
-    """What a commit lists of one attempt for one partition."""
+    """Records of one attempt for one partition, as a commit request lists them."""
 
     def __new__(
         cls, partition: int, writer: int, attempt: int, rows: int, bytes: int, checksum: int
@@ -935,7 +936,7 @@ class ListedAttempt:
 
 @final
 class StagedPartition:
-    """What is staged for one partition."""
+    """Staged records of one partition."""
 
     def __new__(cls, partition: int, rows: int, bytes: int) -> StagedPartition: ...
     @property
@@ -947,39 +948,39 @@ class StagedPartition:
 
 @final
 class AttachedPartition:
-    """Where the records of a commit are in one partition."""
+    """Position of a commit's records in one partition."""
 
     def __new__(cls, base_offset: int, end_offset: int, repeated: bool, committed: bool) -> AttachedPartition: ...
     @property
     def base_offset(self) -> int: ...
     @property
     def end_offset(self) -> int:
-        """After the last of them."""
+        """Offset after the last record."""
     @property
     def repeated(self) -> bool:
-        """They were attached before."""
+        """Whether an earlier request had already attached the records."""
     @property
     def committed(self) -> bool:
-        """They are below the high watermark: every replica in sync has them."""
+        """Whether the records are below the high watermark: every in-sync replica has them."""
 
 @final
 class IngestPreparation:
-    """For whom a commit is prepared."""
+    """Parameters for preparing a commit."""
 
     def __new__(cls, plan: int, leads: bool, holders: Mapping[int, Sequence[int]]) -> IngestPreparation: ...
     @property
     def plan(self) -> int:
-        """Its number; 0 of a broker that is alone."""
+        """Number of the plan; 0 for a single broker."""
     @property
     def leads(self) -> bool:
         """Whether this broker leads the listed partitions."""
     @property
     def holders(self) -> Mapping[int, Sequence[int]]:
-        """By partition, the brokers that shall have it on disk; none of a broker that is alone."""
+        """By partition, the brokers that must have the records on disk; empty for a single broker."""
 
 @final
 class OpenIngest:
-    """An ingest that takes appends."""
+    """An ingest that accepts appends."""
 
     @property
     def key(self) -> IngestKey: ...
@@ -987,13 +988,13 @@ class OpenIngest:
     def epoch(self) -> int: ...
     @property
     def touched_ms(self) -> int:
-        """When it last took records, or began."""
+        """Time of its last append, or of its begin."""
     @property
     def writers(self) -> int:
-        """Attempts that have staged something."""
+        """Number of attempts that have staged records."""
     @property
     def partitions(self) -> list[StagedPartition]:
-        """Every attempt counted."""
+        """Totals over all attempts."""
 
 # ----------------------------------------------------------------------------------------------------------
 # The broker
@@ -1009,8 +1010,8 @@ class NativeBroker:
     def __new__(
         cls, *, broker_id: int, cluster_id: str, log_dirs: list[str], settings: dict[str, Setting]
     ) -> NativeBroker:
-        """`settings`: resolved broker settings under Kafka's names; those that native code does not
-        know are ignored. Raises ValueError naming a setting of a wrong type."""
+        """`settings`: resolved broker settings under Kafka's names; native code ignores unknown ones.
+        Raises ValueError naming a setting of a wrong type."""
     @property
     def log_dirs(self) -> NativeLogDirs: ...
     @property
@@ -1032,23 +1033,23 @@ class NativeBroker:
     @property
     def control_queue(self) -> NativeControlQueue: ...
     def set_settings(self, settings: dict[str, Setting]) -> None:
-        """Dynamic broker settings that native code obeys; others are ignored. Raises ValueError."""
+        """Change dynamic broker settings; native code ignores unknown ones. Raises ValueError."""
     @staticmethod
     def check_settings(settings: dict[str, Setting]) -> None:
-        """Raises ValueError for settings that no broker could be given."""
+        """Raise ValueError if `set_settings` would reject the settings."""
     def metrics(self) -> str:
-        """*Blocking.* Prometheus text; milliseconds for each thousand partitions."""
+        """*Blocking.* Return the metrics as Prometheus text; takes milliseconds for each thousand partitions."""
     def take_slow_requests(self) -> list[SlowRequest]:
-        """Requests that took `slow.request.log.ms` or longer since the last call, the oldest first, 1,000 at most.
-        The first call gives none."""
+        """Return the requests since the last call that took `slow.request.log.ms` or longer: the oldest first, at most
+        1,000. The first call returns none."""
     def shutdown(self, timeout_ms: int) -> None:
-        """*Blocking.* Finishes produces, closes connections, flushes, writes snapshots, checkpoints
-        and the clean-shutdown marker. Past `timeout_ms` no marker is written and the next start
-        recovers. Idempotent. Raises NativeError for what could not be brought to disk."""
+        """*Blocking.* Finish produces, close connections, flush, and write snapshots, checkpoints and the
+        clean-shutdown marker. After `timeout_ms` no marker is written, and the next start recovers. Idempotent. Raises
+        NativeError if data could not be written to disk."""
 
 @final
 class SlowRequest:
-    """A request that took long."""
+    """A request that took `slow.request.log.ms` or longer."""
 
     @property
     def api(self) -> str: ...
@@ -1056,10 +1057,10 @@ class SlowRequest:
     def version(self) -> int: ...
     @property
     def received_ns(self) -> int:
-        """When its last byte was there, since 1970."""
+        """Time at which its last byte was received, in nanoseconds since 1970."""
     @property
     def stages_us(self) -> list[int]:
-        """The parts of its time: queue, local, remote, response queue, response send."""
+        """Time per stage: queue, local, remote, response queue, response send."""
     @property
     def client_id(self) -> str: ...
     @property
@@ -1072,63 +1073,63 @@ class SlowRequest:
     def port(self) -> int: ...
     @property
     def control_plane(self) -> bool:
-        """Python has answered it."""
+        """Whether Python answered it."""
 
 @final
 class NativeLogDirs:
-    """The log directories."""
+    """The log directories of one broker."""
 
     def start(self) -> list[LocalPartition]:
-        """*Blocking.* Locks each directory, checks or writes meta.properties, scans. Raises
-        LogDirError if a directory is in use or belongs to another cluster or broker, or if none is
-        usable; a directory that fails with an I/O error while others work is offline from the
-        start. Calls of other objects that need the directories raise RuntimeError before it."""
+        """*Blocking.* Lock each directory, check or write meta.properties, and scan it. Raises LogDirError if a
+        directory is in use or belongs to another cluster or broker, or if none is usable; a directory that fails with
+        an I/O error while others work is offline from the start. Methods of other objects that need the directories
+        raise RuntimeError until `start` was called."""
     def describe(self) -> list[LogDirInfo]:
-        """*Blocking.* All of them with the partitions in them."""
+        """*Blocking.* Return all log directories with their partitions."""
     def rooms(self) -> list[LogDirRoom]:
-        """*Blocking.* The log directories that are online, with their room."""
+        """*Blocking.* Return the disk space of each online log directory."""
     def adopt(self, directories: Sequence[AdoptedDirectory]) -> list[str | None]:
-        """*Blocking.* Writes `partition.metadata` into directories that the scan found without one, durably; from
-        then on they wait for their order. None, or the problem, for each."""
+        """*Blocking.* Write `partition.metadata` durably into directories that the scan found without it; after that
+        they wait for their order. Return None or the problem for each directory."""
     def set_aside(self, directories: Sequence[str]) -> None:
-        """*Blocking.* These directories of the scan are not to be trusted: never opened, moved or removed."""
+        """*Blocking.* Mark scanned directories as untrusted: they are never opened, moved or removed."""
     def move_partition(self, topic_id: Uuid, partition: int, log_dir: str) -> int:
-        """Orders a move to another log directory, which goes on by itself; the error code."""
+        """Start to move a partition to another log directory, in the background. Return the error code."""
     def stage(self, directory: str) -> str:
-        """*Blocking.* Moves a directory that the scan found, that has a topic id and that is not
-        hosted, to `deleting/`; gives its new path. Raises NativeError, ValueError."""
+        """*Blocking.* Move a scanned directory that has a topic id and is not hosted to `deleting/`; return its new
+        path. Raises NativeError, ValueError."""
     def staged(self) -> list[StagedDirectory]:
-        """*Blocking.* What waits in `deleting/` of all log directories that are online. Raises NativeError."""
+        """*Blocking.* Return the directories in `deleting/` of all online log directories. Raises NativeError."""
     def purge(self, path: str) -> int:
-        """*Blocking.* Removes a staged directory for good; gives the bytes freed. Raises NativeError,
-        ValueError for a path that is not in `deleting/`."""
+        """*Blocking.* Remove a staged directory permanently; return the bytes freed. Raises NativeError, ValueError for
+        a path that is not in `deleting/`."""
 
 @final
 class NativePartitions:
-    """The partitions hosted here."""
+    """The partitions hosted by one broker."""
 
     def apply(self, orders: Sequence[PartitionOrder]) -> list[int]:
-        """*Blocking.* Creates or opens all logs at once and becomes leader; an error code for each order. Raises
-        ValueError naming a topic setting that does not parse."""
+        """*Blocking.* Create or open the logs of all orders in parallel, and start to lead or follow. Return an error
+        code for each order. Raises ValueError naming a topic setting that cannot be parsed."""
     def stop(self, orders: Sequence[StopOrder]) -> list[int]:
-        """*Blocking.* An error code for each order. Waiting produces and fetches of the partitions
-        are answered."""
+        """*Blocking.* Stop partitions, and answer their waiting produces and fetches. Return an error code for each
+        order."""
     def restore(self, topic_id: Uuid, topic: str, partitions: Sequence[int]) -> list[int]:
-        """*Blocking.* Moves partitions from `deleting/` back under this name, unserved; an error code for each.
-        What is back already is a success."""
+        """*Blocking.* Move partitions from `deleting/` back under this name, without serving them. Return an error code
+        for each; a partition that is already back is a success."""
     def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[PartitionEnds]:
-        """*Blocking, shortly.* Lets the partitions of a topic refuse appends (NOT_LEADER_OR_FOLLOWER), or take them
-        again; the ends of each that is hosted. While fenced the ends stay where they are."""
+        """*Blocking, shortly.* Make the partitions of a topic reject appends (NOT_LEADER_OR_FOLLOWER), or accept them
+        again. Return the start and end offsets of each hosted partition, which do not change while it is fenced."""
     def roles(self, topic_id: Uuid) -> list[PartitionRole]:
-        """The roles of the partitions of a topic that are hosted here."""
+        """Return the roles of a topic's partitions that are hosted here."""
     @staticmethod
     def check_topic_config(config: dict[str, str]) -> None:
-        """Raises ValueError for what `set_topic_config` would refuse."""
+        """Raise ValueError if `set_topic_config` would reject the settings."""
     def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
-        """All resolved settings of a topic under Kafka's names. Raises ValueError naming the setting
-        that does not parse."""
+        """Set all resolved settings of a topic, under Kafka's names. Raises ValueError naming a setting that cannot be
+        parsed."""
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
-        """None if the partition is not hosted here."""
+        """Return the offsets of a partition; None if it is not hosted here."""
     @overload
     def append(
         self,
@@ -1141,12 +1142,12 @@ class NativePartitions:
         *,
         at_once: Literal[False] = False,
     ) -> int:
-        """Appends (key, value) records as one batch to a local leader with acks=all; gives a token at
-        once. The Completion with that token, errors included (NOT_LEADER_OR_FOLLOWER,
-        MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR, …), comes by `drain`, in commit mode after the flush.
-        `leader_epoch`: the one under which the writer knows what it writes upon; another one here is
-        FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. `producer`: (id, epoch) of whose transaction the
-        records are part. Raises ValueError without records."""
+        """Append (key, value) records as one batch to a local leader with acks=all; return a token immediately. `drain`
+        returns the Completion with that token, also for errors (NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE,
+        KAFKA_STORAGE_ERROR, …); in commit mode after the flush. `leader_epoch`: epoch of the state that the writer's
+        decision is based on; a different current epoch fails with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 skips
+        the check. `producer`: (id, epoch) of the producer in whose transaction the records are. Raises ValueError if
+        there are no records."""
     @overload
     def append(
         self,
@@ -1159,108 +1160,108 @@ class NativePartitions:
         *,
         at_once: Literal[True],
     ) -> Completion | int:
-        """The same, but gives the Completion itself, which `drain` then does not, if what became of the append is
-        known at once: it failed, or waits for no flush and no other replica."""
+        """Like the other overload, but return the Completion itself, instead of through `drain`, if the result is known
+        immediately: the append failed, or need not wait for a flush or for other replicas."""
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> int:
-        """Appends a finished batch to a local leader as a Produce with acks=all would; a token as for `append`."""
+        """Append a finished batch to a local leader, as Produce with acks=all does; return a token as `append` does."""
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], committed: bool, timestamp_ms: int,
         raised: bool = False,
     ) -> Completion | int:
-        """Ends a transaction in a local leader's partition with acks=all; a token or a Completion as for `append` with
-        `at_once`. `marker`: (producer id, its epoch, coordinator epoch); an older one than the partition knows is
-        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. `raised`: of a transaction of version 2, whose records
-        have a lower epoch."""
+        """Append a transaction marker to a local leader's partition with acks=all; return a token or a Completion as
+        `append` with `at_once` does. `marker`: (producer id, producer epoch, coordinator epoch); epochs older than
+        those of the partition fail with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. `raised`: the
+        transaction is of version 2, so its records have a lower producer epoch."""
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
-        """The producers that a local leader's log knows. Raises NativeError."""
+        """Return the producers in the producer state of a local leader. Raises NativeError."""
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
-        """*Blocking.* Records from `offset` on up to the log end, decompressed, markers of transactions among them. At
-        least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""
+        """*Blocking.* Read records, decompressed, from `offset` to the log end, including transaction markers. Returns
+        at least one batch, if there is one. An offset below the log start is raised to it. Raises NativeError."""
     def lag(self, topic_id: Uuid, partition: int, offset: int) -> Lag | None:
-        """*Blocking.* How far whoever has read up to `offset` is behind, as far as it is known here. None: not hosted
-        here. Raises ValueError, NativeError."""
+        """*Blocking.* Return the lag of a reader at `offset`, as far as this broker knows it. None: not hosted here.
+        Raises ValueError, NativeError."""
     def fetch(
         self, partition: tuple[Uuid, int], offset: int, limits: tuple[int, int], read_committed: bool, wait: bool
     ) -> FetchedBatches | None:
-        """*Blocking if `wait`.* For a share group: whole batches from the one that holds `offset` on, up to the high
-        watermark or the last stable offset, until they cover limits[1] offsets or are limits[0] bytes large; at least
-        one, if there is one. None: they are on disk, and were not to be waited for. Raises NativeError."""
+        """*Blocking if `wait`.* Read whole batches for a share group, starting with the batch that contains `offset`,
+        up to the high watermark or the last stable offset, until they cover limits[1] offsets or have limits[0] bytes.
+        Returns at least one batch, if there is one. None: they are on disk and `wait` is false. Raises NativeError."""
     def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:
-        """Tells once, by a Completion with its token, when more can be read than up to `bound`, or when the partition
-        stops."""
+        """Register for more records: one Completion with the registration's token is queued when offsets above `bound`
+        become readable, or when the partition stops."""
     def offset_for_timestamp(self, topic_id: Uuid, partition: int, timestamp_ms: int, read_committed: bool) -> int:
-        """*Blocking.* The first offset whose record has at least this timestamp; -1 if there is none. Raises
+        """*Blocking.* Return the first offset whose record has at least this timestamp; -1 if there is none. Raises
         NativeError."""
     def delete_records(self, topic_id: Uuid, partition: int, offset: int, flush_wait_s: float = 0.0) -> int:
-        """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Waits at most
-        `flush_wait_s` for a flush under way that brings the offset below the high watermark. Raises NativeError."""
+        """*Blocking.* Raise the log start to `offset` (-1 = high watermark); return the low watermark. Waits at most
+        `flush_wait_s` for a running flush to raise the high watermark above the offset. Raises NativeError."""
 
 @final
 class NativeIngests:
-    """Staged ingests (docs/staged-ingest.md). `directory` is that of an ingest's files, made of letters, digits, "-"
-    and "_", another one for each epoch. Calls raise NativeError with a code of the wire."""
+    """Staged ingests (docs/staged-ingest.md). `directory`: name of the directory of an ingest's files, made of letters,
+    digits, "-" and "_"; each epoch has its own. Methods raise NativeError with a protocol error code."""
 
     def open(self, key: IngestKey, directory: str, epoch: int, config: dict[str, str]) -> None:
-        """*Blocking.* Takes appends from now on, by the rules of `config`; drops an older epoch with what it staged."""
+        """*Blocking.* Accept appends, checked against `config`; drop an older epoch with its staged records."""
     def prepare(
         self, key: IngestKey, epoch: int, preparation: IngestPreparation, listed: Sequence[ListedAttempt]
     ) -> list[StagedPartition]:
-        """*Blocking.* The commit before its decision: compares what is listed with what is staged, brings it to disk,
-        takes no more. A leader brings the holders what they lack."""
+        """*Blocking.* Prepare a commit, before its decision: stop accepting appends, compare the listed with the staged
+        records, and flush these. A leader also sends missing records to the brokers that must have them."""
     def reopen(self, key: IngestKey, epoch: int) -> None:
-        """The commit was not decided: takes appends again."""
+        """Accept appends again, because the commit was not decided."""
     def attach(self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool) -> AttachedPartition:
-        """*Blocking.* The commit after its decision, of that plan. Once, however often it is called, and whoever led
-        before. `append_time`: the records are stamped with the time of this."""
+        """*Blocking.* Attach the records of a decided commit with this plan to the partition. Idempotent, also after a
+        change of the leader. `append_time`: stamp the records with the current time."""
     def bring(self, topic_id: Uuid, partition: int, brokers: Sequence[int]) -> None:
-        """*Blocking.* Brings what is staged here for a partition to brokers that are about to come into sync."""
+        """*Blocking.* Send the staged records of a partition to brokers that are about to join the ISR."""
     def expire(self, key: IngestKey, epoch: int, before_ms: int) -> bool:
-        """*Blocking.* Closes it if it took nothing since `before_ms`; whether it is closed."""
+        """*Blocking.* Close the ingest if it received nothing since `before_ms`; return whether it is closed."""
     def drop(self, key: IngestKey, directory: str) -> None:
-        """*Blocking.* Forgets it and removes its files. Harmless if it is not there."""
+        """*Blocking.* Drop the ingest and remove its files. Does nothing if it does not exist."""
     def collect(self, keep: list[tuple[Uuid, str]]) -> int:
-        """*Blocking.* Removes the files of all ingests but these (topic id, directory); how many there were."""
+        """*Blocking.* Remove the files of all ingests except these (topic id, directory); return the number removed."""
     def list(self) -> list[OpenIngest]:
-        """Those that are open."""
+        """Return the open ingests."""
 
 @final
 class NativeFetchers:
-    """Which partitions follow which brokers: a thread for each leader copies its records, without Python. All but
-    `figures` raise RuntimeError before `start` and after the shutdown."""
+    """The fetchers of one broker: for each leader a thread, without Python, that copies the records of the partitions
+    that follow it. All methods except `figures` raise RuntimeError before `start` and after the shutdown."""
 
     def start(self, connection: dict[str, str]) -> None:
-        """After log_dirs.start, once. `connection`: how brokers are spoken to, under the names that clients have for
-        it (security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.…). Raises ValueError naming the
-        setting."""
+        """Start the fetchers: once, after log_dirs.start. `connection`: client settings for connections to brokers
+        (security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.…). Raises ValueError."""
     def set_broker_epoch(self, broker_epoch: int) -> None:
-        """The epoch of this broker's registration, which requests name from now on (KIP-903)."""
+        """Set the epoch of this broker's registration, which later requests contain (KIP-903)."""
     def set(self, brokers: Sequence[BrokerAddress], partitions: Sequence[FollowedPartition]) -> None:
-        """After partitions.apply. Waits for nobody. Where brokers are, as far as that is new, and whom the partitions
-        named here follow; others go on as they did. An older epoch than the one followed is passed over."""
+        """Update the addresses of brokers and the leaders of the given partitions, after partitions.apply; other
+        brokers and partitions stay unchanged. Does not block. An assignment with an older leader epoch than the current
+        one is ignored."""
     def figures(self) -> list[FetcherFigures]:
-        """By leader; of threads that run."""
+        """Return the statistics of the running threads, by leader."""
     def stop(self) -> None:
-        """*Blocking, for a second at most.* Follows nobody any more. Part of `shutdown`; harmless before it."""
+        """*Blocking, for a second at most.* Stop all fetchers. Part of `shutdown`; may be called before it."""
 
 @final
 class NativeMetadata:
-    """What clients are shown."""
+    """The metadata that the data plane answers from."""
 
     def publish(self, delta: MetadataDelta) -> int:
-        """Applies an ordered delta; requests that start after it see it. Returns the new version."""
+        """Apply a delta; deltas must arrive in order. Requests that start later see it. Return the new version."""
     def set_features(self, epoch: int, levels: Mapping[str, int]) -> None:
-        """Replaces the finalized levels of features, by name, as ApiVersions tells them; 0: the feature is off. What
-        was never finalized is at its highest level."""
+        """Replace the finalized feature levels, by name, which ApiVersions returns; 0: the feature is off. A feature
+        that was never finalized has its highest level."""
 
 @final
 class NativeAuthorizer:
-    """Access control entries. Those of a broker are in force: both planes ask here."""
+    """Access control entries. Both planes use the broker's instance."""
 
     def __new__(cls) -> NativeAuthorizer:
-        """Entries of its own, which are in force nowhere."""
+        """Create a separate authorizer, whose entries affect no plane."""
     @staticmethod
     def is_valid_host(host: str) -> bool:
-        """Whether a new entry may have this host: a text with a slash must be a network (KIP-1276)."""
+        """Return whether a new entry may have this host: a text with a slash must be a network (KIP-1276)."""
     def publish(
         self,
         *,
@@ -1269,19 +1270,19 @@ class NativeAuthorizer:
         super_users: Sequence[str] | None = None,
         allow_everyone_without_acls: bool | None = None,
     ) -> int:
-        """Applies an ordered change of the entries, removals first; requests that start after it obey it. The first
-        call switches the authorizer on. Returns the new version."""
+        """Apply a change of the entries, removals first; changes must arrive in order. Requests that start later use
+        it. The first call switches the authorizer on. Return the new version."""
     def permits(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the entries in force permit that; true without authorizer."""
+        """Return whether the current entries permit the operation; True without authorizer."""
     def permits_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """The same for any resource of the type (KIP-679)."""
+        """Like `permits`, for any resource of the type (KIP-679)."""
     def permitted_operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        """What the principal may do with the resource, as Kafka's bit field of operations."""
+        """Return the operations that the principal may perform on the resource, as Kafka's bit field."""
 
 @final
 class ClientQuota:
-    """What is set for one entity of users and client ids. Of names: None = no such part, empty = the default; of
-    quotas: None = not set."""
+    """Quotas of one entity of users and client ids. A name is None if the entity does not have that part, and empty for
+    the default; a quota is None if it is not set."""
 
     def __new__(
         cls,
@@ -1307,7 +1308,7 @@ class ClientQuota:
 
 @final
 class NativeQuotas:
-    """How much clients may use of this broker."""
+    """Client quotas of this broker."""
 
     def publish(
         self,
@@ -1316,79 +1317,81 @@ class NativeQuotas:
         addresses: Sequence[tuple[str | None, float | None]],
         full: bool,
     ) -> None:
-        """Applies an ordered change; requests that start after it obey it. `addresses`: connections a second, None: no
-        bound; None in place of an address: the default. `full`: this is all there is. Raises ValueError."""
+        """Apply a change; changes must arrive in order. Requests that start later use it. `addresses`: connections per
+        second, None = unlimited; the default has None as its address. `full`: replace all quotas. Raises ValueError."""
     def bounds_mutations(self, user: str, client_id: str) -> bool:
-        """Whether a quota bounds how many partitions the client makes and removes."""
+        """Return whether a quota limits how many partitions the client creates and deletes."""
     def mutate(self, user: str, client_id: str, partitions: float, *, strict: bool) -> tuple[bool, int]:
-        """Counts partitions that a client makes or removes; whether it may, and the milliseconds that it has to wait.
-        `strict`: it may not, and nothing is counted, while it owes some."""
+        """Count partitions that a client creates or deletes; return whether it may, and for how many milliseconds it is
+        throttled. `strict`: reject a client that has exceeded its quota, without counting."""
 
 @final
 class NativeListeners:
-    """The listening sockets and their connections."""
+    """The listeners of one broker."""
 
     def secure(self, listener: str, tls: ListenerTls) -> None:
-        """What a listener with TLS shows to those who connect from now on; before `open`, and again at any time. Raises
-        ListenerError, which names the setting, for what cannot be used."""
+        """Set the TLS material of a listener for new connections; before `open`, and again at any time. Raises
+        ListenerError, which names the setting, for unusable material."""
     def open(self, listeners: Sequence[ListenerConfig]) -> list[Endpoint]:
-        """Binds them; gives where each is bound, in order. Connections are not accepted yet. Raises ListenerError."""
+        """Bind the listeners; return the address of each, in order. Connections are not accepted yet. Raises
+        ListenerError."""
     def start_accepting_brokers(self) -> None:
-        """Where only brokers talk: they are heard before clients are."""
+        """Start accepting on inter-broker listeners, which happens before clients are accepted."""
     def start_accepting(self) -> None:
-        """On all that do not accept yet."""
+        """Start accepting on all listeners that do not accept yet."""
     def stop_accepting(self) -> None:
-        """Closes the listening sockets. Connections go on."""
+        """Close the listening sockets. Open connections stay."""
 
 @final
 class NativeIsr:
-    """The sets of replicas in sync with the leaders here. Proposals come through the control queue."""
+    """The in-sync replicas of partitions led by this broker. The control queue delivers the leaders' proposals."""
 
     def judge(self, lag_max_ms: int) -> None:
-        """Looks at every partition led here for followers that have been behind for longer. *Blocking*, briefly."""
+        """*Blocking*, briefly. Check every partition led here for followers that have been behind for longer than
+        `lag_max_ms`."""
     def written(self, topic_id: Uuid, partition: int, leader_epoch: int, isr: Sequence[int], version: int) -> None:
-        """The controller has written this set for that leadership. Nothing happens if the partition has moved on."""
+        """Report that the controller has written this ISR for that leader epoch. Ignored if the partition has changed
+        since."""
     def refused(self, topic_id: Uuid, partition: int, leader_epoch: int, version: int) -> None:
-        """What was proposed for that version was not written and never will be."""
+        """Report that the controller rejected the proposal for that version permanently."""
 
 @final
 class NativeControlQueue:
-    """What the data plane hands to Python."""
+    """The queue from the data plane to the control plane."""
 
     def wake_fd(self) -> int:
-        """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
+        """Return a file descriptor that becomes readable when the queue becomes non-empty. For `loop.add_reader`; owned
         by this object."""
     def take_answers_back(self) -> None:
-        """Takes back every StandingAnswer of this broker."""
+        """Invalidate all cached responses of this broker."""
     def decode(self, request: Request) -> bool:
-        """Decodes a large request, on a thread of its own: lets go of the GIL again and again. False: it is no message,
-        and its connection is closed."""
+        """Decode a large request on a separate thread that releases the GIL regularly. Return False if it is
+        undecodable; its connection is closed then."""
     def admit_line_about_client(self) -> int | None:
-        """Admits a line of the log that a client causes: how many were left out since the last one. None: leave it
-        out."""
+        """Admit a log line caused by a client. Return how many lines were dropped since the last one, or None to drop
+        this line."""
     def drain(
         self, max_items: int = 256
     ) -> list[
         Request | Completion | IsrProposal | TransactionQuestion | ConnectionGone | ReplicasOffline | LogDirsFailed
     ]:
-        """What has arrived, at most `max_items`; what sessions of clients wait for comes before requests of
-        administrators. Requests that cannot be decoded are answered here by closing their connection. Also writes
-        native log lines to the logger `pybroker.native`. A full batch means there may be more: call again."""
+        """Return at most `max_items` items; requests of client sessions come before requests of administrators. Closes
+        the connection of a request that cannot be decoded. Also writes native log lines to the logger
+        `pybroker.native`. After a full batch call again: there may be more."""
 
 # ----------------------------------------------------------------------------------------------------------
 # The codec
 
 def encode(message: object, version: int) -> bytes:
-    """The body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not
+    """Return the body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not
     have are left out. Raises CodecError."""
 
 def decode(api_key: int, version: int, data: bytes, request: bool, *, interbroker: bool = False) -> Any:
-    """A message body. Left-over bytes are an error. Raises CodecError."""
+    """Decode a message body. Left-over bytes are an error. Raises CodecError."""
 
 def decode_data(name: str, version: int, data: bytes, *, front: bool = False) -> Any:
-    """Content of records or of other messages' bytes, by the name of its class (`StoredOffset`): what follows the
-    version in front of it. `front`: later versions only add fields at the end, which are left alone. Raises
-    CodecError."""
+    """Decode the content of a record, or of a bytes field, without the version before it. `name`: name of its class
+    (`StoredOffset`). `front`: ignore bytes at the end, as later versions only add fields there. Raises CodecError."""
 
 def stored_offset(
     group: str,
@@ -1401,31 +1404,31 @@ def stored_offset(
     expire_timestamp: int | None,
     topic_id: Uuid | None,
 ) -> tuple[bytes, bytes]:
-    """(key, value) of a committed offset as `__consumer_offsets` has it: OffsetCommitKey of type 1, OffsetCommitValue
+    """Return (key, value) of a committed offset in `__consumer_offsets`: OffsetCommitKey of type 1, OffsetCommitValue
     of version 4. `group`: at most 32,767 bytes. Timestamps in milliseconds."""
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None = None) -> bytes:
-    """For clients: header and body of a request, without its length. Raises CodecError."""
+    """Return header and body of a client's request, without its length. Raises CodecError."""
 
 def decode_response(api_key: int, version: int, frame: bytes, *, interbroker: bool = False) -> tuple[int, Any]:
-    """For clients: (correlation id, message) of a response without its length. Raises CodecError."""
+    """Decode a response, without its length, for a client; return (correlation id, message). Raises CodecError."""
 
 def use_classes(message: str, classes: dict[str, type]) -> None:
-    """Has the structs of an inter-broker message be objects of these classes from now on, by the names of the structs.
-    They have the same fields in the same order. Raises CodecError."""
+    """Register the classes for the structs of an inter-broker message, by the names of the structs. They must have the
+    same fields in the same order. Raises CodecError."""
 
 def message_class(name: str, *, interbroker: bool = False) -> type | None:
-    """The class of a message or of a struct in it; None if there is none of that name."""
+    """Return the class of a message or of a struct in it; None if the name is unknown."""
 
 def message_names(*, interbroker: bool = False) -> list[str]:
-    """The messages that a registry describes itself."""
+    """Return the names of the messages defined in a registry."""
 
 def message_schema(name: str, *, interbroker: bool = False) -> MessageSchema | None:
-    """What a schema says of a message; None if there is none of that name."""
+    """Return the schema of a message; None if the name is unknown."""
 
 @final
 class MessageSchema:
-    """What a schema says of a message."""
+    """The schema of a message."""
 
     @property
     def kind(self) -> str:
@@ -1438,15 +1441,15 @@ class MessageSchema:
     def max_version(self) -> int: ...
     @property
     def structs(self) -> list[StructSchema]:
-        """The message's own one first."""
+        """The message's own struct is first."""
 
 @final
 class StructSchema:
-    """A message's own struct or one in it."""
+    """The schema of a message's own struct, or of a struct in it."""
 
     @property
     def name(self) -> str:
-        """Of its class."""
+        """Name of its class."""
     @property
     def fields(self) -> list[FieldSchema]: ...
 
@@ -1458,23 +1461,23 @@ class FieldSchema:
     def name(self) -> str: ...
     @property
     def type_name(self) -> str:
-        """As the schema writes it, but with the full names of classes: `[]CreateTopicsRequest_CreatableTopic`."""
+        """Type as in the schema, but with the full names of classes: `[]CreateTopicsRequest_CreatableTopic`."""
     @property
     def versions(self) -> tuple[int, int]:
-        """(first, last) that have it; none if first > last."""
+        """(first, last) version with the field; none if first > last."""
     @property
     def nullable(self) -> tuple[int, int]:
-        """(first, last) in which it may be null; none if first > last."""
+        """(first, last) version in which the field may be null; none if first > last."""
     @property
     def default(self) -> str:
-        """As Python writes it."""
+        """Default value as a Python expression."""
 
 def api_table() -> list[ApiInfo]:
-    """Every API."""
+    """Return all APIs."""
 
 @final
 class ApiInfo:
-    """An API as clients meet it."""
+    """An API as served to clients."""
 
     @property
     def key(self) -> int: ...
@@ -1488,16 +1491,16 @@ class ApiInfo:
         """On client listeners."""
     @property
     def plane(self) -> str:
-        """Who answers it: native or python."""
+        """The plane that answers it: native or python."""
     @property
     def served(self) -> bool: ...
 
 def error_code_table() -> list[ErrorCodeInfo]:
-    """Every error code."""
+    """Return all error codes."""
 
 @final
 class ErrorCodeInfo:
-    """An error code of Kafka's."""
+    """An error code of Kafka."""
 
     @property
     def code(self) -> int: ...
@@ -1505,31 +1508,31 @@ class ErrorCodeInfo:
     def name(self) -> str: ...
     @property
     def retriable(self) -> bool:
-        """Whether clients try again."""
+        """Whether clients retry."""
 
 # ----------------------------------------------------------------------------------------------------------
-# Functions of the data path, callable for measurement: the same code that serves the sockets
+# # Functions of the data path, exposed for benchmarks: the same code that serves the sockets
 
 def unpacked(codec: int, data: bytes, max: int) -> bytes:
-    """The bytes behind `data`, compressed as attribute bits `codec` say. ValueError: they cannot be decompressed, or
-    are more than `max`."""
+    """Decompress `data` with the codec of the attribute bits `codec`. Raises ValueError if it cannot be decompressed,
+    or has more than `max` bytes."""
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C as record batches carry it."""
+    """Return the CRC-32C checksum, as record batches contain it."""
 
 def validate_batch(data: bytes, now_ms: int) -> int:
-    """Checks one record batch as Produce does, with Kafka's default topic settings; gives its record
-    count. Raises NativeError with the code that Produce would answer."""
+    """Check one record batch as Produce does, with Kafka's default topic settings; return its record count. Raises
+    NativeError with the error code of Produce."""
 
 def build_batch(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> bytes:
-    """An uncompressed record batch at base offset 0."""
+    """Return an uncompressed record batch at base offset 0."""
 
 def decode_hot(api_key: int, version: int, data: bytes, request: bool) -> int:
-    """Decodes a body of Produce (key 0) or Fetch (key 1); gives its number of partitions. Raises CodecError."""
+    """Decode a body of Produce (key 0) or Fetch (key 1); return its number of partitions. Raises CodecError."""
 
 @final
 class TopicPartitions:
-    """A topic and how many partitions it has."""
+    """A topic and its number of partitions."""
 
     def __new__(cls, topic_id: Uuid, topic: str, partitions: int) -> TopicPartitions: ...
     @property
@@ -1541,58 +1544,59 @@ class TopicPartitions:
 
 @final
 class HotResponse:
-    """What a Produce or Fetch response is about, ready to be encoded."""
+    """Content of a Produce or Fetch response, ready to be encoded."""
 
     def __new__(
         cls, api_key: int, version: int, topics: Sequence[TopicPartitions], records: bytes = b""
     ) -> HotResponse:
-        """Each partition of a Fetch response carries `records`. Raises ValueError for a version that is not
-        served."""
+        """Each partition of a Fetch response contains `records`. Raises ValueError for a version that is not served."""
     def encode(self) -> bytes:
-        """The body."""
+        """Return the encoded body."""
 
 @final
 class PartitionIndex:
-    """The map topic id → partitions, name → topic id, as Produce and Fetch use it."""
+    """The maps topic id → partitions and name → topic id, as Produce and Fetch use them."""
 
     def __new__(cls, topics: Sequence[TopicPartitions]) -> PartitionIndex: ...
     def by_id(self, topic_id: Uuid, partition: int) -> bool:
-        """Whether the partition is there."""
+        """Return whether the partition exists."""
     def by_name(self, topic: str, partition: int) -> bool:
-        """The same, through the name."""
+        """Return whether the partition exists, looked up by topic name."""
     def count_by_id(self, keys: bytes) -> int:
-        """How many of the keys (16 bytes of id, 4 of partition, as on the wire) are there."""
+        """Return the number of keys (16 bytes of id, 4 of partition, as on the wire) that exist."""
     def count_by_name(self, names: Sequence[str], partition: int) -> int:
-        """How many of the names have that partition."""
+        """Return the number of topic names that have that partition."""
 
 @final
 class TopicKeys:
-    """Topic ids or topic names side by side, for measurement: what comparing, sorting and copying them costs."""
+    """Topic ids or topic names in an array, to measure the cost of comparing, sorting and copying them."""
 
     @staticmethod
     def of_ids(topic_ids: Sequence[Uuid]) -> TopicKeys:
-        """Raises ValueError for the zero id."""
+        """Create an array of ids. Raises ValueError for the zero id."""
     @staticmethod
     def of_names(names: Sequence[str]) -> TopicKeys: ...
     def count_equal(self, other: TopicKeys) -> int:
-        """How many keys at the same place are equal. Raises ValueError if one has ids and the other names."""
+        """Return the number of keys equal to the other array's key at the same index. Raises ValueError if one array
+        has ids and the other names."""
     def count_less(self, other: TopicKeys) -> int:
-        """How many keys come before the one at the same place. Raises ValueError if one has ids and the other names."""
+        """Return the number of keys less than the other array's key at the same index. Raises ValueError if one array
+        has ids and the other names."""
     def sorted(self) -> int:
-        """Sorts them, ids themselves and names by reference; gives their number."""
+        """Sort the keys, ids by value and names by reference; return their number."""
     def copied(self) -> int:
-        """Copies all and lets the copies go; gives their number."""
+        """Copy all keys and drop the copies; return their number."""
 
 # ----------------------------------------------------------------------------------------------------------
-# What clients need
+# # For clients
 
 @final
 class ClientBatch:
-    """The records of one batch in the making. Not for several threads at once."""
+    """Builder of one record batch. Not thread-safe."""
 
     def __new__(cls, compression: str, bytes_max: int, level: int | None = None) -> ClientBatch:
-        """`compression`: none, gzip, snappy, lz4, zstd. `bytes_max`: of records and header, before compression; a
-        single record may exceed it."""
+        """`compression`: none, gzip, snappy, lz4, zstd. `bytes_max`: maximum size of records and header before
+        compression; a single record may exceed it."""
     def append(
         self,
         timestamp_ms: int,
@@ -1600,21 +1604,22 @@ class ClientBatch:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> bool:
-        """Adds a record; False if it does not fit and there are others: it belongs into another batch."""
+        """Add a record. Return False if it does not fit and the batch is not empty: the record needs a new batch."""
     def append_many(
         self, records: list[bytes] | list[tuple[bytes | None, bytes | None]], start: int, timestamp_ms: int
     ) -> int:
-        """Adds records from index `start` on, each a value or (key, value), until one does not fit; gives its
-        index, or the length. Raises TypeError; what precedes the wrong record is in."""
+        """Add records from index `start` on, each a value or (key, value), until one does not fit. Return the index of
+        that record, or the length. Raises TypeError for a wrong record; the ones before it are added."""
     def build(self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
-        """The finished record batch, compressed without the GIL. May be repeated with another producer id."""
+        """Return the finished record batch, compressed without the GIL. May be repeated with another producer id."""
     def split(self) -> tuple[ClientBatch, ClientBatch]:
-        """The first and the second half of the records. Raises ValueError for a batch of one record."""
+        """Return two batches, with the first and the second half of the records. Raises ValueError for a batch of one
+        record."""
     @property
     def size_bytes(self) -> int:
-        """Bytes of the records so far, before compression."""
+        """Size of the added records before compression."""
     def __len__(self) -> int:
-        """Records so far."""
+        """Return the number of added records."""
 
 def append_partitioned(
     batches: Sequence[ClientBatch],
@@ -1623,11 +1628,11 @@ def append_partitioned(
     timestamp_ms: int,
     keyless: int,
 ) -> tuple[int, int]:
-    """Adds (key, value) records from index `start` on to the batch of the key's partition, `keyless` without a
-    key. Gives the index of the first that does not fit and its partition; the length and -1 if all did."""
+    """Add (key, value) records from index `start` on to the batch of their key's partition, or of partition `keyless`
+    if they have no key. Return (index, partition) of the first record that does not fit, or (length, -1)."""
 
 def partition_of_key(key: bytes, count: int) -> int:
-    """The partition among `count` that Java's default partitioner chooses (murmur2). Raises ValueError for 0."""
+    """Return the partition among `count` that Java's default partitioner chooses (murmur2). Raises ValueError for 0."""
 
 @final
 class ConsumerRecord:
@@ -1651,7 +1656,7 @@ class ConsumerRecord:
     def topic(self) -> str: ...
     @property
     def topic_id(self) -> Uuid:
-        """Uuid.ZERO from a broker without ids."""
+        """Uuid.ZERO if the broker does not support topic ids."""
     @property
     def partition(self) -> int: ...
     @property
@@ -1667,18 +1672,18 @@ class ConsumerRecord:
         """Of the leader that appended it; -1 if unknown."""
     @property
     def key(self) -> Any:
-        """bytes or None; with a deserializer what that made of it."""
+        """bytes or None, or the deserializer's result."""
     @property
     def value(self) -> Any:
-        """As `key`; None is a tombstone."""
+        """Like `key`; None is a tombstone."""
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
     def header(self, name: str, default: bytes | None = None) -> bytes | None:
-        """The value of the last header of that name, which may be None; `default` if there is none."""
+        """Return the value of the last header with that name, which may be None; `default` if there is none."""
 
 @final
 class RecordDecoder:
-    """Makes records of what a consumer fetched."""
+    """Decodes fetched batches to records."""
 
     def __new__(
         cls, *, check_crcs: bool = True, key_deserializer: Any = None, value_deserializer: Any = None
@@ -1694,51 +1699,51 @@ class RecordDecoder:
         partition: int,
         aborted: Sequence[tuple[int, int]] | None = None,
     ) -> DecodedRecords:
-        """The records of a Fetch answer from `from_offset` on. Control batches are left out; with `aborted`,
-        (producer id, first offset), aborted transactions too."""
+        """Return the records of a Fetch response from `from_offset` on. Control batches are left out, and with
+        `aborted`, a list of (producer id, first offset), aborted transactions too."""
 
 @final
 class DecodedRecords:
-    """The records of a Fetch answer."""
+    """The records of a Fetch response."""
 
     @property
     def records(self) -> list[ConsumerRecord]:
-        """With an error those that precede it."""
+        """After an error only the records before it."""
     @property
     def next_offset(self) -> int:
-        """Where to go on; with an error the offset of what cannot be read."""
+        """Offset to continue from; after an error the offset that cannot be read."""
     @property
     def error(self) -> BaseException | None:
-        """A damaged batch (NativeError), or what a deserializer raised."""
+        """A damaged batch (NativeError), or the exception of a deserializer."""
 
 # Spark: rows as Arrow batches, requests for planning
 
 SPARK_SETTINGS: tuple[str, ...]
-"""The names of the settings that BlockingClient, ArrowSink and ArrowSource read."""
+"""Names of the settings that BlockingClient, ArrowSink and ArrowSource use."""
 
 @final
 class BlockingClient:
-    """A client of a cluster that blocks, without the GIL. `settings` under Kafka's names, values as text."""
+    """A blocking client of a cluster, which releases the GIL. `settings`: Kafka's names, values as text."""
 
     def __new__(cls, settings: Mapping[str, str]) -> BlockingClient:
-        """Does not connect yet. Raises NativeError for an unusable setting."""
+        """Create the client without connecting. Raises NativeError for an unusable setting."""
     @property
     def delivery_timeout_ms(self) -> int:
-        """`delivery.timeout.ms`, as it was set or by default."""
+        """Value of `delivery.timeout.ms`, set or default."""
     @property
     def read_committed(self) -> bool:
         """Whether `isolation.level` is read_committed."""
     def cluster_id(self) -> str | None:
-        """Raises NativeError if no broker can be reached."""
+        """Return the cluster's id. Raises NativeError if no broker can be reached."""
     def version(self, api_key: int, low: int, high: int, node: int | None = None) -> int | None:
-        """The highest version of low..high that the node serves, None if there is none. `node`: None = anyone,
-        −1 = the controller, else a broker's id. Raises NativeError."""
+        """Return the highest version of low..high that the node serves, None if there is none. `node`: None = any, −1 =
+        the controller, else a broker's id. Raises NativeError."""
     def request(self, message: object, version: int, node: int | None = None) -> Any:
-        """The response to a message of `pybroker.protocol.messages`. Raises NativeError, CodecError."""
+        """Send a message of `pybroker.protocol.messages`, and return the response. Raises NativeError, CodecError."""
 
 @final
 class SinkTarget:
-    """A topic that rows go to."""
+    """A topic to write rows to."""
 
     def __new__(cls, topic_id: Uuid, topic: str, partitions: int, batch_bytes_max: int) -> SinkTarget: ...
     @property
@@ -1747,14 +1752,14 @@ class SinkTarget:
     def topic(self) -> str: ...
     @property
     def partitions(self) -> int:
-        """How many it has."""
+        """Number of partitions."""
     @property
     def batch_bytes_max(self) -> int:
-        """Of the largest batch that it takes."""
+        """Size of the largest batch that the topic accepts."""
 
 @final
 class IngestAttempt:
-    """Which attempt of which writer of a staged ingest rows belong to."""
+    """Identifies an attempt of a writer of a staged ingest."""
 
     def __new__(cls, ingest_id: str, batch_id: int, epoch: int, writer: int, attempt: int) -> IngestAttempt: ...
     @property
@@ -1770,7 +1775,8 @@ class IngestAttempt:
 
 @final
 class SinkTransaction:
-    """The transaction that rows are written in, by the producer that InitProducerId gave; whoever began it ends it."""
+    """The transaction to write rows in, with the producer id and epoch of InitProducerId. The code that began the
+    transaction also ends it."""
 
     def __new__(cls, transactional_id: str, producer_id: int, producer_epoch: int) -> SinkTransaction: ...
     @property
@@ -1782,7 +1788,7 @@ class SinkTransaction:
 
 @final
 class WrittenPartition:
-    """What was written to one partition."""
+    """Summary of the records written to one partition."""
 
     @property
     def topic_id(self) -> Uuid: ...
@@ -1794,7 +1800,7 @@ class WrittenPartition:
     def records(self) -> int: ...
     @property
     def payload_bytes(self) -> int:
-        """Of keys and values."""
+        """Size of keys and values."""
     @property
     def batch_bytes(self) -> int: ...
     @property
@@ -1802,17 +1808,18 @@ class WrittenPartition:
         """CRC-32C over the batches' checksums."""
     @property
     def first_offset(self) -> int:
-        """-1 if it is not known."""
+        """-1 if unknown."""
     @property
     def last_offset(self) -> int:
-        """-1 if it is not known."""
+        """-1 if unknown."""
 
 @final
 class ArrowSink:
-    """One task's writer: Arrow batches become record batches, sent five at a time to each broker.
+    """The writer of one task: converts Arrow batches to record batches, and sends at most five at a time to each
+    broker.
 
-    `topic_column`: the column `topic` chooses instead of `targets`. `staging`: rows are staged; None = Produce, in a
-    `transaction` if there is one. `seed` spreads records without key."""
+    `topic_column`: the column `topic` selects the topic, instead of `targets`. `staging`: stage the rows for this
+    attempt; None = use Produce, in `transaction` if there is one. `seed`: distributes records without key."""
 
     def __new__(
         cls,
@@ -1824,20 +1831,20 @@ class ArrowSink:
         transaction: SinkTransaction | None = None,
         seed: int = 0,
     ) -> ArrowSink:
-        """Connects. Raises NativeError."""
+        """Create the writer and connect. Raises NativeError."""
     def write(self, batch: object) -> None:
-        """Rows of anything with `__arrow_c_array__`: columns value, and if there are key, topic, partition, headers,
-        timestamp. Raises NativeError, ValueError for what is no Arrow data."""
+        """Write the rows of an object with `__arrow_c_array__`: column value, and optional columns key, topic,
+        partition, headers, timestamp. Raises NativeError, ValueError if it is not Arrow data."""
     def finish(self) -> list[WrittenPartition]:
-        """Waits for all answers. Raises NativeError; RuntimeError the second time."""
+        """Wait for all responses, and return the summaries. Raises NativeError, RuntimeError at a second call."""
 
 @final
 class ArrowBatch:
-    """Rows, for whoever imports Arrow data."""
+    """Rows that can be imported as Arrow data."""
 
     def __len__(self) -> int: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The Arrow PyCapsule interface: (schema, array)."""
+        """Return (schema, array) of the Arrow PyCapsule interface."""
 
 @final
 class SourceRange:
@@ -1857,14 +1864,15 @@ class SourceRange:
 
 @final
 class ArrowSource:
-    """Reads records as Arrow batches; `columns` as the data source names them."""
+    """Reads records as Arrow batches. `columns`: names of the data source's columns."""
 
     def __new__(
         cls, settings: Mapping[str, str], offsets: SourceRange, columns: Sequence[str], cluster_id: str = ""
     ) -> ArrowSource:
-        """Connects at the first `next`. Raises ValueError, NativeError."""
+        """Create the reader; the first `next` connects. Raises ValueError, NativeError."""
     @property
     def position(self) -> int:
-        """The offset that is read next."""
+        """The next offset to read."""
     def next(self) -> ArrowBatch | None:
-        """The next rows; None at the end of the range. Raises NativeError: OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID …"""
+        """Return the next rows; None at the end of the range. Raises NativeError: OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID
+        …"""

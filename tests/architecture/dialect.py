@@ -29,7 +29,7 @@ DIALECT = re.compile(
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 TARGET = 0.3
-BARS = {"python": 0.1, "rust": 0.1, "docs": 0.3, "texts": 0.0}
+BARS = {"python": 0.1, "rust": 0.1, "docs": 0.1, "texts": 0.0}
 """Per 1,000 words, as measured; lower a bar in the change that lowers its figure, until all are at TARGET."""
 
 
@@ -37,7 +37,7 @@ def passages() -> Iterator[tuple[str, str, str]]:
     """(figure, file, text) of everything that is counted: the product and its documents, not the tests."""
     for name in files():
         kind = Path(name).suffix
-        if name.startswith(("pybroker/", "pyspark_pybroker/")) and kind == ".py":
+        if name.startswith(("pybroker/", "pyspark_pybroker/")) and (kind == ".py" or name.endswith("_native.pyi")):
             source = (ROOT / name).read_text()
             for _, text in prose(name, source):
                 yield "python", name, text
