@@ -2,8 +2,9 @@
 //! releases the GIL and maps errors.
 
 mod authorizer;
-mod commits;
+mod cached_responses;
 mod control_queue;
+mod delegated_commits;
 mod fetched;
 mod fetchers;
 mod ingests;
@@ -19,7 +20,6 @@ mod quotas;
 mod records;
 mod request;
 mod slow_requests;
-mod standing;
 mod topic_config;
 mod transactions;
 
@@ -36,8 +36,9 @@ use crate::errors::native_error;
 use crate::plane::DataPlane;
 use crate::plane::settings::NativeSettings;
 pub(crate) use authorizer::{AclEntry, NativeAuthorizer};
-pub(crate) use commits::{CommitRight, CommitTopic, MemberCommit, ShardCommits};
+pub(crate) use cached_responses::StandingAnswer;
 pub(crate) use control_queue::NativeControlQueue;
+pub(crate) use delegated_commits::{CommitRight, CommitTopic, MemberCommit, ShardCommits};
 pub(crate) use fetched::{FetchedBatches, RecordsWatch};
 pub(crate) use fetchers::{BrokerAddress, FetcherFigures, FollowedPartition, NativeFetchers};
 pub(crate) use ingests::{
@@ -60,7 +61,6 @@ pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};
 pub(crate) use slow_requests::SlowRequest;
-pub(crate) use standing::StandingAnswer;
 pub(crate) use transactions::{ActiveProducer, TransactionQuestion};
 
 /// The data plane of one broker.

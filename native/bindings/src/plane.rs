@@ -236,7 +236,7 @@ impl DataPlane {
 
     /// Apply settings, as far as they can change while the broker runs.
     pub(crate) fn change_settings(&self, changed: NativeSettings) -> PyResult<()> {
-        self.metadata.standing().take_all_back();
+        self.metadata.cached_responses().invalidate_all();
         let changed = Arc::new(changed);
         if let Some(replicas) = self.open_replicas() {
             replicas.set_log_settings(changed.log);

@@ -1,5 +1,6 @@
 //! Handlers of the API keys that the data plane answers itself, one file per key.
 
+pub(crate) mod cached_response;
 mod call;
 mod each_partition;
 pub(crate) mod k00_produce;
@@ -14,7 +15,6 @@ pub(crate) mod k32151_ingest_append;
 pub(crate) mod large;
 pub(crate) mod not_logged_in;
 pub(crate) mod pool_answer;
-pub(crate) mod repeated_answer;
 pub(crate) mod to_control_plane;
 pub(crate) mod topic_access;
 pub(crate) mod topic_lookup;

@@ -15,8 +15,8 @@ use pybroker_model::TopicIdPartition;
 use tokio::sync::oneshot;
 
 use crate::config::Registry;
-use crate::leases::cached_responses::StandingAnswer;
-use crate::leases::delegated_commits::CommitRight;
+use crate::leases::cached_responses::CachedResponse;
+use crate::leases::delegated_commits::CommitLease;
 use crate::quotas::Figures;
 
 /// Queues of requests, in order of precedence.
@@ -147,13 +147,13 @@ pub enum ControlReply {
     /// The response body. The connection prepends length and header.
     Body(Bytes),
     /// The response body, which data threads may repeat over this connection until it is invalidated.
-    Standing(Arc<StandingAnswer>),
+    Cached(Arc<CachedResponse>),
     /// The response body, and a delegation by which the connection's data thread handles the member's next commits.
-    StandingCommits {
+    Delegated {
         /// The response body.
         body: Bytes,
         /// The delegation.
-        right: Arc<CommitRight>,
+        lease: Arc<CommitLease>,
     },
     /// As `Body`, for a client over its controller mutation quota: its connection is muted for `wait_ms`.
     Throttled {

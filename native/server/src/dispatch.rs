@@ -14,9 +14,9 @@ use pybroker_protocol::{Api, ApiKey, Plane};
 use self::slots::{ReadyReply, Slot};
 use crate::api::not_logged_in::{self, Told};
 use crate::api::{
-    Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k08_offset_commit,
-    k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, large,
-    repeated_answer, to_control_plane,
+    Answer, Call, cached_response, k00_produce, k01_fetch, k02_list_offsets, k03_metadata,
+    k08_offset_commit, k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics,
+    k32151_ingest_append, large, to_control_plane,
 };
 use crate::clients::close_reason::CloseReason;
 use crate::clients::connection_info::ConnectionInfo;
@@ -331,7 +331,7 @@ fn run_at_head(
     outgoing: &mut Outgoing,
 ) -> Result<Dispatched, CloseReason> {
     if api.plane == Plane::Python {
-        if repeated_answer::write(call, turn.thread, body, outgoing) {
+        if cached_response::write(call, turn.thread, body, outgoing) {
             turn.thread
                 .answered(call.api_key, call.version, call.moments());
             return Ok(Dispatched::Done);

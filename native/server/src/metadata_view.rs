@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use pybroker_model::{BuildIdHasher, TopicId};
 
 use crate::authorizer::Authorizer;
-use crate::leases::cached_responses::StandingAnswers;
+use crate::leases::cached_responses::CachedResponses;
 use crate::quotas::Quotas;
 
 /// Advertised address of a broker's listener.
@@ -190,7 +190,7 @@ pub struct MetadataHolder {
     /// Finalized features.
     features: ArcSwap<Features>,
     /// Cached responses that depend on this data; every change invalidates them.
-    standing: StandingAnswers,
+    cached_responses: CachedResponses,
 }
 
 impl MetadataHolder {
@@ -207,7 +207,7 @@ impl MetadataHolder {
             authorizer: Authorizer::default(),
             quotas: Quotas::default(),
             features: ArcSwap::default(),
-            standing: StandingAnswers::default(),
+            cached_responses: CachedResponses::default(),
         }
     }
 
@@ -224,7 +224,7 @@ impl MetadataHolder {
 
     /// Replace the finalized features; requests that start later see them.
     pub fn set_features(&self, features: Features) {
-        self.standing.take_all_back();
+        self.cached_responses.invalidate_all();
         self.features.store(Arc::new(features));
     }
 
@@ -241,14 +241,14 @@ impl MetadataHolder {
     }
 
     /// Return the cached responses of the control plane.
-    pub fn standing(&self) -> &StandingAnswers {
-        &self.standing
+    pub fn cached_responses(&self) -> &CachedResponses {
+        &self.cached_responses
     }
 
     /// Apply a delta and return the version that includes it; requests that start later see it.
     pub fn apply(&self, delta: MetadataDelta) -> u64 {
         let _one_writer = self.writer.lock();
-        self.standing.take_all_back();
+        self.cached_responses.invalidate_all();
         let mut view = MetadataView::clone(&self.current.load());
         view.version += 1;
         if let Some(mut brokers) = delta.brokers {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use pybroker_protocol::ApiKey;
 use pybroker_server::authorizer::AclDelta;
-use pybroker_server::cached_responses::{StandingAnswer, StandingRequest};
+use pybroker_server::cached_responses::{CachedResponse, ResponseKey};
 use pybroker_server::control_plane::ControlReply;
 use pybroker_server::metadata_view::{Features, MetadataDelta};
 use pybroker_server::quotas::{EntityQuotas, QuotaDelta};
@@ -16,19 +16,19 @@ use support::{Client, PATIENCE, TestServer};
 
 const VERSION: i16 = 4;
 
-fn stands(server: &TestServer, client: &mut Client, body: &[u8]) -> Arc<StandingAnswer> {
+fn cache(server: &TestServer, client: &mut Client, body: &[u8]) -> Arc<CachedResponse> {
     let sent = client.send(ApiKey::Heartbeat, VERSION, body);
     let request = server.control.next();
-    let asked = StandingRequest {
+    let asked = ResponseKey {
         api_key: request.api_key,
         api_version: request.api_version,
         body: request.body.clone(),
     };
     // throttle_time_ms, error_code, no tags: of version 1 and later.
     let answer = Bytes::copy_from_slice(&[0, 0, 0, 0, 0, 0, 0]);
-    let standing = server.metadata.standing();
-    let answer = standing.give(asked, "g", answer, Instant::now());
-    let reply = ControlReply::Standing(Arc::clone(&answer));
+    let cached = server.metadata.cached_responses();
+    let answer = cached.cache(asked, "g", answer, Instant::now());
+    let reply = ControlReply::Cached(Arc::clone(&answer));
     request.reply.reply(reply);
     assert_eq!(
         client.receive(ApiKey::Heartbeat, VERSION, sent),
@@ -50,13 +50,13 @@ fn is_asked(server: &TestServer, client: &mut Client, version: i16, body: &[u8])
 fn the_same_bytes_get_the_same_answer_until_it_is_taken_back() {
     let server = TestServer::plain();
     let mut client = server.connect();
-    let answer = stands(&server, &mut client, b"a heartbeat");
+    let answer = cache(&server, &mut client, b"a heartbeat");
     std::thread::sleep(Duration::from_millis(20));
-    let before = answer.silent(Instant::now());
+    let before = answer.idle(Instant::now());
     let repeated = client.call(ApiKey::Heartbeat, VERSION, b"a heartbeat");
     assert_eq!(repeated, answer.body().as_ref());
     assert_eq!(server.control.queued(), 0);
-    assert!(answer.silent(Instant::now()) < before, "it was heard");
+    assert!(answer.idle(Instant::now()) < before, "it was heard");
     let counted =
         "kafka_network_requestmetrics_requests_total{request=\"Heartbeat\",version=\"4\"}";
     assert_eq!(server.metric(counted), 2.0, "as any request");
@@ -65,7 +65,7 @@ fn the_same_bytes_get_the_same_answer_until_it_is_taken_back() {
     is_asked(&server, &mut client, VERSION - 1, b"a heartbeat");
     is_asked(&server, &mut server.connect(), VERSION, b"a heartbeat");
     client.call(ApiKey::Heartbeat, VERSION, b"a heartbeat");
-    answer.take_back();
+    answer.invalidate();
     is_asked(&server, &mut client, VERSION, b"a heartbeat");
 }
 
@@ -80,7 +80,7 @@ fn whatever_is_published_takes_all_answers_back() {
         &|| server.metadata.set_features(Features::default()),
     ];
     for change in publish {
-        stands(&server, &mut client, b"a heartbeat");
+        cache(&server, &mut client, b"a heartbeat");
         client.call(ApiKey::Heartbeat, VERSION, b"a heartbeat");
         change();
         is_asked(&server, &mut client, VERSION, b"a heartbeat");
@@ -91,7 +91,7 @@ fn whatever_is_published_takes_all_answers_back() {
 fn who_may_not_read_for_the_group_any_more_is_told_so_by_the_control_plane() {
     let server = TestServer::plain();
     let mut client = server.connect();
-    let answer = stands(&server, &mut client, b"a heartbeat");
+    let answer = cache(&server, &mut client, b"a heartbeat");
     client.call(ApiKey::Heartbeat, VERSION, b"a heartbeat");
     server.metadata.authorizer().apply(AclDelta {
         super_users: Some(vec!["User:root".into()]),
@@ -100,7 +100,7 @@ fn who_may_not_read_for_the_group_any_more_is_told_so_by_the_control_plane() {
     std::thread::sleep(Duration::from_millis(20));
     is_asked(&server, &mut client, VERSION, b"a heartbeat");
     assert!(
-        answer.silent(Instant::now()) >= Duration::from_millis(20),
+        answer.idle(Instant::now()) >= Duration::from_millis(20),
         "nor was it heard"
     );
 }
@@ -119,7 +119,7 @@ fn who_has_used_up_its_quota_is_told_to_wait() {
         addresses: Vec::new(),
     });
     let mut client = server.connect();
-    stands(&server, &mut client, b"a heartbeat");
+    cache(&server, &mut client, b"a heartbeat");
     let deadline = Instant::now() + PATIENCE;
     loop {
         let answer = client.call(ApiKey::Heartbeat, VERSION, b"a heartbeat");

@@ -13,7 +13,7 @@ use pybroker_protocol::hot::offset_commit::{
 };
 use pybroker_server::authorizer::{Acl, AclDelta, Operation, ResourceType};
 use pybroker_server::control_plane::ControlReply;
-use pybroker_server::delegated_commits::{CommitBounds, CommitRight, CommitTopic, ShardCommits};
+use pybroker_server::delegated_commits::{CommitBounds, CommitLease, CommitTopic, ShardCommits};
 use pybroker_server::metadata_view::MetadataDelta;
 use pybroker_storage::FlushMode;
 use support::{BROKER_ID, Client, TestServer, topic_id, wait_until};
@@ -59,7 +59,11 @@ fn plain(offset: i64) -> Vec<u8> {
 }
 
 /// Has the control plane answer a commit and leave the next ones to the data threads.
-fn stands(server: &TestServer, client: &mut Client, shard: &Arc<ShardCommits>) -> Arc<CommitRight> {
+fn delegate(
+    server: &TestServer,
+    client: &mut Client,
+    shard: &Arc<ShardCommits>,
+) -> Arc<CommitLease> {
     let sent = client.send(ApiKey::OffsetCommit, VERSION, &plain(0));
     let request = server.control.next();
     let bounds = CommitBounds {
@@ -74,15 +78,15 @@ fn stands(server: &TestServer, client: &mut Client, shard: &Arc<ShardCommits>) -
     };
     let asked = (request.api_version, &*request.body);
     let now = Instant::now();
-    let standing = server.metadata.standing();
-    let right = CommitRight::give(standing, shard, asked, bounds, None, now);
-    let right = right.expect("a commit").expect("of this version");
-    request.reply.reply(ControlReply::StandingCommits {
+    let cached = server.metadata.cached_responses();
+    let lease = CommitLease::grant(cached, shard, asked, bounds, None, now);
+    let lease = lease.expect("a commit").expect("of this version");
+    request.reply.reply(ControlReply::Delegated {
         body: Bytes::from_static(b"yes"),
-        right: Arc::clone(&right),
+        lease: Arc::clone(&lease),
     });
     assert_eq!(client.receive(ApiKey::OffsetCommit, VERSION, sent), b"yes");
-    right
+    lease
 }
 
 /// A commit that the control plane has to answer.
@@ -124,13 +128,13 @@ fn hosting() -> TestServer {
 fn what_is_within_the_bounds_is_committed_without_the_control_plane() {
     let server = hosting();
     let (shard, mut client) = (shard(EPOCH), server.connect());
-    let right = stands(&server, &mut client, &shard);
+    let lease = delegate(&server, &mut client, &shard);
     std::thread::sleep(Duration::from_millis(20));
     for offset in 1..=3 {
         let answered = client.call(ApiKey::OffsetCommit, VERSION, &plain(offset));
         assert_eq!(answered, answer(0));
     }
-    assert!(right.silent(Instant::now()) < Duration::from_millis(20));
+    assert!(lease.idle(Instant::now()) < Duration::from_millis(20));
     let two = body(VERSION, 3, &[(1, 7, 4, "eight by"), (0, 4, -1, "")]);
     client.call(ApiKey::OffsetCommit, VERSION, &two);
     assert_eq!(server.control.queued(), 0);
@@ -164,23 +168,20 @@ fn what_is_within_the_bounds_is_committed_without_the_control_plane() {
 fn a_right_ends_when_it_is_taken_back() {
     let server = hosting();
     let (shard, mut client) = (shard(EPOCH), server.connect());
-    let ends: [&dyn Fn(&CommitRight); 3] = [
-        &|right| right.take_back(),
-        &|_| shard.take_all_back(),
-        &|_| {
+    let ends: [&dyn Fn(&CommitLease); 3] =
+        [&|lease| lease.revoke(), &|_| shard.revoke_all(), &|_| {
             server.metadata.apply(MetadataDelta::default());
-        },
-    ];
+        }];
     for end in ends {
-        let right = stands(&server, &mut client, &shard);
+        let lease = delegate(&server, &mut client, &shard);
         client.call(ApiKey::OffsetCommit, VERSION, &plain(1));
         assert_eq!(taken(&shard).len(), 1);
-        end(&right);
+        end(&lease);
         is_asked(&server, &mut client, VERSION, &plain(2));
         assert_eq!(taken(&shard), []);
     }
     shard.close();
-    stands(&server, &mut client, &shard);
+    delegate(&server, &mut client, &shard);
     is_asked(&server, &mut client, VERSION, &plain(3));
 }
 
@@ -188,7 +189,7 @@ fn a_right_ends_when_it_is_taken_back() {
 fn a_leader_that_was_replaced_commits_nothing() {
     let server = hosting();
     let (shard, mut client) = (shard(EPOCH - 1), server.connect());
-    stands(&server, &mut client, &shard);
+    delegate(&server, &mut client, &shard);
     is_asked(&server, &mut client, VERSION, &plain(1));
     assert_eq!((taken(&shard), shard.in_flight()), (vec![], vec![]));
 }
@@ -215,7 +216,7 @@ fn whoever_commits_is_authorized_each_time() {
         added: acls.to_vec(),
         ..AclDelta::default()
     });
-    stands(&server, &mut client, &shard);
+    delegate(&server, &mut client, &shard);
     for acl in acls {
         let permitted = client.call(ApiKey::OffsetCommit, VERSION, &plain(1));
         assert_eq!(permitted, answer(0));
@@ -240,7 +241,7 @@ fn a_commit_counts_and_is_answered_when_it_is_committed() {
     let shard = shard(EPOCH);
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for client in &mut clients {
-        stands(&server, client, &shard);
+        delegate(&server, client, &shard);
     }
     let mut sent = Vec::new();
     for (client, offset) in clients.iter_mut().zip(1..) {
@@ -271,7 +272,7 @@ fn what_its_group_or_topic_takes_away_does_not_come_back() {
     let drops: [&dyn Fn(); 2] = [&|| shard.drop_group("g"), &|| shard.drop_topic(topic_id(1))];
     for (drop, version) in drops.iter().zip(1..) {
         let mut client = server.connect();
-        stands(&server, &mut client, &shard);
+        delegate(&server, &mut client, &shard);
         let partition = server.disk.replicas.snapshot();
         let partition = partition.partition(topic_id(9), 0).expect("hosted");
         partition.set_isr(EPOCH, &[BROKER_ID, 2], 2 * version);
@@ -291,7 +292,7 @@ fn a_leader_that_steps_down_has_not_committed() {
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_replicated(topic_id(9), OFFSETS, EPOCH, &[BROKER_ID, 2]);
     let (shard, mut client) = (shard(EPOCH), server.connect());
-    stands(&server, &mut client, &shard);
+    delegate(&server, &mut client, &shard);
     let sent = client.send(ApiKey::OffsetCommit, VERSION, &plain(1));
     wait_until("the append", || shard.in_flight().len() == 1);
     server.delete_topic(topic_id(9), 1);
@@ -309,7 +310,7 @@ fn who_takes_a_right_back_finds_all_of_it_in_the_log_and_no_more_comes() {
     // Nothing waits for the disk.
     let end = || partition.high_watermark();
     for round in 0..300 {
-        let right = stands(&server, &mut client, &shard);
+        let lease = delegate(&server, &mut client, &shard);
         let began = end();
         std::thread::scope(|scope| {
             let commits = scope.spawn(|| {
@@ -317,9 +318,9 @@ fn who_takes_a_right_back_finds_all_of_it_in_the_log_and_no_more_comes() {
             });
             wait_until("the first of them", || end() > began);
             if round % 2 == 0 {
-                right.take_back();
+                lease.revoke();
             } else {
-                shard.take_all_back();
+                shard.revoke_all();
             }
             let found = end();
             let request = server.control.next();

@@ -31,7 +31,7 @@ impl NativeControlQueue {
 
     /// Invalidate all cached responses.
     fn take_answers_back(&self) {
-        self.0.metadata.standing().take_all_back();
+        self.0.metadata.cached_responses().invalidate_all();
     }
 
     /// Decode a large request on a separate thread. Return False if it is undecodable; its connection is closed then.

@@ -14,9 +14,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::commits::{self, CommitRight, CommitTopic, ShardCommits};
+use super::cached_responses::{CacheScope, StandingAnswer};
+use super::delegated_commits::{self, CommitRight, CommitTopic, ShardCommits};
 use super::log_lines::Described;
-use super::standing::{Repeats, StandingAnswer};
 use crate::codec;
 use crate::plane::DataPlane;
 use crate::plane::control_queue::{Completed, GoneNotice};
@@ -55,7 +55,7 @@ pub(crate) struct Request {
     elements: AtomicU32,
     time: Option<Arc<Figures>>,
     /// Set if the response may be cached.
-    repeats: Option<Repeats>,
+    cache: Option<CacheScope>,
     reply: Mutex<Option<ReplySender>>,
 }
 
@@ -90,7 +90,7 @@ impl Request {
             }
         }
         Ok(Self {
-            repeats: Repeats::of(&request, plane),
+            cache: CacheScope::of(&request, plane),
             api_key: request.api_key,
             api_version: request.api_version,
             correlation_id: request.correlation_id,
@@ -307,18 +307,18 @@ impl Request {
         group: &str,
     ) -> PyResult<Option<StandingAnswer>> {
         let body = self.encode(py, message)?;
-        let Some(repeats) = &self.repeats else {
+        let Some(cache) = &self.cache else {
             self.send(ControlReply::Body(body.into()))?;
             return Ok(None);
         };
-        let answer = repeats.give(group, body);
-        self.send(ControlReply::Standing(Arc::clone(&answer)))?;
+        let answer = cache.insert(group, body);
+        self.send(ControlReply::Cached(Arc::clone(&answer)))?;
         Ok(Some(StandingAnswer::new(answer)))
     }
 
     /// Encode and send the response of an OffsetCommit, and delegate the member's next commits on this connection to
     /// the data threads until the delegation is revoked. `None`: this request cannot be delegated.
-    #[expect(clippy::too_many_arguments, reason = "what a right is for")]
+    #[expect(clippy::too_many_arguments, reason = "what a lease is for")]
     fn reply_commits(
         &self,
         py: Python<'_>,
@@ -330,19 +330,19 @@ impl Request {
         before: Option<&Bound<'_, CommitRight>>,
     ) -> PyResult<Option<CommitRight>> {
         let body = self.encode(py, message)?.into();
-        let bounds = commits::bounds(topics, metadata_bytes_max, timeout_ms)?;
-        let before = before.map(|right| right.get());
-        let given = match &self.repeats {
-            Some(repeats) => repeats.give_commits(shard.get(), bounds, before)?,
+        let bounds = delegated_commits::bounds(topics, metadata_bytes_max, timeout_ms)?;
+        let before = before.map(|lease| lease.get());
+        let given = match &self.cache {
+            Some(cache) => cache.delegate_commits(shard.get(), bounds, before)?,
             None => None,
         };
-        let Some(right) = given else {
+        let Some(lease) = given else {
             self.send(ControlReply::Body(body))?;
             return Ok(None);
         };
-        let kept = Arc::clone(&right);
-        self.send(ControlReply::StandingCommits { body, right: kept })?;
-        Ok(Some(CommitRight(right)))
+        let kept = Arc::clone(&lease);
+        self.send(ControlReply::Delegated { body, lease: kept })?;
+        Ok(Some(CommitRight(lease)))
     }
 
     /// Send the response of a successful SaslAuthenticate.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{Answer, Call};
 use crate::authorizer::Operation;
-use crate::leases::delegated_commits::{CommitRight, Committed, MemberCommit};
+use crate::leases::delegated_commits::{CommitLease, CommitOutcome, MemberCommit};
 use crate::metrics::Moments;
 use crate::net::outgoing::Outgoing;
 use crate::net::reply::ReplyFrame;
@@ -28,26 +28,26 @@ pub(crate) fn run(
     body: &[u8],
     outgoing: &mut Outgoing,
 ) -> Option<Answer<PendingOffsetCommit>> {
-    let right = call.connection.commits.find(call.version, body)?;
+    let lease = call.connection.commit_leases.find(call.version, body)?;
     // The control plane refuses requests that cannot be decoded.
     let request = OffsetCommitRequest::decode(body, call.version).ok()?;
-    let commits = right.commits(&request, call.now_ms)?;
-    if !may_commit(call, right, &commits) {
+    let commits = lease.commits(&request, call.now_ms)?;
+    if !may_commit(call, lease, &commits) {
         return None;
     }
     let map = call.shared.replicas.snapshot();
-    let tip = right.tip();
+    let tip = lease.tip();
     let partition = map.partition(tip.topic_id, tip.partition)?;
     if thread.flushes.slow_dir(partition, call.received).is_some() {
         // The control plane may wait for a slow disk, this thread must not.
         return None;
     }
     let at = (call.began, call.now_ms);
-    let committed = right.append(partition, commits, at, thread.flush_group.held());
+    let committed = lease.append(partition, commits, at, thread.flush_group.held());
     let answer = match committed {
-        Committed::NotHere => return None,
-        Committed::Now => None,
-        Committed::Later(answer) => Some(answer),
+        CommitOutcome::Declined => return None,
+        CommitOutcome::Committed => None,
+        CommitOutcome::Pending(answer) => Some(answer),
     };
     let out = outgoing.tail(&mut thread.pool);
     let start = out.len();
@@ -65,7 +65,7 @@ pub(crate) fn run(
         answer,
         reply: out.split_off(start),
         error_places,
-        deadline: call.received + right.timeout(),
+        deadline: call.received + lease.timeout(),
         moments: Moments {
             waits: Some(Instant::now()),
             ..call.moments()
@@ -75,9 +75,9 @@ pub(crate) fn run(
 }
 
 /// Return whether the client may still commit; if not, the control plane refuses the request.
-fn may_commit(call: &Call<'_>, right: &CommitRight, commits: &[MemberCommit]) -> bool {
+fn may_commit(call: &Call<'_>, lease: &CommitLease, commits: &[MemberCommit]) -> bool {
     let access = call.access();
-    access.may_read_for(right.group())
+    access.may_read_for(lease.group())
         && (!access.is_restricted()
             || commits
                 .iter()

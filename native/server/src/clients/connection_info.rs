@@ -10,8 +10,8 @@ use pybroker_model::TopicId;
 use crate::authorizer::decision_cache::Decisions;
 use crate::config::SecurityProtocol;
 use crate::control_plane::Peer;
-use crate::leases::cached_responses::Kept;
-use crate::leases::delegated_commits::Rights;
+use crate::leases::cached_responses::ConnectionResponses;
+use crate::leases::delegated_commits::CommitLeases;
 use crate::quotas::connection_quotas::ConnectionQuotas;
 
 /// Identity and state of a connection.
@@ -46,9 +46,9 @@ pub(crate) struct ConnectionInfo {
     /// Quotas of the client.
     pub(crate) quotas: ConnectionQuotas,
     /// Cached responses of the control plane.
-    pub(crate) standing: Kept,
+    pub(crate) cached_responses: ConnectionResponses,
     /// Delegated offset commits.
-    pub(crate) commits: Rights,
+    pub(crate) commit_leases: CommitLeases,
 }
 
 /// Maximum names remembered: more than an old client consumes.
@@ -75,8 +75,8 @@ impl ConnectionInfo {
             client_id: RefCell::default(),
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
-            standing: Kept::default(),
-            commits: Rights::default(),
+            cached_responses: ConnectionResponses::default(),
+            commit_leases: CommitLeases::default(),
         }
     }
 
@@ -103,8 +103,8 @@ impl ConnectionInfo {
             client_id: RefCell::default(),
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
-            standing: Kept::default(),
-            commits: Rights::default(),
+            cached_responses: ConnectionResponses::default(),
+            commit_leases: CommitLeases::default(),
             ..*self
         }
     }

@@ -19,94 +19,94 @@ use bytes::Bytes;
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024;
 
 /// Maximum cached responses per connection; a client usually has one connection per member.
-const KEPT_MAX: usize = 4;
+const RESPONSES_MAX: usize = 4;
 
-/// Bit in `heard` that marks an invalidated response.
-const TAKEN_BACK: u64 = 1 << 63;
+/// Bit in `last_use` that marks an invalidated response.
+const REVOKED: u64 = 1 << 63;
 
 /// All cached responses of a broker.
 #[derive(Debug, Clone, Default)]
-pub struct StandingAnswers {
+pub struct CachedResponses {
     /// Number of global invalidations.
-    age: Arc<AtomicU64>,
+    generation: Arc<AtomicU64>,
 }
 
-impl StandingAnswers {
+impl CachedResponses {
     /// Invalidate all cached responses.
-    pub fn take_all_back(&self) {
-        self.age.fetch_add(1, Ordering::AcqRel);
+    pub fn invalidate_all(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Cache a response. Repeating it requires READ permission for `group`.
-    pub fn give(
+    pub fn cache(
         &self,
-        request: StandingRequest,
+        key: ResponseKey,
         group: &str,
-        answer: Bytes,
+        body: Bytes,
         now: Instant,
-    ) -> Arc<StandingAnswer> {
-        Arc::new(StandingAnswer {
-            request,
+    ) -> Arc<CachedResponse> {
+        Arc::new(CachedResponse {
+            key,
             group: group.into(),
-            answer,
-            stands: Stands::new(self, now),
+            body,
+            lease: Lease::new(self, now),
         })
     }
 }
 
 /// Validity of something that the control plane issued, and the time of its last use.
 #[derive(Debug)]
-pub(crate) struct Stands {
-    ages: Arc<AtomicU64>,
-    age: u64,
-    given: Instant,
-    /// Milliseconds from `given` to the last use, and [`TAKEN_BACK`].
-    heard: AtomicU64,
+pub(crate) struct Lease {
+    current: Arc<AtomicU64>,
+    generation: u64,
+    issued: Instant,
+    /// Milliseconds from `issued` to the last use, and [`REVOKED`].
+    last_use: AtomicU64,
 }
 
-impl Stands {
-    pub(crate) fn new(all: &StandingAnswers, now: Instant) -> Self {
-        Stands {
-            ages: Arc::clone(&all.age),
-            age: all.age.load(Ordering::Acquire),
-            given: now,
-            heard: AtomicU64::new(0),
+impl Lease {
+    pub(crate) fn new(all: &CachedResponses, now: Instant) -> Self {
+        Lease {
+            current: Arc::clone(&all.generation),
+            generation: all.generation.load(Ordering::Acquire),
+            issued: now,
+            last_use: AtomicU64::new(0),
         }
     }
 
     /// Return whether it is valid; if so, record a use.
-    pub(crate) fn again(&self, now: Instant) -> bool {
-        if self.ages.load(Ordering::Acquire) != self.age {
+    pub(crate) fn record_use(&self, now: Instant) -> bool {
+        if self.current.load(Ordering::Acquire) != self.generation {
             return false;
         }
-        let at = now.saturating_duration_since(self.given).as_millis() as u64;
-        let noted = self
-            .heard
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |heard| {
-                (heard & TAKEN_BACK == 0).then_some(heard.max(at))
-            });
-        noted.is_ok()
+        let at = now.saturating_duration_since(self.issued).as_millis() as u64;
+        let recorded =
+            self.last_use
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |last_use| {
+                    (last_use & REVOKED == 0).then_some(last_use.max(at))
+                });
+        recorded.is_ok()
     }
 
-    pub(crate) fn take_back(&self) {
-        self.heard.fetch_or(TAKEN_BACK, Ordering::AcqRel);
+    pub(crate) fn revoke(&self) {
+        self.last_use.fetch_or(REVOKED, Ordering::AcqRel);
     }
 
     /// Return the time since the last use.
-    pub(crate) fn silent(&self, now: Instant) -> Duration {
-        let heard = self.heard.load(Ordering::Acquire) & !TAKEN_BACK;
-        now.saturating_duration_since(self.given + Duration::from_millis(heard))
+    pub(crate) fn idle(&self, now: Instant) -> Duration {
+        let last_use = self.last_use.load(Ordering::Acquire) & !REVOKED;
+        now.saturating_duration_since(self.issued + Duration::from_millis(last_use))
     }
 
-    pub(crate) fn holds(&self) -> bool {
-        self.ages.load(Ordering::Acquire) == self.age
-            && self.heard.load(Ordering::Acquire) & TAKEN_BACK == 0
+    pub(crate) fn is_valid(&self) -> bool {
+        self.current.load(Ordering::Acquire) == self.generation
+            && self.last_use.load(Ordering::Acquire) & REVOKED == 0
     }
 }
 
 /// Key of a cached response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandingRequest {
+pub struct ResponseKey {
     /// Which request.
     pub api_key: i16,
     /// Its version.
@@ -117,62 +117,62 @@ pub struct StandingRequest {
 
 /// A response that data threads may repeat.
 #[derive(Debug)]
-pub struct StandingAnswer {
-    request: StandingRequest,
+pub struct CachedResponse {
+    key: ResponseKey,
     group: Box<str>,
-    answer: Bytes,
-    stands: Stands,
+    body: Bytes,
+    lease: Lease,
 }
 
-impl StandingAnswer {
+impl CachedResponse {
     /// Return the response body.
     pub fn body(&self) -> &Bytes {
-        &self.answer
+        &self.body
     }
 
     pub(crate) fn group(&self) -> &str {
         &self.group
     }
 
-    fn answers(&self, api_key: i16, api_version: i16, body: &[u8]) -> bool {
-        self.request.api_key == api_key
-            && self.request.api_version == api_version
-            && *self.request.body == *body
+    fn matches(&self, api_key: i16, api_version: i16, body: &[u8]) -> bool {
+        self.key.api_key == api_key
+            && self.key.api_version == api_version
+            && *self.key.body == *body
     }
 
     /// Return whether the response may be repeated; if so, the request counts as a heartbeat.
     pub(crate) fn repeat(&self, now: Instant) -> bool {
-        self.stands.again(now)
+        self.lease.record_use(now)
     }
 
     /// Invalidate the response.
-    pub fn take_back(&self) {
-        self.stands.take_back();
+    pub fn invalidate(&self) {
+        self.lease.revoke();
     }
 
     /// Return the time since the last such request.
-    pub fn silent(&self, now: Instant) -> Duration {
-        self.stands.silent(now)
+    pub fn idle(&self, now: Instant) -> Duration {
+        self.lease.idle(now)
     }
 
-    fn stands(&self) -> bool {
-        self.stands.holds()
+    fn is_valid(&self) -> bool {
+        self.lease.is_valid()
     }
 }
 
 /// Cached responses of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Vec<Arc<StandingAnswer>>);
+pub(crate) struct ConnectionResponses(Vec<Arc<CachedResponse>>);
 
-impl Kept {
+impl ConnectionResponses {
     /// Add a response; evict an invalidated one, else the oldest.
-    pub(crate) fn keep(&mut self, answer: Arc<StandingAnswer>) {
+    pub(crate) fn insert(&mut self, response: Arc<CachedResponse>) {
         self.0
-            .retain(|one| one.request != answer.request && one.stands());
-        if self.0.len() == KEPT_MAX {
+            .retain(|cached| cached.key != response.key && cached.is_valid());
+        if self.0.len() == RESPONSES_MAX {
             self.0.remove(0);
         }
-        self.0.push(answer);
+        self.0.push(response);
     }
 
     /// Return the cached response to a request, without checking its validity.
@@ -182,10 +182,10 @@ impl Kept {
         api_key: i16,
         api_version: i16,
         body: &[u8],
-    ) -> Option<&Arc<StandingAnswer>> {
+    ) -> Option<&Arc<CachedResponse>> {
         self.0
             .iter()
-            .find(|one| one.answers(api_key, api_version, body))
+            .find(|cached| cached.matches(api_key, api_version, body))
     }
 }
 
@@ -193,8 +193,8 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn request(body: &'static [u8]) -> StandingRequest {
-        StandingRequest {
+    fn request(body: &'static [u8]) -> ResponseKey {
+        ResponseKey {
             api_key: 12,
             api_version: 4,
             body: Bytes::from_static(body),
@@ -203,34 +203,34 @@ mod tests {
 
     #[test]
     fn an_answer_stands_until_it_is_taken_back() {
-        let (all, start) = (StandingAnswers::default(), Instant::now());
+        let (all, start) = (CachedResponses::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let one = all.give(request(b"a"), "g", Bytes::from_static(b"ok"), start);
-        let other = all.give(request(b"b"), "g", Bytes::from_static(b"ok"), start);
+        let one = all.cache(request(b"a"), "g", Bytes::from_static(b"ok"), start);
+        let other = all.cache(request(b"b"), "g", Bytes::from_static(b"ok"), start);
         assert!(one.repeat(at(30)) && one.repeat(at(20)) && other.repeat(at(10)));
-        assert_eq!(one.silent(at(100)), Duration::from_millis(70));
-        one.take_back();
+        assert_eq!(one.idle(at(100)), Duration::from_millis(70));
+        one.invalidate();
         assert!(!one.repeat(at(50)), "nor does it count as heard");
-        assert_eq!(one.silent(at(100)), Duration::from_millis(70));
+        assert_eq!(one.idle(at(100)), Duration::from_millis(70));
         assert!(other.repeat(at(60)));
-        all.take_all_back();
+        all.invalidate_all();
         assert!(!other.repeat(at(70)));
-        assert_eq!(other.silent(at(100)), Duration::from_millis(40));
+        assert_eq!(other.idle(at(100)), Duration::from_millis(40));
         assert!(
-            all.give(request(b"b"), "g", Bytes::new(), start)
+            all.cache(request(b"b"), "g", Bytes::new(), start)
                 .repeat(at(80))
         );
     }
 
     #[test]
     fn a_connection_keeps_few_and_those_that_stand() {
-        let (all, now) = (StandingAnswers::default(), Instant::now());
-        let give = |body| all.give(request(body), "g", Bytes::new(), now);
-        let mut kept = Kept::default();
-        let (first, second) = (give(b"1"), give(b"2"));
-        kept.keep(Arc::clone(&first));
-        kept.keep(second);
-        kept.keep(give(b"1"));
+        let (all, now) = (CachedResponses::default(), Instant::now());
+        let cache = |body| all.cache(request(body), "g", Bytes::new(), now);
+        let mut kept = ConnectionResponses::default();
+        let (first, second) = (cache(b"1"), cache(b"2"));
+        kept.insert(Arc::clone(&first));
+        kept.insert(second);
+        kept.insert(cache(b"1"));
         assert_eq!(kept.0.len(), 2, "the same request has one answer");
         assert!(
             kept.find(12, 4, b"1")
@@ -239,23 +239,23 @@ mod tests {
         assert!(kept.find(12, 3, b"1").is_none() && kept.find(68, 4, b"1").is_none());
         assert!(kept.find(12, 4, b"11").is_none() && kept.find(12, 4, b"").is_none());
         for body in [&b"3"[..], b"4", b"5"] {
-            kept.keep(give(body));
+            kept.insert(cache(body));
         }
-        assert_eq!(kept.0.len(), KEPT_MAX);
+        assert_eq!(kept.0.len(), RESPONSES_MAX);
         assert!(kept.find(12, 4, b"2").is_none(), "what came first has gone");
-        kept.0[1].take_back();
-        kept.keep(give(b"6"));
-        assert_eq!(kept.0.len(), KEPT_MAX);
-        all.take_all_back();
-        kept.keep(give(b"7"));
+        kept.0[1].invalidate();
+        kept.insert(cache(b"6"));
+        assert_eq!(kept.0.len(), RESPONSES_MAX);
+        all.invalidate_all();
+        kept.insert(cache(b"7"));
         assert_eq!(kept.0.len(), 1);
     }
 
     #[test]
     fn nothing_is_repeated_after_it_was_taken_back_and_nothing_heard_is_lost() {
-        let (all, start) = (StandingAnswers::default(), Instant::now());
+        let (all, start) = (CachedResponses::default(), Instant::now());
         for _ in 0..200 {
-            let one = all.give(request(b"a"), "g", Bytes::new(), start);
+            let one = all.cache(request(b"a"), "g", Bytes::new(), start);
             let last = std::thread::scope(|scope| {
                 let beats = scope.spawn(|| {
                     let mut last = 0;
@@ -265,11 +265,11 @@ mod tests {
                     last
                 });
                 std::thread::yield_now();
-                one.take_back();
+                one.invalidate();
                 beats.join().expect("it ends")
             });
             let end = start + Duration::from_millis(last + 5);
-            assert_eq!(one.silent(end), Duration::from_millis(5));
+            assert_eq!(one.idle(end), Duration::from_millis(5));
         }
     }
 }

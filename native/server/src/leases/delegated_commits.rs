@@ -1,5 +1,5 @@
 //! Delegated offset commits: after answering a member's OffsetCommit, the control plane can delegate the member's next
-//! commits on that connection to the data threads, until it revokes the delegation ([`CommitRight`]). A regular commit
+//! commits on that connection to the data threads, until it revokes the delegation ([`CommitLease`]). A regular commit
 //! then bypasses the queue and Python.
 //!
 //! A delegation covers requests in which only the offsets have changed: version, group, generation, member and instance
@@ -29,10 +29,10 @@ use pybroker_replica::{HeldFlushes, Partition, PartitionError};
 use pybroker_storage::AppendOrigin;
 use tokio::sync::oneshot;
 
-use crate::leases::cached_responses::{StandingAnswers, Stands};
+use crate::leases::cached_responses::{CachedResponses, Lease};
 
 /// Maximum delegations per connection; a client usually has one connection per member.
-const KEPT_MAX: usize = 4;
+const LEASES_MAX: usize = 4;
 
 /// One committed offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,19 +64,19 @@ pub struct ShardCommits {
     leader_epoch: i32,
     gate: Mutex<Gate>,
     /// Never held during an append, which wakes waiters.
-    noted: Mutex<Noted>,
+    offsets: Mutex<ShardOffsets>,
 }
 
 /// Held while a commit is checked and appended.
 #[derive(Debug, Default)]
 struct Gate {
     /// Number of revocations of all delegations.
-    age: u64,
+    generation: u64,
     closed: bool,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct ShardOffsets {
     batches: u64,
     /// Commits being appended, or waiting for the disk or for replicas.
     in_flight: HashMap<u64, Vec<MemberCommit>>,
@@ -93,13 +93,13 @@ impl ShardCommits {
             tip,
             leader_epoch,
             gate: Mutex::default(),
-            noted: Mutex::default(),
+            offsets: Mutex::default(),
         }
     }
 
     /// Revoke all delegations. When this returns, all commits under them are in the log.
-    pub fn take_all_back(&self) {
-        self.gate.lock().age += 1;
+    pub fn revoke_all(&self) {
+        self.gate.lock().generation += 1;
     }
 
     /// Revoke all delegations, including later ones.
@@ -114,50 +114,50 @@ impl ShardCommits {
 
     /// Take over the latest commit of each partition.
     pub fn take(&self) -> Vec<MemberCommit> {
-        let mut noted = self.noted.lock();
-        noted.done.drain().map(|(_, commit)| commit).collect()
+        let mut offsets = self.offsets.lock();
+        offsets.done.drain().map(|(_, commit)| commit).collect()
     }
 
     /// Return how many offsets were committed since the last call.
     pub fn take_count(&self) -> u64 {
-        std::mem::take(&mut self.noted.lock().count)
+        std::mem::take(&mut self.offsets.lock().count)
     }
 
     /// Return the commits that are not on disk yet.
     pub fn in_flight(&self) -> Vec<MemberCommit> {
-        let noted = self.noted.lock();
-        noted.in_flight.values().flatten().cloned().collect()
+        let offsets = self.offsets.lock();
+        offsets.in_flight.values().flatten().cloned().collect()
     }
 
     /// Drop the commits of a deleted group, including those in flight.
     pub fn drop_group(&self, group: &str) {
-        self.noted.lock().retain(|commit| *commit.group != *group);
+        self.offsets.lock().retain(|commit| *commit.group != *group);
     }
 
     /// Drop the commits of a deleted topic, including those in flight.
     pub fn drop_topic(&self, topic_id: TopicId) {
-        self.noted
+        self.offsets
             .lock()
             .retain(|commit| commit.topic_id != topic_id);
     }
 
     fn began(&self, commits: Vec<MemberCommit>) -> u64 {
-        let mut noted = self.noted.lock();
-        noted.batches += 1;
-        let batch = noted.batches;
-        noted.in_flight.insert(batch, commits);
+        let mut offsets = self.offsets.lock();
+        offsets.batches += 1;
+        let batch = offsets.batches;
+        offsets.in_flight.insert(batch, commits);
         batch
     }
 
     /// Record that a batch is committed; its first record is at `base_offset`.
     fn ended(&self, batch: u64, base_offset: i64) {
-        let mut noted = self.noted.lock();
-        let commits = noted.in_flight.remove(&batch).unwrap_or_default();
-        noted.count += commits.len() as u64;
+        let mut offsets = self.offsets.lock();
+        let commits = offsets.in_flight.remove(&batch).unwrap_or_default();
+        offsets.count += commits.len() as u64;
         for mut commit in commits {
             commit.log_offset += base_offset;
             let key = (Arc::clone(&commit.group), commit.topic_id, commit.partition);
-            match noted.done.entry(key) {
+            match offsets.done.entry(key) {
                 // The record with the higher offset wins, in whatever order the batches complete.
                 Entry::Occupied(known) if known.get().log_offset > commit.log_offset => {}
                 entry => {
@@ -168,11 +168,11 @@ impl ShardCommits {
     }
 
     fn failed(&self, batch: u64) {
-        self.noted.lock().in_flight.remove(&batch);
+        self.offsets.lock().in_flight.remove(&batch);
     }
 }
 
-impl Noted {
+impl ShardOffsets {
     fn retain(&mut self, keep: impl Fn(&MemberCommit) -> bool) {
         self.done.retain(|_, commit| keep(commit));
         for commits in self.in_flight.values_mut() {
@@ -207,10 +207,10 @@ pub struct CommitBounds {
 
 /// A delegation of one member's commits.
 #[derive(Debug)]
-pub struct CommitRight {
-    stands: Stands,
+pub struct CommitLease {
+    lease: Lease,
     shard: Arc<ShardCommits>,
-    shard_age: u64,
+    shard_generation: u64,
     api_version: i16,
     /// Start of the request body, which identifies the member.
     head: Bytes,
@@ -219,64 +219,64 @@ pub struct CommitRight {
 }
 
 /// Result of commits under a delegation.
-pub(crate) enum Committed {
+pub(crate) enum CommitOutcome {
     /// Nothing was appended: the control plane must answer.
-    NotHere,
+    Declined,
     /// The offsets are committed.
-    Now,
+    Committed,
     /// The offsets are committed once this succeeds.
-    Later(oneshot::Receiver<Result<(), PartitionError>>),
+    Pending(oneshot::Receiver<Result<(), PartitionError>>),
 }
 
-impl CommitRight {
+impl CommitLease {
     /// Delegate the commits of the member that sent this request. `before`: an earlier delegation of the member, whose
     /// topics are included if it is still valid. `None`: the version cannot be delegated.
     ///
     /// # Errors
     ///
     /// `body` is not an OffsetCommit of that version.
-    pub fn give(
-        all: &StandingAnswers,
+    pub fn grant(
+        all: &CachedResponses,
         shard: &Arc<ShardCommits>,
         (api_version, body): (i16, &[u8]),
         bounds: CommitBounds,
-        before: Option<&CommitRight>,
+        before: Option<&CommitLease>,
         now: Instant,
     ) -> Result<Option<Arc<Self>>, DecodeError> {
         if !offset_commit::VERSIONS.contains(&api_version) {
             return Ok(None);
         }
         let (request, head) = OffsetCommitRequest::decode_with_head(body, api_version)?;
-        let mut right = CommitRight {
-            stands: Stands::new(all, now),
+        let mut lease = CommitLease {
+            lease: Lease::new(all, now),
             shard: Arc::clone(shard),
-            shard_age: shard.gate.lock().age,
+            shard_generation: shard.gate.lock().generation,
             api_version,
             head: Bytes::copy_from_slice(&body[..head]),
             group: request.group_id.into(),
             bounds,
         };
         for topic in before
-            .filter(|before| before.is_of(&right) && before.holds())
+            .filter(|before| before.is_of(&lease) && before.is_valid())
             .map_or(&[][..], |before| &before.bounds.topics[..])
         {
-            let topics = &mut right.bounds.topics;
+            let topics = &mut lease.bounds.topics;
             if topics.iter().all(|known| known.topic_id != topic.topic_id) {
                 topics.push(topic.clone());
             }
         }
-        Ok(Some(Arc::new(right)))
+        Ok(Some(Arc::new(lease)))
     }
 
     /// Revoke the delegation. When this returns, commits under it have ended and are in the log.
-    pub fn take_back(&self) {
-        self.stands.take_back();
+    pub fn revoke(&self) {
+        self.lease.revoke();
         self.shard.pass();
     }
 
     /// Return the time since the last commit under it.
-    pub fn silent(&self, now: Instant) -> Duration {
-        self.stands.silent(now)
+    pub fn idle(&self, now: Instant) -> Duration {
+        self.lease.idle(now)
     }
 
     /// Return the partition of the offsets topic.
@@ -294,14 +294,14 @@ impl CommitRight {
         self.bounds.timeout
     }
 
-    fn is_of(&self, other: &CommitRight) -> bool {
+    fn is_of(&self, other: &CommitLease) -> bool {
         self.api_version == other.api_version
             && self.head == other.head
             && Arc::ptr_eq(&self.shard, &other.shard)
     }
 
-    fn holds(&self) -> bool {
-        self.stands.holds() && self.shard.gate.lock().age == self.shard_age
+    fn is_valid(&self) -> bool {
+        self.lease.is_valid() && self.shard.gate.lock().generation == self.shard_generation
     }
 
     /// Return the commits of a request of this member, if all are within the bounds.
@@ -357,13 +357,13 @@ impl CommitRight {
         commits: Vec<MemberCommit>,
         (now, now_ms): (Instant, i64),
         held: &mut HeldFlushes,
-    ) -> Committed {
+    ) -> CommitOutcome {
         let Some(records) = batch_of(&commits) else {
-            return Committed::NotHere;
+            return CommitOutcome::Declined;
         };
         let gate = self.shard.gate.lock();
-        if gate.closed || gate.age != self.shard_age || !self.stands.again(now) {
-            return Committed::NotHere;
+        if gate.closed || gate.generation != self.shard_generation || !self.lease.record_use(now) {
+            return CommitOutcome::Declined;
         }
         let batch = self.shard.began(commits);
         let (origin, epoch) = (AppendOrigin::Coordinator, self.shard.leader_epoch);
@@ -371,7 +371,7 @@ impl CommitRight {
         drop(gate);
         let Ok(info) = appended else {
             self.shard.failed(batch);
-            return Committed::NotHere;
+            return CommitOutcome::Declined;
         };
         let (sender, outcome) = oneshot::channel();
         let shard = Arc::clone(&self.shard);
@@ -379,22 +379,22 @@ impl CommitRight {
             Ok(()) => shard.ended(batch, info.base_offset),
             Err(_) => shard.failed(batch),
         };
-        let told = ended.clone();
-        let decided = partition.committed(&info).tell(move |outcome| {
-            told(&outcome);
+        let completed = ended.clone();
+        let known = partition.committed(&info).tell(move |outcome| {
+            completed(&outcome);
             // The connection may have closed in the meantime.
             drop(sender.send(outcome));
         });
-        match decided {
-            Some(decided) => {
-                ended(&decided);
-                match decided {
-                    Ok(()) => Committed::Now,
+        match known {
+            Some(result) => {
+                ended(&result);
+                match result {
+                    Ok(()) => CommitOutcome::Committed,
                     // The record is in the log, and the next leader may commit it; committing it again is harmless.
-                    Err(_) => Committed::NotHere,
+                    Err(_) => CommitOutcome::Declined,
                 }
             }
-            None => Committed::Later(outcome),
+            None => CommitOutcome::Pending(outcome),
         }
     }
 }
@@ -426,24 +426,25 @@ fn batch_of(commits: &[MemberCommit]) -> Option<ValidBatches<'static>> {
 
 /// The delegations of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Rights(Vec<Arc<CommitRight>>);
+pub(crate) struct CommitLeases(Vec<Arc<CommitLease>>);
 
-impl Rights {
+impl CommitLeases {
     /// Add a delegation; evict a revoked one, else the oldest.
-    pub(crate) fn keep(&mut self, right: Arc<CommitRight>) {
-        self.0.retain(|one| !one.is_of(&right) && one.holds());
-        if self.0.len() == KEPT_MAX {
+    pub(crate) fn insert(&mut self, lease: Arc<CommitLease>) {
+        self.0
+            .retain(|known| !known.is_of(&lease) && known.is_valid());
+        if self.0.len() == LEASES_MAX {
             self.0.remove(0);
         }
-        self.0.push(right);
+        self.0.push(lease);
     }
 
     /// Return the delegation that matches an OffsetCommit, without checking its validity.
     #[inline]
-    pub(crate) fn find(&self, api_version: i16, body: &[u8]) -> Option<&Arc<CommitRight>> {
+    pub(crate) fn find(&self, api_version: i16, body: &[u8]) -> Option<&Arc<CommitLease>> {
         self.0
             .iter()
-            .find(|one| one.api_version == api_version && body.starts_with(&one.head))
+            .find(|lease| lease.api_version == api_version && body.starts_with(&lease.head))
     }
 }
 

@@ -261,13 +261,13 @@ impl Connection {
                 sasl::after_answer(&mut self.info, pending.api_key, pending.api_version, &body);
                 body
             }
-            ControlReply::Standing(answer) => {
+            ControlReply::Cached(answer) => {
                 let body = answer.body().clone();
-                self.info.standing.keep(answer);
+                self.info.cached_responses.insert(answer);
                 body
             }
-            ControlReply::StandingCommits { body, right } => {
-                self.info.commits.keep(right);
+            ControlReply::Delegated { body, lease } => {
+                self.info.commit_leases.insert(lease);
                 body
             }
             ControlReply::Throttled { body, wait_ms } => {

@@ -128,17 +128,17 @@ fn body(version: i16, group: &str, who: Who, topics: &[(u128, i32)]) -> Vec<u8> 
 
 /// Of a broker.
 #[derive(Default)]
-struct Giver(StandingAnswers);
+struct Giver(CachedResponses);
 
 impl Giver {
-    fn give(
+    fn grant(
         &self,
         shard: &Arc<ShardCommits>,
         version: i16,
         body: &[u8],
         topics: &[u128],
-        before: Option<&CommitRight>,
-    ) -> Option<Arc<CommitRight>> {
+        before: Option<&CommitLease>,
+    ) -> Option<Arc<CommitLease>> {
         let topics = topics.iter().map(|&topic| CommitTopic {
             topic_id: topic_id(topic),
             name: NAMES[topic as usize].into(),
@@ -151,18 +151,18 @@ impl Giver {
             timeout: Duration::from_secs(1),
         };
         let asked = (version, body);
-        CommitRight::give(&self.0, shard, asked, bounds, before, Instant::now()).expect("a commit")
+        CommitLease::grant(&self.0, shard, asked, bounds, before, Instant::now()).expect("a commit")
     }
 
-    fn of(&self, shard: &Arc<ShardCommits>, who: Who) -> Arc<CommitRight> {
+    fn of(&self, shard: &Arc<ShardCommits>, who: Who) -> Arc<CommitLease> {
         let body = body(BY_NAME, "g", who, &[]);
-        self.give(shard, BY_NAME, &body, &[1], None)
+        self.grant(shard, BY_NAME, &body, &[1], None)
             .expect("of this version")
     }
 }
 
-fn topics(right: &CommitRight) -> Vec<&str> {
-    right
+fn topics(lease: &CommitLease) -> Vec<&str> {
+    lease
         .bounds
         .topics
         .iter()
@@ -173,14 +173,14 @@ fn topics(right: &CommitRight) -> Vec<&str> {
 #[test]
 fn a_right_has_the_topics_of_the_one_before_while_that_stands() {
     let (giver, shard) = (Giver::default(), shard());
-    let after = |who, version, shard: &Arc<ShardCommits>, before: &CommitRight| {
+    let after = |who, version, shard: &Arc<ShardCommits>, before: &CommitLease| {
         let body = body(version, "g", who, &[]);
-        let right = giver.give(shard, version, &body, &[2], Some(before));
-        topics(&right.expect("of this version")).join(" ")
+        let lease = giver.grant(shard, version, &body, &[2], Some(before));
+        topics(&lease.expect("of this version")).join(" ")
     };
     let first = giver.of(&shard, ONE);
     assert_eq!(after(ONE, BY_NAME, &shard, &first), "two one");
-    let both = giver.give(
+    let both = giver.grant(
         &shard,
         BY_NAME,
         &body(BY_NAME, "g", ONE, &[]),
@@ -198,11 +198,10 @@ fn a_right_has_the_topics_of_the_one_before_while_that_stands() {
         "two",
         "another shard"
     );
-    let ends: [&dyn Fn(&CommitRight); 3] = [
-        &|right| right.take_back(),
-        &|_| shard.take_all_back(),
-        &|_| giver.0.take_all_back(),
-    ];
+    let ends: [&dyn Fn(&CommitLease); 3] =
+        [&|lease| lease.revoke(), &|_| shard.revoke_all(), &|_| {
+            giver.0.invalidate_all()
+        }];
     for end in ends {
         let before = giver.of(&shard, ONE);
         end(&before);
@@ -213,19 +212,19 @@ fn a_right_has_the_topics_of_the_one_before_while_that_stands() {
 #[test]
 fn only_requests_that_are_read_here_get_a_right() {
     let (giver, shard) = (Giver::default(), shard());
-    assert!(giver.give(&shard, 4, b"whatever", &[1], None).is_none());
+    assert!(giver.grant(&shard, 4, b"whatever", &[1], None).is_none());
     let bounds = || CommitBounds {
         topics: Vec::new(),
         metadata_bytes_max: 8,
         timeout: Duration::ZERO,
     };
     let asked = (BY_NAME, &b"no commit"[..]);
-    assert!(CommitRight::give(&giver.0, &shard, asked, bounds(), None, Instant::now()).is_err());
+    assert!(CommitLease::grant(&giver.0, &shard, asked, bounds(), None, Instant::now()).is_err());
 }
 
-fn within(right: &CommitRight, body: &[u8]) -> Option<Vec<(TopicId, i32)>> {
-    let request = OffsetCommitRequest::decode(body, right.api_version).expect("a commit");
-    let commits = right.commits(&request, 0)?;
+fn within(lease: &CommitLease, body: &[u8]) -> Option<Vec<(TopicId, i32)>> {
+    let request = OffsetCommitRequest::decode(body, lease.api_version).expect("a commit");
+    let commits = lease.commits(&request, 0)?;
     let told = |commit: MemberCommit| (commit.topic_id, commit.leader_epoch);
     Some(commits.into_iter().map(told).collect())
 }
@@ -235,20 +234,20 @@ fn topics_go_by_name_or_by_id_as_the_version_has_it() {
     let (giver, shard) = (Giver::default(), shard());
     for version in [BY_NAME, offset_commit::BY_ID] {
         let body = |topics: &[(u128, i32)]| body(version, "g", ONE, topics);
-        let right = giver.give(&shard, version, &body(&[]), &[1, 2], None);
-        let right = right.expect("of this version");
+        let lease = giver.grant(&shard, version, &body(&[]), &[1, 2], None);
+        let lease = lease.expect("of this version");
         let two = [(topic_id(2), 4), (topic_id(1), -1)];
         assert_eq!(
-            within(&right, &body(&[(2, 4), (1, -1)])),
+            within(&lease, &body(&[(2, 4), (1, -1)])),
             Some(two.to_vec())
         );
         assert_eq!(
-            within(&right, &body(&[(1, 4), (0, 4)])),
+            within(&lease, &body(&[(1, 4), (0, 4)])),
             None,
             "one is not known"
         );
         // A position of before this incarnation: by id it can be meant for nothing else.
-        let early = within(&right, &body(&[(1, 3)]));
+        let early = within(&lease, &body(&[(1, 3)]));
         assert_eq!(early.is_some(), version == offset_commit::BY_ID);
     }
 }
@@ -256,12 +255,12 @@ fn topics_go_by_name_or_by_id_as_the_version_has_it() {
 #[test]
 fn a_right_is_found_by_who_commits_and_in_which_version() {
     let (giver, shard) = (Giver::default(), shard());
-    let mut rights = Rights::default();
+    let mut leases = CommitLeases::default();
     let who = (3, "m", Some("i"));
-    rights.keep(giver.of(&shard, who));
+    leases.insert(giver.of(&shard, who));
     let found = |version, group: &str, who| {
         let body = body(version, group, who, &[(2, 4)]);
-        rights.find(version, &body).is_some()
+        leases.find(version, &body).is_some()
     };
     assert!(found(BY_NAME, "g", who), "whatever it commits");
     assert!(!found(8, "g", who));
@@ -274,7 +273,7 @@ fn a_right_is_found_by_who_commits_and_in_which_version() {
     ] {
         assert!(!found(BY_NAME, "g", other), "{other:?}");
     }
-    assert!(rights.find(BY_NAME, b"").is_none());
+    assert!(leases.find(BY_NAME, b"").is_none());
 }
 
 #[test]
@@ -282,34 +281,34 @@ fn a_connection_keeps_few_rights_and_those_that_stand() {
     let (giver, shard) = (Giver::default(), shard());
     let names = ["a", "b", "c", "d", "e", "f"];
     let of = |at: usize| giver.of(&shard, (3, names[at], None));
-    let has = |rights: &Rights, at: usize| {
-        rights
+    let has = |leases: &CommitLeases, at: usize| {
+        leases
             .find(BY_NAME, &body(BY_NAME, "g", (3, names[at], None), &[]))
             .is_some()
     };
-    let mut rights = Rights::default();
+    let mut leases = CommitLeases::default();
     let (first, again) = (of(0), of(0));
-    rights.keep(first);
-    rights.keep(of(1));
-    rights.keep(Arc::clone(&again));
-    assert_eq!(rights.0.len(), 2, "one for each member");
-    assert!(Arc::ptr_eq(&rights.0[1], &again), "the latest");
+    leases.insert(first);
+    leases.insert(of(1));
+    leases.insert(Arc::clone(&again));
+    assert_eq!(leases.0.len(), 2, "one for each member");
+    assert!(Arc::ptr_eq(&leases.0[1], &again), "the latest");
     for at in [2, 3, 4] {
-        rights.keep(of(at));
+        leases.insert(of(at));
     }
-    assert_eq!(rights.0.len(), KEPT_MAX);
+    assert_eq!(leases.0.len(), LEASES_MAX);
     assert!(
-        !has(&rights, 1) && has(&rights, 0),
+        !has(&leases, 1) && has(&leases, 0),
         "what came first has gone"
     );
-    rights.0[1].take_back();
-    rights.keep(of(5));
+    leases.0[1].revoke();
+    leases.insert(of(5));
     assert!(
-        has(&rights, 0) && !has(&rights, 2),
+        has(&leases, 0) && !has(&leases, 2),
         "what was taken back goes before"
     );
-    assert_eq!(rights.0.len(), KEPT_MAX);
-    shard.take_all_back();
-    rights.keep(of(1));
-    assert_eq!(rights.0.len(), 1);
+    assert_eq!(leases.0.len(), LEASES_MAX);
+    shard.revoke_all();
+    leases.insert(of(1));
+    assert_eq!(leases.0.len(), 1);
 }

@@ -74,7 +74,7 @@ impl ShardCommits {
 
     // A data thread may hold the gate while it writes to the log: release the GIL while waiting for it.
     fn take_all_back(&self, py: Python<'_>) {
-        py.detach(|| self.0.take_all_back());
+        py.detach(|| self.0.revoke_all());
     }
 
     fn close(&self, py: Python<'_>) {
@@ -106,16 +106,16 @@ impl ShardCommits {
 
 /// Delegation of a member's commits to the data threads, until it is revoked.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct CommitRight(pub(super) Arc<delegated_commits::CommitRight>);
+pub(crate) struct CommitRight(pub(super) Arc<delegated_commits::CommitLease>);
 
 #[pymethods]
 impl CommitRight {
     fn take_back(&self, py: Python<'_>) {
-        py.detach(|| self.0.take_back());
+        py.detach(|| self.0.revoke());
     }
 
     fn silent_ms(&self) -> u64 {
-        self.0.silent(Instant::now()).as_millis() as u64
+        self.0.idle(Instant::now()).as_millis() as u64
     }
 }
 

@@ -5,14 +5,12 @@ use std::time::Instant;
 
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::codec::Registry;
-use pybroker_server::cached_responses::{
-    self, REQUEST_BYTES_MAX, StandingAnswers, StandingRequest,
-};
+use pybroker_server::cached_responses::{self, CachedResponses, REQUEST_BYTES_MAX, ResponseKey};
 use pybroker_server::control_plane::ControlRequest;
 use pybroker_server::delegated_commits::{self, CommitBounds};
 use pyo3::prelude::*;
 
-use super::commits::{CommitRight, ShardCommits};
+use super::delegated_commits::{CommitRight, ShardCommits};
 use crate::codec::CodecError;
 use crate::plane::DataPlane;
 
@@ -24,12 +22,12 @@ const REPEATED: [i16; 3] = [
 ];
 
 /// Key and scope of a cached response.
-pub(super) struct Repeats {
-    request: StandingRequest,
-    all: StandingAnswers,
+pub(super) struct CacheScope {
+    key: ResponseKey,
+    all: CachedResponses,
 }
 
-impl Repeats {
+impl CacheScope {
     /// Return `None` if the response to this request cannot be cached.
     pub(super) fn of(request: &ControlRequest, plane: &DataPlane) -> Option<Self> {
         let repeated = REPEATED.contains(&request.api_key)
@@ -38,45 +36,45 @@ impl Repeats {
                 // Only the start of an OffsetCommit is kept.
                 || request.api_key == ApiKey::OffsetCommit.code());
         repeated.then(|| Self {
-            request: StandingRequest {
+            key: ResponseKey {
                 api_key: request.api_key,
                 api_version: request.api_version,
                 body: request.body.clone(),
             },
-            all: plane.metadata.standing().clone(),
+            all: plane.metadata.cached_responses().clone(),
         })
     }
 
-    pub(super) fn give(
+    pub(super) fn insert(
         &self,
         group: &str,
         answer: Vec<u8>,
-    ) -> Arc<cached_responses::StandingAnswer> {
+    ) -> Arc<cached_responses::CachedResponse> {
         self.all
-            .give(self.request.clone(), group, answer.into(), Instant::now())
+            .cache(self.key.clone(), group, answer.into(), Instant::now())
     }
 
     /// Delegate commits. `None`: commits of this version cannot be delegated.
-    pub(super) fn give_commits(
+    pub(super) fn delegate_commits(
         &self,
         shard: &ShardCommits,
         bounds: CommitBounds,
         before: Option<&CommitRight>,
-    ) -> PyResult<Option<Arc<delegated_commits::CommitRight>>> {
-        let request = (self.request.api_version, &*self.request.body);
-        let before = before.map(|right| &*right.0);
+    ) -> PyResult<Option<Arc<delegated_commits::CommitLease>>> {
+        let request = (self.key.api_version, &*self.key.body);
+        let before = before.map(|lease| &*lease.0);
         let now = Instant::now();
-        delegated_commits::CommitRight::give(&self.all, &shard.0, request, bounds, before, now)
+        delegated_commits::CommitLease::grant(&self.all, &shard.0, request, bounds, before, now)
             .map_err(|error| CodecError::new_err(error.to_string()))
     }
 }
 
 /// A cached response, held by the code that invalidates it.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct StandingAnswer(Arc<cached_responses::StandingAnswer>);
+pub(crate) struct StandingAnswer(Arc<cached_responses::CachedResponse>);
 
 impl StandingAnswer {
-    pub(super) const fn new(answer: Arc<cached_responses::StandingAnswer>) -> Self {
+    pub(super) const fn new(answer: Arc<cached_responses::CachedResponse>) -> Self {
         Self(answer)
     }
 }
@@ -84,10 +82,10 @@ impl StandingAnswer {
 #[pymethods]
 impl StandingAnswer {
     fn take_back(&self) {
-        self.0.take_back();
+        self.0.invalidate();
     }
 
     fn silent_ms(&self) -> u64 {
-        self.0.silent(Instant::now()).as_millis() as u64
+        self.0.idle(Instant::now()).as_millis() as u64
     }
 }

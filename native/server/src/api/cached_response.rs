@@ -14,19 +14,19 @@ pub(crate) fn write(
     body: &[u8],
     outgoing: &mut Outgoing,
 ) -> bool {
-    let standing = &call.connection.standing;
-    let Some(answer) = standing.find(call.api_key, call.version, body) else {
+    let cached = &call.connection.cached_responses;
+    let Some(response) = cached.find(call.api_key, call.version, body) else {
         return false;
     };
     // The control plane refuses a client that lost its permission. Check permission first, because `repeat` counts as a
     // heartbeat of the member.
-    if !call.access().may_read_for(answer.group()) || !answer.repeat(call.began) {
+    if !call.access().may_read_for(response.group()) || !response.repeat(call.began) {
         return false;
     }
     let out = outgoing.tail(&mut thread.pool);
     let frame = ReplyFrame::begin(out, call.reply);
     let body_at = out.len();
-    out.extend_from_slice(answer.body());
+    out.extend_from_slice(response.body());
     if call.throttle_time_ms > 0 {
         let (key, version) = (call.api_key, call.version);
         throttle_place::raise(key, version, &mut out[body_at..], call.throttle_time_ms);
