@@ -12,11 +12,11 @@ pub(crate) mod k18_api_versions;
 pub(crate) mod k23_offset_for_leader_epoch;
 pub(crate) mod k32142_list_topics;
 pub(crate) mod k32151_ingest_append;
-pub(crate) mod large;
-pub(crate) mod not_logged_in;
+pub(crate) mod large_request;
 pub(crate) mod pool_answer;
 pub(crate) mod to_control_plane;
 pub(crate) mod topic_access;
 pub(crate) mod topic_lookup;
+pub(crate) mod unauthenticated;
 
 pub(crate) use call::{Answer, Call};

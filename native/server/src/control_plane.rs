@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::config::Registry;
 use crate::leases::cached_responses::CachedResponse;
 use crate::leases::delegated_commits::CommitLease;
-use crate::quotas::Figures;
+use crate::quotas::EntityUsage;
 
 /// Queues of requests, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ pub struct ControlRequest {
     /// When the last byte of the frame arrived.
     pub received_at: Instant,
     /// Counter for the nanoseconds spent on the request, if the client has a request quota.
-    pub time: Option<Arc<Figures>>,
+    pub time: Option<Arc<EntityUsage>>,
     /// Where the answer goes.
     pub reply: ReplySender,
 }

@@ -12,11 +12,11 @@ use pybroker_protocol::primitives::{DecodeError, Reader};
 use pybroker_protocol::{Api, ApiKey, Plane};
 
 use self::slots::{ReadyReply, Slot};
-use crate::api::not_logged_in::{self, Told};
+use crate::api::unauthenticated::{self, UnauthenticatedReply};
 use crate::api::{
     Answer, Call, cached_response, k00_produce, k01_fetch, k02_list_offsets, k03_metadata,
     k08_offset_commit, k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics,
-    k32151_ingest_append, large, to_control_plane,
+    k32151_ingest_append, large_request, to_control_plane,
 };
 use crate::clients::close_reason::CloseReason;
 use crate::clients::connection_info::ConnectionInfo;
@@ -177,7 +177,7 @@ fn run(
     let client_id = client_span.and_then(|span| head.get(span));
     let client_id = client_id.map(String::from_utf8_lossy);
     call.client_id = client_id.as_deref();
-    call.connection.calls_itself(call.client_id);
+    call.connection.set_client_id(call.client_id);
     let answered = answer(turn, &call, admitted, body, &mut output);
     let is_not_utf8 = matches!(
         answered,
@@ -291,10 +291,10 @@ fn refuse_login(
     let (_, body_at) = rest_of_header(prefix, frame, flexible)?;
     let call = call(turn, prefix, flexible, received);
     let out = outgoing.tail(&mut turn.thread.pool);
-    let dispatched = match not_logged_in::answer(&call, &frame[body_at..], out) {
-        Told::Nothing => return Err(reason),
-        Told::Brokers => Dispatched::Done,
-        Told::Refusal => Dispatched::Last(reason),
+    let dispatched = match unauthenticated::answer(&call, &frame[body_at..], out) {
+        UnauthenticatedReply::Nothing => return Err(reason),
+        UnauthenticatedReply::Brokers => Dispatched::Done,
+        UnauthenticatedReply::Refusal => Dispatched::Last(reason),
     };
     turn.thread
         .answered(call.api_key, call.version, call.moments());
@@ -349,8 +349,8 @@ fn run_at_head(
         let answer = k01_fetch::run(call, thread, turn.context, body, outgoing)?;
         return Ok(finished(turn, call, answer, Slot::Fetch));
     }
-    if large::is_large(call, api.key, body) {
-        let pending = large::submit(call, thread, body);
+    if large_request::is_large(call, api.key, body) {
+        let pending = large_request::submit(call, thread, body);
         return Ok(Dispatched::Slot(Slot::Large(pending)));
     }
     let out = outgoing.tail(&mut thread.pool);

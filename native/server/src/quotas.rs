@@ -1,18 +1,18 @@
 //! Client quotas (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612): configuration, look-up and usage.
 //!
 //! The control plane publishes configuration as ordered changes (`table`). A connection looks up its quotas when it is
-//! new, changes its client id, or the table has changed (`version`), and keeps the atomic counters (`figures`) that it
+//! new, changes its client id, or the table has changed (`version`), and keeps the atomic counters (`entity_usage`) that it
 //! records in. Without any quotas a request costs one load and a branch.
 
 pub(crate) mod active_producers;
 mod bucket;
 pub(crate) mod connection_quotas;
-mod figures;
+mod entity_usage;
 mod mutations;
 mod registry;
 mod samples;
 mod table;
-pub(crate) mod throttle_place;
+pub(crate) mod throttle_time;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-pub use figures::Figures;
-use figures::Key;
+pub use entity_usage::EntityUsage;
+use entity_usage::UsageKey;
 use mutations::Mutations;
 use registry::Registry;
 pub use samples::Windows;
 use samples::{Samples, excess_ms};
 use table::Table;
-pub use table::{EntityQuotas, Holds, Kind, Values};
+pub use table::{EffectiveQuota, EntityQuotas, Kind, Values};
 
 /// Longer names have no quota of their own (`NAME_BYTES_MAX` of `pybroker/broker/admin/quotas.py`); their usage is
 /// counted by the truncated name.
@@ -52,12 +52,12 @@ pub struct QuotaDelta {
 
 /// The quotas of a client.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct ClientQuotas {
     /// Version of the table; 0: not looked up yet.
     pub(crate) version: u64,
-    pub(crate) produce: Option<Arc<Figures>>,
-    pub(crate) fetch: Option<Arc<Figures>>,
-    pub(crate) request: Option<Arc<Figures>>,
+    pub(crate) produce: Option<Arc<EntityUsage>>,
+    pub(crate) fetch: Option<Arc<EntityUsage>>,
+    pub(crate) request: Option<Arc<EntityUsage>>,
 }
 
 /// Quota configuration and usage of this broker.
@@ -110,7 +110,7 @@ impl Quotas {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Return the version of the table, to compare with [`Held::version`].
+    /// Return the version of the table, to compare with [`ClientQuotas::version`].
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -137,19 +137,19 @@ impl Quotas {
     }
 
     /// Return the current quotas of a client. `user` is the name of its principal.
-    pub(crate) fn hold(&self, user: &str, client_id: &str, now: Instant) -> Held {
+    pub(crate) fn look_up(&self, user: &str, client_id: &str, now: Instant) -> ClientQuotas {
         let version = self.version();
         let table = self.table.load();
         let (user, client_id) = (clipped(user), clipped(client_id));
         let find = |kind| {
-            let holds = table.find(user, client_id, kind)?;
-            let key = key_of(&holds, kind, user, client_id);
+            let quota = table.find(user, client_id, kind)?;
+            let key = key_of(&quota, kind, user, client_id);
             let windows = self.windows();
-            let figures = self.registry.lock().get(key, windows, self.began, now);
-            figures.set_bound(holds.bound);
-            Some(figures)
+            let usage = self.registry.lock().get(key, windows, self.began, now);
+            usage.set_bound(quota.bound);
+            Some(usage)
         };
-        Held {
+        ClientQuotas {
             version,
             produce: find(Kind::Produce),
             fetch: find(Kind::Fetch),
@@ -180,15 +180,15 @@ impl Quotas {
         now: Instant,
     ) -> Result<u32, u32> {
         let (user, client_id) = (clipped(user), clipped(client_id));
-        let Some(holds) = self.table.load().find(user, client_id, Kind::Mutation) else {
+        let Some(quota) = self.table.load().find(user, client_id, Kind::Mutation) else {
             return Ok(0);
         };
-        let Key {
+        let UsageKey {
             user, client_id, ..
-        } = key_of(&holds, Kind::Mutation, user, client_id);
+        } = key_of(&quota, Kind::Mutation, user, client_id);
         let windows = self.windows.load().1;
         let mut mutations = self.mutations.lock();
-        mutations.take((user, client_id), &holds, partitions, strict, windows, now)
+        mutations.take((user, client_id), &quota, partitions, strict, windows, now)
     }
 
     /// Count a connection from an address, once. If the address is over its rate, return the milliseconds after which
@@ -215,7 +215,7 @@ impl Quotas {
         connection_wait_ms(made, bound, true, passed)
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Figures>> {
+    pub(crate) fn all(&self) -> Vec<Arc<EntityUsage>> {
         self.registry.lock().all()
     }
 }
@@ -258,11 +258,11 @@ fn connection_wait_ms(made: &Samples, bound: f64, refuses: bool, passed: Duratio
     (wait > 0).then(|| wait.min(most))
 }
 
-fn key_of(holds: &Holds, kind: Kind, user: &str, client_id: &str) -> Key {
-    Key {
+fn key_of(quota: &EffectiveQuota, kind: Kind, user: &str, client_id: &str) -> UsageKey {
+    UsageKey {
         kind,
-        user: holds.by_user.then(|| user.into()),
-        client_id: holds.by_client.then(|| client_id.into()),
+        user: quota.by_user.then(|| user.into()),
+        client_id: quota.by_client.then(|| client_id.into()),
     }
 }
 
@@ -291,22 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_one_entity_share_its_figures_and_a_change_holds_for_all() {
+    fn connections_of_one_entity_share_its_figures_and_a_change_quota_for_all() {
         let (quotas, now) = (Quotas::default(), Instant::now());
         assert!(!quotas.is_active());
         quotas.apply(&produce(Some("ann"), None, Some(1_000.0)));
         assert!(quotas.is_active());
-        let one = quotas.hold("ann", "a", now).produce.expect("set");
-        let other = quotas.hold("ann", "b", now).produce.expect("set");
-        assert!(quotas.hold("bob", "a", now).produce.is_none());
+        let one = quotas.look_up("ann", "a", now).produce.expect("set");
+        let other = quotas.look_up("ann", "b", now).produce.expect("set");
+        assert!(quotas.look_up("bob", "a", now).produce.is_none());
         assert_eq!(one.record(9_000, now), 0);
         assert!(other.record(9_000, now) > 0, "of the user as a whole");
         let before = quotas.version();
         quotas.apply(&produce(Some("ann"), None, Some(100_000.0)));
         assert!(quotas.version() > before);
-        let raised = quotas.hold("ann", "a", now).produce.expect("set");
+        let raised = quotas.look_up("ann", "a", now).produce.expect("set");
         assert_eq!(raised.record(1, now), 0);
-        assert_eq!(other.record(1, now), 0, "the same figures");
+        assert_eq!(other.record(1, now), 0, "the same usage");
         quotas.apply(&produce(Some("ann"), None, None));
         assert!(!quotas.is_active());
     }
@@ -315,8 +315,8 @@ mod tests {
     fn a_default_bounds_each_client_by_itself() {
         let (quotas, now) = (Quotas::default(), Instant::now());
         quotas.apply(&produce(None, Some(""), Some(10.0)));
-        let one = quotas.hold("ann", "a", now).produce.expect("set");
-        let other = quotas.hold("ann", "b", now).produce.expect("set");
+        let one = quotas.look_up("ann", "a", now).produce.expect("set");
+        let other = quotas.look_up("ann", "b", now).produce.expect("set");
         assert!(one.record(1_000, now) > 0);
         assert_eq!(other.record(1, now), 0);
         quotas.apply(&QuotaDelta {

@@ -9,7 +9,7 @@ use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::codec::Registry;
 use pybroker_server::control_plane::{Bytes, ControlReply, ControlRequest, Peer, ReplySender};
-use pybroker_server::quotas::Figures;
+use pybroker_server::quotas::EntityUsage;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,7 +53,7 @@ pub(crate) struct Request {
     /// Undecoded large body; decoding takes it.
     body: Mutex<Option<Bytes>>,
     elements: AtomicU32,
-    time: Option<Arc<Figures>>,
+    time: Option<Arc<EntityUsage>>,
     /// Set if the response may be cached.
     cache: Option<CacheScope>,
     reply: Mutex<Option<ReplySender>>,
@@ -257,8 +257,8 @@ impl Request {
 
     /// Count nanoseconds that the control plane spent on the request.
     fn spent(&self, nanoseconds: u64) {
-        if let Some(figures) = &self.time {
-            figures.add(nanoseconds, Instant::now());
+        if let Some(usage) = &self.time {
+            usage.add(nanoseconds, Instant::now());
         }
     }
 

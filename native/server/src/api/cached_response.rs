@@ -4,7 +4,7 @@
 use super::Call;
 use crate::net::outgoing::Outgoing;
 use crate::net::reply::ReplyFrame;
-use crate::quotas::throttle_place;
+use crate::quotas::throttle_time;
 use crate::shared::ThreadState;
 
 /// Write the cached reply. Return false if the control plane must answer.
@@ -29,7 +29,7 @@ pub(crate) fn write(
     out.extend_from_slice(response.body());
     if call.throttle_time_ms > 0 {
         let (key, version) = (call.api_key, call.version);
-        throttle_place::raise(key, version, &mut out[body_at..], call.throttle_time_ms);
+        throttle_time::raise(key, version, &mut out[body_at..], call.throttle_time_ms);
     }
     frame.end(out);
     true

@@ -17,10 +17,10 @@ mod append;
 mod commit;
 mod hand_over;
 mod old_versions;
-mod own;
+mod owned_request;
 mod pending;
 mod refusal;
-mod verified;
+mod verification;
 mod verify;
 
 use pybroker_protocol::hot::produce_request::VERSIONS;
@@ -30,8 +30,8 @@ pub(crate) use pending::PendingProduce;
 use self::append::{Done, Extent, Outcome, append_all};
 use self::hand_over::slow_dir;
 use self::old_versions::run_unsupported;
-use self::own::OwnProduce;
-use self::verified::Verified;
+use self::owned_request::OwnedProduce;
+use self::verification::Verification;
 use self::verify::ask;
 use super::{Answer, Call};
 use crate::blocking::slow_appends::SlowAppends;
@@ -59,10 +59,10 @@ pub(crate) fn run(
         return Ok(Answer::Later(Box::new(PendingProduce::Verifying(pending))));
     }
     let elsewhere = |pending| Answer::Later(Box::new(PendingProduce::Appending(pending)));
-    let verified = Verified::default();
+    let verification = Verification::default();
     if let Some(dir) = slow_dir(call, &mut thread.flushes, request, body) {
         thread.metrics.slow_appends.add(1);
-        let own = OwnProduce::new(call, body, verified, None);
+        let own = OwnedProduce::new(call, body, verification, None);
         return Ok(elsewhere(own.hand_over(|slow, job| slow.run(dir, job))));
     }
     let mut tally = core::mem::take(&mut thread.tally);
@@ -70,7 +70,7 @@ pub(crate) fn run(
         call,
         &thread.produce,
         body,
-        (&verified, None),
+        (&verification, None),
         (&mut thread.expansion, Extent::Begin),
         (out, &mut tally, thread.flush_group.held()),
     );
@@ -84,7 +84,7 @@ pub(crate) fn run(
             Answer::Later(Box::new(PendingProduce::Committing(pending)))
         }
         Outcome::Rest(rest) => {
-            let own = OwnProduce::new(call, body, verified, Some(rest));
+            let own = OwnedProduce::new(call, body, verification, Some(rest));
             elsewhere(own.hand_over(SlowAppends::unpack))
         }
     })

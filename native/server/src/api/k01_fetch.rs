@@ -16,11 +16,11 @@
 //! Among brokers version 13 in the layout of the KIP-516 text, for followers: they read up to the log end, and their
 //! fetch offset acknowledges replication. On client listeners fetches of followers are CLUSTER_AUTHORIZATION_FAILED.
 
+mod parameters;
 mod pending;
 mod plan;
 mod read;
 mod respond;
-mod wanted;
 
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -47,7 +47,7 @@ pub(crate) fn run(
         Ok(()) => Ok(plan::plan(call, thread, &request, body)),
     };
     thread.fetch = request;
-    let (mut wanted, source) = match planned? {
+    let (mut parameters, source) = match planned? {
         Ok(plan) => plan,
         Err(error) => {
             thread.metrics.error(call.api_key, error.0);
@@ -57,16 +57,16 @@ pub(crate) fn run(
         }
     };
     if call.throttle_time_ms > 0 {
-        respond::write_throttled(&wanted, call.throttle_time_ms, thread, outgoing);
-        source.give_up(wanted.incremental, thread);
+        respond::write_throttled(&parameters, call.throttle_time_ms, thread, outgoing);
+        source.give_up(parameters.incremental, thread);
         return Ok(Answer::Written);
     }
     if call.shared.metadata.quotas().is_active()
         && let Some(most) = call.connection.quotas.fetch_bytes_max()
     {
-        wanted.max_bytes = wanted.max_bytes.min(most);
+        parameters.max_bytes = parameters.max_bytes.min(most);
     }
-    let mut pending = PendingFetch::new(wanted, source, call.moments());
+    let mut pending = PendingFetch::new(parameters, source, call.moments());
     let (shared, connection, now) = (call.shared, call.connection, call.received);
     match pending.poll(shared, thread, connection, context, now, outgoing) {
         Poll::Ready(result) => result.map(|()| Answer::Written),

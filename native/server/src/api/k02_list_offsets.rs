@@ -23,7 +23,7 @@ use pybroker_protocol::hot::of_topic::TopicRef;
 use pybroker_replica::{Commit, Isolation, ListedOffset, OffsetSpec, Partition};
 
 use super::each_partition::{answer_each, naming, refusals};
-use super::pool_answer::{Answered, PendingPoolAnswer};
+use super::pool_answer::{PendingPoolAnswer, PoolResponse};
 use super::{Answer, Call};
 use crate::api::topic_lookup::ResolvedTopic;
 use crate::clients::close_reason::CloseReason;
@@ -151,7 +151,7 @@ fn answer(
     request: &ListOffsetsRequest<'_>,
     isolation: Isolation,
     refused: &[Option<ErrorCode>],
-) -> Answered {
+) -> PoolResponse {
     let mut named: HashMap<(TopicRef<'_>, i32), u32> = HashMap::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
@@ -185,7 +185,7 @@ fn answer(
     };
     let mut body = Vec::new();
     response.encode(wire, &mut body);
-    Answered::new(body, errors)
+    PoolResponse::new(body, errors)
 }
 
 /// Return whether this error takes precedence over the error for a duplicate partition, which would reveal the topic to

@@ -16,13 +16,13 @@ use pybroker_protocol::hot::ingest_append::{
 };
 use pybroker_replica::{IngestError, IngestName, PartitionError, Replicas};
 
-use super::pool_answer::{Answered, PendingPoolAnswer};
+use super::pool_answer::{PendingPoolAnswer, PoolResponse};
 use super::{Answer, Call};
 use crate::api::topic_lookup::ResolvedTopic;
 use crate::authorizer::Operation;
 use crate::clients::close_reason::CloseReason;
 use crate::error_codes::of_ingest;
-use crate::net::frame::OwnFrame;
+use crate::net::frame::OwnedFrame;
 use crate::net::reply::ReplyFrame;
 use crate::shared::{Shared, ThreadState};
 
@@ -61,7 +61,7 @@ impl From<IngestError> for Refusal {
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &ThreadState,
-    mut body: OwnFrame,
+    mut body: OwnedFrame,
     out: &mut Vec<u8>,
 ) -> Result<Answer<PendingPoolAnswer>, CloseReason> {
     // Undecodable requests close the connection before they wait, and unauthorized clients are refused here.
@@ -102,7 +102,7 @@ fn refuse(call: &Call<'_>, topic_id: Uuid) -> Option<ErrorCode> {
         .refuse(Operation::WRITE, None, &resolved, &view)
 }
 
-fn answer(shared: &Shared, version: i16, body: &mut [u8], copy: bool, now_ms: i64) -> Answered {
+fn answer(shared: &Shared, version: i16, body: &mut [u8], copy: bool, now_ms: i64) -> PoolResponse {
     let response = match stage(shared, version, body, copy, now_ms) {
         Ok(response) => response,
         Err(refusal) => IngestAppendResponse {
@@ -119,7 +119,7 @@ fn answer(shared: &Shared, version: i16, body: &mut [u8], copy: bool, now_ms: i6
         .collect();
     let mut out = Vec::new();
     response.encode(&mut out);
-    Answered::new(out, errors)
+    PoolResponse::new(out, errors)
 }
 
 fn stage(

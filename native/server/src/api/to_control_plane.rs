@@ -39,7 +39,7 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
         lane: lane(call.api_key),
         body: Bytes::copy_from_slice(body),
         received_at: call.received,
-        time: call.connection.quotas.request_figures(),
+        time: call.connection.quotas.request_usage(),
         reply,
     };
     let unsent = match call.shared.control.submit(request) {

@@ -14,19 +14,19 @@ const NAMES_MAX: usize = 1_000;
 
 /// Decisions by topic name. Rules have versions from 1 on, so version 0 has no decisions.
 #[derive(Debug, Default)]
-pub(crate) struct Decisions {
+pub(crate) struct DecisionCache {
     version: u64,
-    by_name: HashMap<Arc<str>, Decided>,
+    by_name: HashMap<Arc<str>, CachedDecision>,
 }
 
 /// Bits of operations: the evaluated ones, and of these the permitted ones.
 #[derive(Debug, Default, Clone, Copy)]
-struct Decided {
+struct CachedDecision {
     known: u16,
     permitted: u16,
 }
 
-impl Decisions {
+impl DecisionCache {
     /// Clear the cache, because the connection has another principal.
     pub(crate) fn clear(&mut self) {
         self.by_name.clear();
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_was_decided_holds_for_one_version_of_the_rules() {
-        let mut decisions = Decisions::default();
+        let mut decisions = DecisionCache::default();
         assert_eq!(decisions.recall(1, Operation::READ, "a"), None);
         decisions.remember(Operation::READ, "a", true);
         decisions.remember(Operation::WRITE, "a", false);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_names_is_remembered() {
-        let mut decisions = Decisions::default();
+        let mut decisions = DecisionCache::default();
         for number in 0..=NAMES_MAX {
             decisions.recall(1, Operation::READ, "");
             decisions.remember(Operation::READ, &number.to_string(), true);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use pybroker_model::TopicId;
 
-use crate::authorizer::decision_cache::Decisions;
+use crate::authorizer::decision_cache::DecisionCache;
 use crate::config::SecurityProtocol;
 use crate::control_plane::Peer;
 use crate::leases::cached_responses::ConnectionResponses;
@@ -42,7 +42,7 @@ pub(crate) struct ConnectionInfo {
     /// Client id of the last request, for the log.
     pub(crate) client_id: RefCell<Option<Box<str>>>,
     /// Cached authorization decisions about topics.
-    pub(crate) decisions: RefCell<Decisions>,
+    pub(crate) decisions: RefCell<DecisionCache>,
     /// Quotas of the client.
     pub(crate) quotas: ConnectionQuotas,
     /// Cached responses of the control plane.
@@ -82,14 +82,14 @@ impl ConnectionInfo {
 
     /// Record the client id.
     #[inline]
-    pub(crate) fn calls_itself(&self, client_id: Option<&str>) {
+    pub(crate) fn set_client_id(&self, client_id: Option<&str>) {
         if self.client_id.borrow().as_deref() != client_id {
             self.client_id.replace(client_id.map(Into::into));
         }
     }
 
     /// Mark a client that speaks plaintext on a TLS listener, which cannot authenticate any more.
-    pub(crate) fn comes_without_tls(&mut self) {
+    pub(crate) fn mark_plaintext(&mut self) {
         self.without_tls = true;
         self.authenticated = false;
     }

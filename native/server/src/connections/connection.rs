@@ -219,7 +219,7 @@ impl Connection {
                 if self.info.peer.registry == Registry::Client =>
             {
                 self.tls = None;
-                self.info.comes_without_tls();
+                self.info.mark_plaintext();
                 Poll::Ready(Ok(read))
             }
             Poll::Ready(Err(problem)) if !tls.is_flushed() => {

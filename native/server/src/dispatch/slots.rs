@@ -9,11 +9,11 @@ use std::time::Instant;
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
 use crate::api::k08_offset_commit::PendingOffsetCommit;
-use crate::api::large::PendingLarge;
+use crate::api::large_request::PendingLarge;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::metrics::Moments;
-use crate::net::frame::OwnFrame;
+use crate::net::frame::OwnedFrame;
 
 /// A request that was read and not answered yet.
 pub(crate) enum Slot {
@@ -33,7 +33,7 @@ pub(crate) enum Slot {
     Control(Box<PendingControl>),
     /// A frame that waits to be at the head.
     Deferred {
-        frame: OwnFrame,
+        frame: OwnedFrame,
         received: Instant,
         /// A Produce behind an earlier Produce that is not appended yet.
         produce: bool,

@@ -12,20 +12,20 @@ pub(crate) enum Frame<'b> {
     /// Valid until the call returns.
     Lent(&'b mut [u8]),
     /// Valid while the request holds it.
-    Own(OwnFrame),
+    Own(OwnedFrame),
 }
 
 /// A frame with its buffer, which returns to the pool of a data thread when the request is answered.
-pub(crate) struct OwnFrame {
+pub(crate) struct OwnedFrame {
     buffer: Vec<u8>,
     content: Range<usize>,
 }
 
-impl OwnFrame {
+impl OwnedFrame {
     /// Create a frame from the range `content` of `buffer`, which must contain the range.
     pub(crate) fn new(buffer: Vec<u8>, content: Range<usize>) -> Self {
         debug_assert!(content.start <= content.end && content.end <= buffer.len());
-        OwnFrame { buffer, content }
+        OwnedFrame { buffer, content }
     }
 
     /// Return the memory held, in bytes.
@@ -58,9 +58,9 @@ impl Frame<'_> {
     }
 
     /// Return an owned frame; a borrowed one is copied.
-    pub(crate) fn into_own(self) -> OwnFrame {
+    pub(crate) fn into_own(self) -> OwnedFrame {
         match self {
-            Frame::Lent(bytes) => OwnFrame::new(bytes.to_vec(), 0..bytes.len()),
+            Frame::Lent(bytes) => OwnedFrame::new(bytes.to_vec(), 0..bytes.len()),
             Frame::Own(frame) => frame,
         }
     }
@@ -101,7 +101,7 @@ mod tests {
         let mut lent = [1, 2, 3];
         let mut kept = Frame::Lent(&mut lent).into_own();
         assert_eq!(kept.bytes(), [1, 2, 3]);
-        let kept = OwnFrame::new(vec![0, 0, 1, 2, 3, 9], 2..5);
+        let kept = OwnedFrame::new(vec![0, 0, 1, 2, 3, 9], 2..5);
         let mut body = Frame::Own(kept).into_own().after(1);
         assert_eq!(body.bytes(), [2, 3]);
         assert_eq!(body.into_buffer().len(), 6);

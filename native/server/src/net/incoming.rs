@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::net::budget::MemoryBudget;
 use crate::net::buffers::{BUFFER_BYTES_MIN, BufferPool};
-use crate::net::frame::OwnFrame;
+use crate::net::frame::OwnedFrame;
 use crate::net::tls::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 
 /// Maximum bytes of one socket read, unless one frame needs more: fits a core's cache.
@@ -161,11 +161,11 @@ impl Incoming {
         buffer: &mut Vec<u8>,
         content: Range<usize>,
         pool: &mut BufferPool,
-    ) -> OwnFrame {
+    ) -> OwnedFrame {
         let mut rest = pool.take();
         rest.extend_from_slice(&buffer[self.start..]);
         self.start = 0;
-        OwnFrame::new(core::mem::replace(buffer, rest), content)
+        OwnedFrame::new(core::mem::replace(buffer, rest), content)
     }
 
     /// End a turn: return the buffer, or keep and charge the remaining bytes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::prometheus::exposition::{self, Page};
-use crate::quotas::{Figures, Kind, Quotas};
+use crate::quotas::{EntityUsage, Kind, Quotas};
 
 /// Maximum entities shown of each kind.
 const SHOWN_MAX: usize = 100;
@@ -15,7 +15,7 @@ type Family = (
     &'static str,
     &'static str,
     &'static [(Kind, &'static str)],
-    fn(&Figures, Instant) -> f64,
+    fn(&EntityUsage, Instant) -> f64,
 );
 
 const PRODUCE: (Kind, &str) = (Kind::Produce, "Produce");
@@ -28,19 +28,19 @@ const FAMILIES: [Family; 3] = [
         "Bytes a second of users and client ids with a quota: of Produce requests, or of answers to Fetch \
          (Kafka: byte-rate).",
         &[PRODUCE, FETCH],
-        Figures::rate,
+        EntityUsage::rate,
     ),
     (
         "kafka_server_quota_request_time",
         "Time of the broker's threads in percent of one, of users and client ids with a quota (Kafka: request-time).",
         &[REQUEST],
-        Figures::rate,
+        EntityUsage::rate,
     ),
     (
         "kafka_server_quota_throttle_time",
         "Average milliseconds by which throttled requests were delayed (Kafka: throttle-time).",
         &[PRODUCE, FETCH, REQUEST],
-        Figures::throttle_ms,
+        EntityUsage::throttle_ms,
     ),
 ];
 
@@ -53,32 +53,32 @@ pub(super) fn write(quotas: &Quotas, page: &mut Page, now: Instant) {
     for (name, help, resources, read) in FAMILIES {
         page.family(name, exposition::Kind::Gauge, help);
         for &(kind, resource) in resources {
-            for figures in most(&all, kind, now) {
+            for usage in most(&all, kind, now) {
                 // Empty for quotas of all users.
-                let user = figures.key.user.as_deref().unwrap_or_default();
-                let client_id = figures.key.client_id.as_deref().unwrap_or_default();
+                let user = usage.key.user.as_deref().unwrap_or_default();
+                let client_id = usage.key.client_id.as_deref().unwrap_or_default();
                 let labels = [
                     ("resource", resource),
                     ("user", user),
                     ("clientid", client_id),
                 ];
-                page.series(name, &labels, read(figures, now));
+                page.series(name, &labels, read(usage, now));
             }
         }
     }
 }
 
-fn most(all: &[Arc<Figures>], kind: Kind, now: Instant) -> Vec<&Figures> {
-    let mut chosen: Vec<(f64, f64, &Figures)> = all
+fn most(all: &[Arc<EntityUsage>], kind: Kind, now: Instant) -> Vec<&EntityUsage> {
+    let mut chosen: Vec<(f64, f64, &EntityUsage)> = all
         .iter()
-        .filter(|figures| figures.key.kind == kind)
-        .map(|figures| (figures.throttle_ms(now), figures.rate(now), &**figures))
+        .filter(|usage| usage.key.kind == kind)
+        .map(|usage| (usage.throttle_ms(now), usage.rate(now), &**usage))
         .collect();
     chosen.sort_unstable_by(|one, other| {
         (other.0.total_cmp(&one.0)).then_with(|| other.1.total_cmp(&one.1))
     });
     chosen.truncate(SHOWN_MAX);
-    chosen.into_iter().map(|(.., figures)| figures).collect()
+    chosen.into_iter().map(|(.., usage)| usage).collect()
 }
 
 #[cfg(test)]
@@ -104,12 +104,12 @@ mod tests {
             ..QuotaDelta::default()
         });
         for step in 0..500u32 {
-            let held = quotas.hold("ann", &format!("c{step}"), now);
+            let client = quotas.look_up("ann", &format!("c{step}"), now);
             let bytes = if step == 250 { 1_000_000 } else { 1 };
-            held.produce.expect("set").record(bytes, now);
+            client.produce.expect("set").record(bytes, now);
         }
-        let held = quotas.hold("ann", "a\"\\\n", now);
-        held.produce.expect("set").record(9_000, now);
+        let client = quotas.look_up("ann", "a\"\\\n", now);
+        client.produce.expect("set").record(9_000, now);
         let text = text();
         let shown = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
         assert_eq!(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pybroker_protocol::ApiKey;
 
-use crate::quotas::{Held, Quotas, clipped};
+use crate::quotas::{ClientQuotas, Quotas, clipped};
 
 /// Thread time above which the connection reports it at once, and not with the next request.
 const UNREPORTED_NANOS_MAX: u64 = 100_000;
@@ -26,7 +26,7 @@ pub(crate) struct ConnectionQuotas {
 
 #[derive(Default)]
 struct Resolved {
-    held: Held,
+    client: ClientQuotas,
     client_id: Box<str>,
 }
 
@@ -43,7 +43,7 @@ impl ConnectionQuotas {
         let client_id = clipped(client_id);
         {
             let known = self.resolved.borrow();
-            if known.held.version == quotas.version() && &*known.client_id == client_id {
+            if known.client.version == quotas.version() && &*known.client_id == client_id {
                 return;
             }
         }
@@ -52,11 +52,11 @@ impl ConnectionQuotas {
         let user = principal
             .split_once(':')
             .map_or(principal, |(_, name)| name);
-        resolved.held = quotas.hold(user, client_id, now);
+        resolved.client = quotas.look_up(user, client_id, now);
         if &*resolved.client_id != client_id {
             resolved.client_id = client_id.into();
         }
-        self.timed.set(resolved.held.request.is_some());
+        self.timed.set(resolved.client.request.is_some());
     }
 
     /// Count a request of that many bytes. Return the throttle time of its response in milliseconds; the connection is
@@ -71,12 +71,12 @@ impl ConnectionQuotas {
         let (principal, client_id) = who;
         let (key, bytes) = request;
         self.resolve(quotas, principal, client_id, now);
-        let held = &self.resolved.borrow().held;
-        let mut wait = match &held.produce {
+        let client = &self.resolved.borrow().client;
+        let mut wait = match &client.produce {
             Some(produce) if key == ApiKey::Produce => produce.record(bytes as u64, now),
             _ => 0,
         };
-        if let Some(request) = &held.request {
+        if let Some(request) = &client.request {
             wait = wait.max(request.record(self.unreported.take(), now));
         }
         self.mute(wait, now)
@@ -86,7 +86,7 @@ impl ConnectionQuotas {
     /// an empty response.
     pub(crate) fn fetched(&self, bytes: usize, now: Instant) -> Option<i32> {
         let resolved = self.resolved.borrow();
-        let fetch = resolved.held.fetch.as_ref()?;
+        let fetch = resolved.client.fetch.as_ref()?;
         let wait = fetch.admit(bytes as u64, now).err()?;
         Some(self.mute(wait, now))
     }
@@ -94,7 +94,7 @@ impl ConnectionQuotas {
     /// Return the maximum record bytes of one Fetch response.
     pub(crate) fn fetch_bytes_max(&self) -> Option<usize> {
         let resolved = self.resolved.borrow();
-        Some(resolved.held.fetch.as_ref()?.burst())
+        Some(resolved.client.fetch.as_ref()?.burst())
     }
 
     /// Mute the connection for `wait_ms` milliseconds.
@@ -116,7 +116,7 @@ impl ConnectionQuotas {
     /// Return whether the connection stays muted: until the time has passed or its quotas change. Its usage counters do
     /// not change.
     pub(crate) fn stays_muted(&self, quotas: &Quotas, now: Instant) -> bool {
-        let changed = || self.resolved.borrow().held.version != quotas.version();
+        let changed = || self.resolved.borrow().client.version != quotas.version();
         self.muted_until.get().is_some_and(|until| until > now) && !changed()
     }
 
@@ -133,12 +133,12 @@ impl ConnectionQuotas {
 
     /// Return the quotas for another thread that works for the same client; it counts thread time only.
     pub(crate) fn of_time(&self) -> Self {
-        let held = Held {
-            request: self.request_figures(),
-            ..Held::default()
+        let client = ClientQuotas {
+            request: self.request_usage(),
+            ..ClientQuotas::default()
         };
         let quotas = Self::default();
-        quotas.resolved.borrow_mut().held = held;
+        quotas.resolved.borrow_mut().client = client;
         quotas
     }
 
@@ -155,15 +155,15 @@ impl ConnectionQuotas {
     fn report(&self, now: Instant) {
         let nanos = self.unreported.take();
         if nanos > 0
-            && let Some(request) = &self.resolved.borrow().held.request
+            && let Some(request) = &self.resolved.borrow().client.request
         {
             request.add(nanos, now);
         }
     }
 
     /// Return the counter for time that other threads spend on a request.
-    pub(crate) fn request_figures(&self) -> Option<std::sync::Arc<crate::quotas::Figures>> {
-        self.resolved.borrow().held.request.clone()
+    pub(crate) fn request_usage(&self) -> Option<std::sync::Arc<crate::quotas::EntityUsage>> {
+        self.resolved.borrow().client.request.clone()
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
         quotas.apply(&percent(100.0));
         let (short, long) = (Duration::from_micros(60), Duration::from_secs(1));
         let seconds = |one: f64| {
-            let request = quotas.hold("ann", "a", now).request.expect("set");
+            let request = quotas.look_up("ann", "a", now).request.expect("set");
             (request.rate(now + long) / one).round()
         };
         let request = |connection: &ConnectionQuotas| {
@@ -204,8 +204,8 @@ mod tests {
         let connection = ConnectionQuotas::default();
         request(&connection);
         connection.worked(now, now + long);
-        let request_figures = connection.request_figures().expect("set");
-        let one = request_figures.rate(now + long);
+        let request_usage = connection.request_usage().expect("set");
+        let one = request_usage.rate(now + long);
         assert!(one > 0.0, "at once");
         connection.worked(now, now + long);
         assert_eq!(seconds(one), 2.0);

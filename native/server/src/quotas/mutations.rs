@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::bucket::Bucket;
 use super::samples::Windows;
-use super::table::Holds;
+use super::table::EffectiveQuota;
 
 /// Maximum buckets; above it all are dropped, which refills them. Only entities that recently created or deleted topics
 /// have one.
@@ -25,7 +25,7 @@ impl Mutations {
     pub(super) fn take(
         &mut self,
         key: Key,
-        holds: &Holds,
+        quota: &EffectiveQuota,
         partitions: f64,
         strict: bool,
         windows: Windows,
@@ -40,7 +40,7 @@ impl Mutations {
                 self.buckets.clear();
             }
         }
-        let (rate, burst) = (holds.bound, holds.bound * seconds);
+        let (rate, burst) = (quota.bound, quota.bound * seconds);
         let (bucket, known) = self
             .buckets
             .entry(key)

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::figures::{Figures, Key};
+use super::entity_usage::{EntityUsage, UsageKey};
 use super::samples::Windows;
 
 /// Maximum counters that no connection uses, about half a kilobyte each.
@@ -20,7 +20,7 @@ const ENTITIES_MIN: usize = 256;
 /// Usage counters by entity.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    known: HashMap<Key, Arc<Figures>>,
+    known: HashMap<UsageKey, Arc<EntityUsage>>,
     /// Size at which the next scan for unused counters runs; a scan then costs a share of the entries added since the
     /// last one.
     full: usize,
@@ -29,35 +29,35 @@ pub(super) struct Registry {
 impl Registry {
     pub(super) fn get(
         &mut self,
-        key: Key,
+        key: UsageKey,
         windows: Windows,
         began: Instant,
         now: Instant,
-    ) -> Arc<Figures> {
+    ) -> Arc<EntityUsage> {
         if let Some(known) = self.known.get(&key) {
             return Arc::clone(known);
         }
         if self.known.len() >= self.full.max(ENTITIES_MIN) {
             self.shrink(now);
         }
-        let made = Arc::new(Figures::new(key.clone(), windows, began));
+        let made = Arc::new(EntityUsage::new(key.clone(), windows, began));
         self.known.insert(key, Arc::clone(&made));
         made
     }
 
     fn shrink(&mut self, now: Instant) {
-        let is_held = |figures: &Arc<Figures>| Arc::strong_count(figures) > 1;
+        let is_held = |usage: &Arc<EntityUsage>| Arc::strong_count(usage) > 1;
         self.known
-            .retain(|_, figures| is_held(figures) || !figures.is_idle(now));
+            .retain(|_, usage| is_held(usage) || !usage.is_idle(now));
         if self.known.len() >= ENTITIES_MAX {
-            self.known.retain(|_, figures| is_held(figures));
+            self.known.retain(|_, usage| is_held(usage));
         }
         let held = self.known.len();
         self.full = (held * 2).min(ENTITIES_MAX.max(held + ENTITIES_MIN));
         self.known.shrink_to(self.full);
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Figures>> {
+    pub(super) fn all(&self) -> Vec<Arc<EntityUsage>> {
         self.known.values().cloned().collect()
     }
 }
@@ -68,8 +68,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn key(client_id: &str) -> Key {
-        Key {
+    fn key(client_id: &str) -> UsageKey {
+        UsageKey {
             kind: Kind::Produce,
             user: None,
             client_id: Some(client_id.into()),

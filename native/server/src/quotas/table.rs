@@ -38,7 +38,7 @@ pub struct EntityQuotas {
 
 /// The quota of a client, and the entity whose usage it limits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Holds {
+pub struct EffectiveQuota {
     /// Limit per second.
     pub bound: f64,
     /// Whether the quota limits this user's usage; `false`: the usage of all users together.
@@ -138,13 +138,13 @@ impl Table {
     }
 
     /// Return the quota of a type for a user's client: the first of Kafka's eight levels that has one.
-    pub(super) fn find(&self, user: &str, client_id: &str, kind: Kind) -> Option<Holds> {
-        let both = |bound| Holds {
+    pub(super) fn find(&self, user: &str, client_id: &str, kind: Kind) -> Option<EffectiveQuota> {
+        let both = |bound| EffectiveQuota {
             bound,
             by_user: true,
             by_client: true,
         };
-        let of_user = |bound| Holds {
+        let of_user = |bound| EffectiveQuota {
             bound,
             by_user: true,
             by_client: false,
@@ -158,11 +158,13 @@ impl Table {
                 return Some(of_user(bound));
             }
         }
-        self.clients.of_client(client_id, kind).map(|bound| Holds {
-            bound,
-            by_user: false,
-            by_client: true,
-        })
+        self.clients
+            .of_client(client_id, kind)
+            .map(|bound| EffectiveQuota {
+                bound,
+                by_user: false,
+                by_client: true,
+            })
     }
 }
 
@@ -192,19 +194,19 @@ mod tests {
     ];
 
     #[test]
-    fn the_first_of_the_eight_levels_holds() {
+    fn the_first_of_the_eight_levels_quota() {
         let mut table = Table::default();
         for (level, (user, client_id, ..)) in ORDER.iter().enumerate() {
             table.set(&entity(*user, *client_id, level as f64 + 1.0));
             table.set(&entity(Some("bob"), Some("app"), 99.0));
         }
         for (level, (user, client_id, by_user, by_client)) in ORDER.into_iter().enumerate() {
-            let holds = Holds {
+            let quota = EffectiveQuota {
                 bound: level as f64 + 1.0,
                 by_user,
                 by_client,
             };
-            assert_eq!(table.find("ann", "app", Kind::Produce), Some(holds));
+            assert_eq!(table.find("ann", "app", Kind::Produce), Some(quota));
             assert_eq!(table.find("ann", "app", Kind::Fetch), None, "by kind");
             table.set(&EntityQuotas {
                 values: [None; KINDS],

@@ -15,7 +15,7 @@ use pybroker_storage::AppendOrigin;
 
 use super::commit::{PendingCommit, Wait};
 use super::refusal::{Refusal, refuse_acks, refuse_internal};
-use super::verified::Verified;
+use super::verification::Verification;
 use crate::api::Call;
 use crate::api::topic_lookup::{ResolvedTopic, endpoints, points_elsewhere};
 use crate::authorizer::Operation;
@@ -81,7 +81,7 @@ pub(super) fn append_all(
     call: &Call<'_>,
     request: &ProduceRequest,
     body: &mut [u8],
-    (verified, rest): (&Verified, Option<Rest>),
+    (verification, rest): (&Verification, Option<Rest>),
     (budget, extent): (&mut ExpansionBudget, Extent),
     (out, tally, held): (&mut Vec<u8>, &mut Tally, &mut HeldFlushes),
 ) -> Result<Outcome, CloseReason> {
@@ -114,7 +114,7 @@ pub(super) fn append_all(
         naming,
         acks: request.acks,
         transactional: request.transactional_id.is_some(),
-        verified,
+        verification,
         writer,
         gathered,
         budget,
@@ -200,7 +200,7 @@ struct Appending<'a, 'c> {
     acks: i16,
     /// Whether the request names a transactional id that the client may write with.
     transactional: bool,
-    verified: &'a Verified,
+    verification: &'a Verification,
     writer: ProduceResponseWriter<'a>,
     gathered: Gathered,
     budget: &'a mut ExpansionBudget,
@@ -318,7 +318,7 @@ impl Appending<'_, '_> {
                 let error = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
                 return Err(Refusal::code(error).into());
             }
-            self.verified
+            self.verification
                 .origin(partition.tip())
                 .map_err(|error| match error {
                     ErrorCode::NOT_ENOUGH_REPLICAS | ErrorCode::CONCURRENT_TRANSACTIONS => {

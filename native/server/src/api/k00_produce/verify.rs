@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 
 use super::append::name_of;
 use super::hand_over::{Appended, PendingAppend};
-use super::own::OwnProduce;
-use super::verified::{Asked, Verified};
+use super::owned_request::OwnedProduce;
+use super::verification::{CheckedPartition, Verification};
 use crate::api::Call;
 use crate::api::topic_lookup::ResolvedTopic;
 use crate::control_plane::{CodesSender, TransactionQuestion};
@@ -59,7 +59,7 @@ pub(super) fn ask(
             if *producer.get_or_insert((id, epoch)) == (id, epoch)
                 && partition.may_begin_transaction(id, epoch)
             {
-                asked.push(Asked {
+                asked.push(CheckedPartition {
                     tip: partition.tip(),
                     end: partition.log_end_offset(),
                 });
@@ -78,7 +78,7 @@ pub(super) fn ask(
         partitions: asked.iter().map(|asked| asked.tip).collect(),
         answer,
     });
-    let verified = Verified {
+    let verification = Verification {
         partitions: asked,
         adds,
         codes: Vec::new(),
@@ -88,14 +88,14 @@ pub(super) fn ask(
         bytes: body.len(),
         moments: call.moments(),
         version: call.version,
-        own: Some(OwnProduce::new(call, body, verified, None)),
+        own: Some(OwnedProduce::new(call, body, verification, None)),
     })
 }
 
 /// A request that waits for the transaction coordinator.
 pub(crate) struct PendingVerification {
     codes: oneshot::Receiver<Vec<i16>>,
-    own: Option<OwnProduce>,
+    own: Option<OwnedProduce>,
     /// Memory held, in bytes.
     pub(super) bytes: usize,
     pub(super) moments: Moments,
@@ -115,7 +115,7 @@ impl PendingVerification {
             return Poll::Pending;
         };
         Poll::Ready(self.own.take().map(|mut own| {
-            own.verified.codes = codes.unwrap_or_default();
+            own.verification.codes = codes.unwrap_or_default();
             own.append(budget)
         }))
     }

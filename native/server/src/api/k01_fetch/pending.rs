@@ -7,9 +7,9 @@ use std::time::Instant;
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{Isolation, Partition, Registration, TopicMap};
 
+use super::parameters::{FetchParameters, Source};
 use super::read::{Outcome, read_all, resolve};
 use super::respond::{Written, sent_slices, write, write_throttled};
-use super::wanted::{Source, Wanted};
 use crate::api::topic_access::Access;
 use crate::blocking::cold_reads::{ColdRead, is_resident};
 use crate::clients::close_reason::CloseReason;
@@ -28,7 +28,7 @@ const HEAD_BYTES: usize = 64;
 
 /// A Fetch whose reply is not written yet.
 pub(crate) struct PendingFetch {
-    wanted: Wanted,
+    parameters: FetchParameters,
     source: Source,
     pub(crate) moments: Moments,
     state: State,
@@ -44,9 +44,9 @@ enum State {
 }
 
 impl PendingFetch {
-    pub(super) fn new(wanted: Wanted, source: Source, moments: Moments) -> Self {
+    pub(super) fn new(parameters: FetchParameters, source: Source, moments: Moments) -> Self {
         PendingFetch {
-            wanted,
+            parameters,
             source,
             moments,
             state: State::Read,
@@ -78,9 +78,9 @@ impl PendingFetch {
             }
         };
         if !warm && let Some(wait_ms) = self.over_quota(shared, connection, &outcomes) {
-            write_throttled(&self.wanted, wait_ms, thread, outgoing);
+            write_throttled(&self.parameters, wait_ms, thread, outgoing);
             let source = core::mem::replace(&mut self.source, Source::Request(Vec::new()));
-            source.give_up(self.wanted.incremental, thread);
+            source.give_up(self.parameters.incremental, thread);
             return Poll::Ready(Ok(()));
         }
         self.note_incarnations(connection, &outcomes);
@@ -100,16 +100,16 @@ impl PendingFetch {
             let view = shared.metadata.load();
             // Checked at each read: an ACL that was removed in the meantime ends access to new records.
             let access = Access::new(shared, connection);
-            let outcomes = read_all(&self.wanted, &mut self.source, &map, &view, &access);
+            let outcomes = read_all(&self.parameters, &mut self.source, &map, &view, &access);
             let bytes: usize = outcomes
                 .iter()
                 .filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes))
                 .sum();
-            let over = bytes >= self.wanted.min_bytes
+            let over = bytes >= self.parameters.min_bytes
                 || outcomes.iter().any(|outcome| outcome.urgent)
                 || self.has_watermark_to_tell(&outcomes)
                 || outcomes.iter().all(|outcome| outcome.absent)
-                || now >= self.wanted.deadline
+                || now >= self.parameters.deadline
                 || attempt >= ATTEMPTS_MAX
                 || shared.draining.load(Ordering::Relaxed);
             if over {
@@ -130,7 +130,7 @@ impl PendingFetch {
         connection: &ConnectionInfo,
         outcomes: &[Outcome],
     ) -> Option<i32> {
-        if !shared.metadata.quotas().is_active() || self.wanted.follower.is_some() {
+        if !shared.metadata.quotas().is_active() || self.parameters.follower.is_some() {
             return None;
         }
         let records = outcomes
@@ -144,8 +144,8 @@ impl PendingFetch {
         let Source::Session(session) = &self.source else {
             return false;
         };
-        self.wanted.tells_watermark
-            && self.wanted.incremental
+        self.parameters.tells_watermark
+            && self.parameters.incremental
             && outcomes.iter().any(|outcome| {
                 outcome.head.error_code == 0
                     && session.1.told_watermark(outcome.place) < outcome.head.high_watermark
@@ -168,9 +168,9 @@ impl PendingFetch {
             let partition = resolve(map, view, &target.topic)
                 .partition(view, target.partition)
                 .ok()?;
-            let isolation = self.wanted.isolation;
+            let isolation = self.parameters.isolation;
             registrations.push(partition.watch(isolation, outcome.end, context.waker())?);
-            if self.wanted.tells_watermark {
+            if self.parameters.tells_watermark {
                 let told = outcome.head.high_watermark;
                 let watched = Isolation::ReadUncommitted;
                 registrations.push(partition.watch(watched, told, context.waker())?);
@@ -192,9 +192,9 @@ impl PendingFetch {
         if !warm {
             self.note_in_session(&mut outcomes);
         }
-        let (wanted, source) = (&self.wanted, &self.source);
+        let (parameters, source) = (&self.parameters, &self.source);
         let mut write = |outcomes: &[Outcome], thread: &mut ThreadState, wait| {
-            write(wanted, source, shared, thread, outcomes, wait, outgoing)
+            write(parameters, source, shared, thread, outcomes, wait, outgoing)
                 .map_err(CloseReason::SendFailed)
         };
         let mut written = Written::Cold;
@@ -244,7 +244,7 @@ impl PendingFetch {
             .filter(|outcome| outcome.slice.is_some())
             .map(|outcome| outcome.place)
             .collect();
-        let incremental = self.wanted.incremental;
+        let incremental = self.parameters.incremental;
         outcomes.retain(|outcome| {
             let head = &outcome.head;
             let news = session.1.changed(
@@ -263,14 +263,14 @@ impl PendingFetch {
 
     /// Return the version of the request.
     pub(crate) fn version(&self) -> i16 {
-        self.wanted.version.number
+        self.parameters.version.number
     }
 
     /// Return the time at which the wait for records ends. A wait for the disk has no deadline here.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Warming(..) => None,
-            _ => Some(self.wanted.deadline),
+            _ => Some(self.parameters.deadline),
         }
     }
 

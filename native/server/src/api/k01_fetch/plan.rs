@@ -9,7 +9,7 @@ use pybroker_protocol::hot::fetch_request::{BY_ID, FetchRequest, SESSIONS, WITH_
 use pybroker_protocol::primitives::Span;
 use pybroker_replica::{Follower, Isolation};
 
-use super::wanted::{Source, Wanted};
+use super::parameters::{FetchParameters, Source};
 use crate::api::Call;
 use crate::fetch_sessions::{EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, TopicKey};
 use crate::shared::ThreadState;
@@ -21,7 +21,7 @@ pub(super) fn plan(
     thread: &mut ThreadState,
     request: &FetchRequest,
     body: &[u8],
-) -> Result<(Wanted, Source), ErrorCode> {
+) -> Result<(FetchParameters, Source), ErrorCode> {
     let follower = (request.replica_id >= 0).then_some(Follower {
         broker: request.replica_id,
         broker_epoch: request.replica_epoch,
@@ -45,7 +45,7 @@ pub(super) fn plan(
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let rack_aware = thread.settings.rack_aware;
     let rack = text(request.rack_id, body);
-    let wanted = Wanted {
+    let parameters = FetchParameters {
         version: call.wire_version(),
         reply: call.reply,
         isolation,
@@ -61,7 +61,7 @@ pub(super) fn plan(
         incremental,
         listener: Arc::clone(&call.connection.peer.listener),
     };
-    Ok((wanted, source))
+    Ok((parameters, source))
 }
 
 /// Apply the request to its session, or create one. Return the partitions, the session id for the response, and whether

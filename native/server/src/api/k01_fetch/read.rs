@@ -10,7 +10,7 @@ use pybroker_protocol::hot::fetch_response::{
 };
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionRead, TopicMap};
 
-use super::wanted::{Source, Wanted};
+use super::parameters::{FetchParameters, Source};
 use crate::api::topic_access::Access;
 use crate::api::topic_lookup::{ResolvedTopic, points_elsewhere};
 use crate::authorizer::Operation;
@@ -37,13 +37,13 @@ pub(super) struct Outcome {
 
 /// Read all partitions of a Fetch, in the order of its source.
 pub(super) fn read_all(
-    wanted: &Wanted,
+    parameters: &FetchParameters,
     source: &mut Source,
     map: &TopicMap<Partition>,
     view: &MetadataView,
     access: &Access<'_>,
 ) -> Vec<Outcome> {
-    let mut left = wanted.max_bytes;
+    let mut left = parameters.max_bytes;
     let mut empty = true;
     let mut outcomes = Vec::with_capacity(source.len());
     let mut resolved: Option<(&TopicKey, ResolvedTopic<'_>, Option<ErrorCode>)> = None;
@@ -80,11 +80,11 @@ pub(super) fn read_all(
             urgent: true,
             ..Outcome::refused(place, target, ErrorCode::OFFSET_OUT_OF_RANGE)
         };
-        if of_another && wanted.version.number < WITH_EPOCH {
+        if of_another && parameters.version.number < WITH_EPOCH {
             outcomes.push(starts_anew());
             continue;
         }
-        let mut outcome = read_one(wanted, view, topic, place, target, left, empty);
+        let mut outcome = read_one(parameters, view, topic, place, target, left, empty);
         // A matching epoch proves nothing: some clients use the new epoch with a position of the old log.
         if of_another && !in_session && outcome.is_behind_the_start(target) {
             outcome = starts_anew();
@@ -109,7 +109,7 @@ fn incarnation(topic: &ResolvedTopic<'_>, target: &FetchTarget) -> Option<TopicI
 }
 
 fn read_one(
-    wanted: &Wanted,
+    parameters: &FetchParameters,
     view: &MetadataView,
     topic: &ResolvedTopic<'_>,
     place: u32,
@@ -129,12 +129,12 @@ fn read_one(
         }
     };
     let now = Instant::now();
-    let throttled = wanted.follower.is_some() && partition.is_throttled_as_leader();
+    let throttled = parameters.follower.is_some() && partition.is_throttled_as_leader();
     let held_back = throttled
-        && wanted
+        && parameters
             .follower
             .is_some_and(|follower| !partition.has_in_sync(follower.broker))
-        && wanted.throttle.until(now).is_some();
+        && parameters.throttle.until(now).is_some();
     let fetch = FetchRead {
         offset: target.fetch_offset,
         max_bytes: if held_back {
@@ -142,13 +142,13 @@ fn read_one(
         } else {
             left.min(usize::try_from(target.max_bytes).unwrap_or(0))
         },
-        isolation: wanted.isolation,
+        isolation: parameters.isolation,
         current_leader_epoch: target.current_leader_epoch,
         last_fetched_epoch: target.last_fetched_epoch,
         at_least_one: at_least_one && !held_back,
-        any_replica: wanted.any_replica,
+        any_replica: parameters.any_replica,
     };
-    if let Some(near) = near_replica(wanted, view, partition, target)
+    if let Some(near) = near_replica(parameters, view, partition, target)
         && let Ok(read) = partition.read(&FetchRead {
             max_bytes: 0,
             at_least_one: false,
@@ -156,19 +156,19 @@ fn read_one(
             ..fetch
         })
     {
-        let mut outcome = found(wanted.isolation, place, target, read);
+        let mut outcome = found(parameters.isolation, place, target, read);
         outcome.head.preferred_read_replica = near;
         outcome.urgent = true;
         return outcome;
     }
-    let read = match wanted.follower {
+    let read = match parameters.follower {
         Some(follower) => partition.read_for_follower(follower, &fetch, now),
         None => partition.read(&fetch),
     };
     match read {
         Ok(read) => Outcome {
             throttled,
-            ..found(wanted.isolation, place, target, read)
+            ..found(parameters.isolation, place, target, read)
         },
         Err(error) => {
             let naming = match target.topic {
@@ -186,12 +186,12 @@ fn read_one(
 
 /// Return the preferred read replica (KIP-392), if this replica leads.
 fn near_replica(
-    wanted: &Wanted,
+    parameters: &FetchParameters,
     view: &MetadataView,
     partition: &Partition,
     target: &FetchTarget,
 ) -> Option<i32> {
-    let rack = wanted.rack.as_deref()?;
+    let rack = parameters.rack.as_deref()?;
     partition.near_replica(target.fetch_offset, |broker| {
         view.broker(broker)
             .is_some_and(|broker| broker.rack.as_deref() == Some(rack))

@@ -9,8 +9,8 @@ use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::fetch_response::FetchResponseWriter;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
+use super::parameters::{FetchParameters, Source};
 use super::read::Outcome;
-use super::wanted::{Source, Wanted};
 use crate::api::topic_lookup::endpoints;
 use crate::blocking::cold_reads::copy;
 use crate::fetch_sessions::TopicKey;
@@ -29,7 +29,7 @@ pub(super) enum Written {
 
 /// Write the reply to the connection's output. With `wait`, small slices are read even if that blocks on the disk.
 pub(super) fn write(
-    wanted: &Wanted,
+    parameters: &FetchParameters,
     source: &Source,
     shared: &Shared,
     thread: &mut ThreadState,
@@ -38,7 +38,7 @@ pub(super) fn write(
     outgoing: &mut Outgoing,
 ) -> io::Result<Written> {
     let reply = Reply {
-        wanted,
+        parameters,
         source,
         shared,
         outcomes,
@@ -64,15 +64,20 @@ pub(super) fn write(
         written
     };
     if let Written::Whole = written {
-        note(wanted, source, outcomes, thread);
+        note(parameters, source, outcomes, thread);
         let throttled = outcomes.iter().filter(|outcome| outcome.throttled);
         let bytes = throttled.filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes));
-        wanted.throttle.record(bytes.sum(), Instant::now());
+        parameters.throttle.record(bytes.sum(), Instant::now());
     }
     Ok(written)
 }
 
-fn note(wanted: &Wanted, source: &Source, outcomes: &[Outcome], thread: &mut ThreadState) {
+fn note(
+    parameters: &FetchParameters,
+    source: &Source,
+    outcomes: &[Outcome],
+    thread: &mut ThreadState,
+) {
     let max = thread.settings.metrics.topics_max;
     let metrics = &thread.metrics;
     for outcome in outcomes {
@@ -89,11 +94,11 @@ fn note(wanted: &Wanted, source: &Source, outcomes: &[Outcome], thread: &mut Thr
         for counters in of_topic.into_iter().chain([&metrics.topics]) {
             counters.fetch_requests.add(1);
             counters.failed_fetch_requests.add(u64::from(error != 0));
-            if wanted.follower.is_none() {
+            if parameters.follower.is_none() {
                 counters.bytes_out.add(bytes);
             }
         }
-        if wanted.follower.is_some() {
+        if parameters.follower.is_some() {
             metrics.replication_bytes_out.add(bytes);
         }
     }
@@ -101,7 +106,7 @@ fn note(wanted: &Wanted, source: &Source, outcomes: &[Outcome], thread: &mut Thr
 
 /// The parts of a reply.
 struct Reply<'a> {
-    wanted: &'a Wanted,
+    parameters: &'a FetchParameters,
     source: &'a Source,
     shared: &'a Shared,
     outcomes: &'a [Outcome],
@@ -116,11 +121,11 @@ impl Reply<'_> {
         bytes: &mut Vec<u8>,
         cuts: &mut VecDeque<(usize, FileSlice)>,
     ) -> io::Result<Written> {
-        let writer = FetchResponseWriter::new(self.wanted.version);
+        let writer = FetchResponseWriter::new(self.parameters.version);
         let start = bytes.len();
-        let frame = ReplyFrame::begin(bytes, self.wanted.reply);
+        let frame = ReplyFrame::begin(bytes, self.parameters.reply);
         let sizes = runs_of_one_topic(self.source, self.outcomes);
-        writer.start(bytes, 0, 0, self.wanted.session_id, sizes.len());
+        writer.start(bytes, 0, 0, self.parameters.session_id, sizes.len());
         let mut rest = self.outcomes;
         for size in sizes {
             let (run, after) = rest.split_at(size);
@@ -163,7 +168,10 @@ impl Reply<'_> {
             writer.end(bytes, &[]);
         } else {
             let view = self.shared.metadata.load();
-            writer.end(bytes, &endpoints(&view, &self.wanted.listener, &leaders));
+            writer.end(
+                bytes,
+                &endpoints(&view, &self.parameters.listener, &leaders),
+            );
         }
     }
 }
@@ -197,16 +205,16 @@ fn runs_of_one_topic(source: &Source, outcomes: &[Outcome]) -> Vec<usize> {
 
 /// Write a response without partitions, for a client that is throttled.
 pub(super) fn write_throttled(
-    wanted: &Wanted,
+    parameters: &FetchParameters,
     throttle_time_ms: i32,
     thread: &mut ThreadState,
     outgoing: &mut Outgoing,
 ) {
     let out = outgoing.tail(&mut thread.pool);
-    let frame = ReplyFrame::begin(out, wanted.reply);
-    let writer = FetchResponseWriter::new(wanted.version);
-    let session_id = if wanted.incremental {
-        wanted.session_id
+    let frame = ReplyFrame::begin(out, parameters.reply);
+    let writer = FetchResponseWriter::new(parameters.version);
+    let session_id = if parameters.incremental {
+        parameters.session_id
     } else {
         0
     };

@@ -11,7 +11,7 @@ use super::{Connection, Work};
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
 use crate::api::k08_offset_commit::PendingOffsetCommit;
-use crate::api::large::{Outcome, PendingLarge};
+use crate::api::large_request::{Outcome, PendingLarge};
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::clients::close_reason::CloseReason;
@@ -21,9 +21,9 @@ use crate::dispatch::slots::Slot;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
 use crate::limits::PENDING_REPLY_BYTES_MAX;
 use crate::metrics::Moments;
-use crate::net::frame::{Frame, OwnFrame};
+use crate::net::frame::{Frame, OwnedFrame};
 use crate::net::reply::ReplyFrame;
-use crate::quotas::throttle_place;
+use crate::quotas::throttle_time;
 use crate::shared::ThreadState;
 
 /// State of the request at the head after polling it.
@@ -301,7 +301,7 @@ impl Connection {
         out.extend_from_slice(&body);
         if pending.throttle_time_ms > 0 {
             let (key, version) = (pending.api_key, pending.api_version);
-            throttle_place::raise(key, version, &mut out[body_at..], pending.throttle_time_ms);
+            throttle_time::raise(key, version, &mut out[body_at..], pending.throttle_time_ms);
         }
         frame.end(out);
         Ok(())
@@ -310,7 +310,7 @@ impl Connection {
     /// Start a deferred request, which has reached the head.
     fn begin(
         &mut self,
-        frame: OwnFrame,
+        frame: OwnedFrame,
         received: Instant,
         thread: &mut ThreadState,
         context: &mut Context<'_>,

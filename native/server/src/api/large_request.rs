@@ -31,7 +31,7 @@ pub(crate) fn is_large(call: &Call<'_>, key: ApiKey, body: &[u8]) -> bool {
 
 /// A request that the pool processes.
 pub(crate) struct PendingLarge {
-    pub(crate) answer: PoolAnswer<Returned>,
+    pub(crate) answer: PoolAnswer<LargeResult>,
     pub(crate) api_key: i16,
     pub(crate) version: i16,
     pub(crate) moments: Moments,
@@ -40,7 +40,7 @@ pub(crate) struct PendingLarge {
 }
 
 /// Result of the pool.
-pub(crate) struct Returned {
+pub(crate) struct LargeResult {
     pub(crate) outcome: Result<Outcome, CloseReason>,
     /// Error codes in the reply, for the metrics.
     pub(crate) errors: Vec<i16>,
@@ -59,7 +59,7 @@ pub(crate) enum Outcome {
 }
 
 /// A call that owns its data.
-struct OwnCall {
+struct OwnedCall {
     shared: Arc<Shared>,
     connection: ConnectionInfo,
     client_id: Option<Box<str>>,
@@ -77,7 +77,7 @@ struct OwnCall {
 /// Submit the request to the pool. It borrows the connection's cached state, which no other request of the connection
 /// uses in the meantime.
 pub(crate) fn submit(call: &Call<'_>, thread: &ThreadState, body: &[u8]) -> Box<PendingLarge> {
-    let own = OwnCall {
+    let own = OwnedCall {
         shared: Arc::clone(call.shared),
         connection: call.connection.lend(),
         client_id: call.client_id.map(Box::from),
@@ -100,8 +100,8 @@ pub(crate) fn submit(call: &Call<'_>, thread: &ThreadState, body: &[u8]) -> Box<
     })
 }
 
-impl OwnCall {
-    fn answer(self) -> Returned {
+impl OwnedCall {
+    fn answer(self) -> LargeResult {
         let began = Instant::now();
         let mut errors = Vec::new();
         let call = Call {
@@ -126,7 +126,7 @@ impl OwnCall {
             outcome = run(&call, self.auto_create_topics, &mended, &mut errors);
         }
         self.connection.quotas.worked(began, Instant::now());
-        Returned {
+        LargeResult {
             outcome,
             errors,
             connection: self.connection,

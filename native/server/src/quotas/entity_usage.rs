@@ -12,7 +12,7 @@ const PERCENT: f64 = 1e7;
 
 /// Entity and quota. A part that is `None` does not distinguish.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct UsageKey {
     pub(crate) kind: Kind,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) client_id: Option<Arc<str>>,
@@ -20,8 +20,8 @@ pub(crate) struct Key {
 
 /// Usage of one quota by one entity.
 #[derive(Debug)]
-pub struct Figures {
-    pub(crate) key: Key,
+pub struct EntityUsage {
+    pub(crate) key: UsageKey,
     began: Instant,
     /// Limit per second, as the bits of a float: bytes, or nanoseconds.
     bound: AtomicU64,
@@ -30,9 +30,9 @@ pub struct Figures {
     throttles: Samples,
 }
 
-impl Figures {
-    pub(super) fn new(key: Key, windows: Windows, began: Instant) -> Self {
-        Figures {
+impl EntityUsage {
+    pub(super) fn new(key: UsageKey, windows: Windows, began: Instant) -> Self {
+        EntityUsage {
             key,
             began,
             bound: AtomicU64::new(f64::INFINITY.to_bits()),
@@ -135,58 +135,58 @@ pub(super) mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn figures(kind: Kind, bound: f64) -> (Figures, impl Fn(u64) -> Instant) {
+    fn usage(kind: Kind, bound: f64) -> (EntityUsage, impl Fn(u64) -> Instant) {
         let (user, client_id) = (None, None);
         let began = Instant::now();
-        let key = Key {
+        let key = UsageKey {
             kind,
             user,
             client_id,
         };
-        let figures = Figures::new(key, Windows::default(), began);
-        figures.set_bound(bound);
-        (figures, move |ms| began + Duration::from_millis(ms))
+        let usage = EntityUsage::new(key, Windows::default(), began);
+        usage.set_bound(bound);
+        (usage, move |ms| began + Duration::from_millis(ms))
     }
 
     #[test]
     fn who_waits_as_told_keeps_the_quota() {
-        let (figures, at) = figures(Kind::Produce, 1_000.0);
+        let (usage, at) = usage(Kind::Produce, 1_000.0);
         let (mut ms, mut bytes) = (0, 0);
         while ms < 100_000 {
             bytes += 700;
-            ms += 1 + u64::from(figures.record(700, at(ms)));
+            ms += 1 + u64::from(usage.record(700, at(ms)));
         }
         // The burst of ten seconds is admitted at once.
         assert!((95_000..=111_000).contains(&bytes), "{bytes}");
-        assert!(figures.throttle_ms(at(ms)) > 0.0);
+        assert!(usage.throttle_ms(at(ms)) > 0.0);
     }
 
     #[test]
     fn an_answer_over_the_quota_is_not_counted() {
-        let (figures, at) = figures(Kind::Fetch, 1_000.0);
-        assert_eq!(figures.burst(), 10_000);
-        assert_eq!(figures.admit(10_000, at(0)), Ok(()));
-        assert_eq!(figures.admit(1_000, at(0)), Err(1_000));
-        assert_eq!(figures.admit(1_000, at(11_000)), Ok(()));
+        let (usage, at) = usage(Kind::Fetch, 1_000.0);
+        assert_eq!(usage.burst(), 10_000);
+        assert_eq!(usage.admit(10_000, at(0)), Ok(()));
+        assert_eq!(usage.admit(1_000, at(0)), Err(1_000));
+        assert_eq!(usage.admit(1_000, at(11_000)), Ok(()));
     }
 
     #[test]
     fn what_would_never_be_within_the_quota_goes_alone() {
-        let (figures, at) = figures(Kind::Fetch, 1.0);
-        assert_eq!(figures.admit(1_000_000, at(0)), Ok(()));
-        assert!(figures.admit(1, at(10_000)).is_err());
-        assert_eq!(figures.admit(1_000_000, at(11_000)), Ok(()));
+        let (usage, at) = usage(Kind::Fetch, 1.0);
+        assert_eq!(usage.admit(1_000_000, at(0)), Ok(()));
+        assert!(usage.admit(1, at(10_000)).is_err());
+        assert_eq!(usage.admit(1_000_000, at(11_000)), Ok(()));
     }
 
     #[test]
     fn time_is_owed_for_a_window_at_most() {
-        let (figures, at) = figures(Kind::Request, 50.0);
-        figures.add(4_000_000_000, at(0));
-        assert_eq!(figures.rate(at(0)), 40.0);
-        assert_eq!(figures.record(0, at(0)), 0);
-        figures.add(40_000_000_000, at(0));
-        assert_eq!(figures.record(0, at(0)), 1_000);
-        assert_eq!(figures.record(0, at(11_000)), 0);
-        assert!(figures.is_idle(at(11_000)));
+        let (usage, at) = usage(Kind::Request, 50.0);
+        usage.add(4_000_000_000, at(0));
+        assert_eq!(usage.rate(at(0)), 40.0);
+        assert_eq!(usage.record(0, at(0)), 0);
+        usage.add(40_000_000_000, at(0));
+        assert_eq!(usage.record(0, at(0)), 1_000);
+        assert_eq!(usage.record(0, at(11_000)), 0);
+        assert!(usage.is_idle(at(11_000)));
     }
 }

@@ -12,7 +12,7 @@ use crate::net::reply::ReplyHeader;
 use crate::shared::ThreadState;
 
 /// Parameters of a Fetch, except for its partitions.
-pub(super) struct Wanted {
+pub(super) struct FetchParameters {
     pub(super) version: WireVersion,
     pub(super) reply: ReplyHeader,
     pub(super) isolation: Isolation,

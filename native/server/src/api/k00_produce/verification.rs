@@ -6,8 +6,8 @@ use pybroker_storage::AppendOrigin;
 
 /// The coordinator's answer about partitions that had no records of the transaction.
 #[derive(Debug, Default)]
-pub(super) struct Verified {
-    pub(super) partitions: Vec<Asked>,
+pub(super) struct Verification {
+    pub(super) partitions: Vec<CheckedPartition>,
     /// Whether the question asked to add the partitions to the transaction.
     pub(super) adds: bool,
     /// An error code for each partition; empty if the coordinator did not answer.
@@ -16,13 +16,13 @@ pub(super) struct Verified {
 
 /// A partition in the question to the coordinator.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct CheckedPartition {
     pub(super) tip: TopicIdPartition,
     /// Log end offset at the time of the question.
     pub(super) end: i64,
 }
 
-impl Verified {
+impl Verification {
     /// Return how transactional records may be appended to the partition, or the error that refuses them.
     pub(super) fn origin(&self, tip: TopicIdPartition) -> Result<AppendOrigin, ErrorCode> {
         let Some(at) = self.partitions.iter().position(|asked| asked.tip == tip) else {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::append::{Done, Extent, Outcome, Rest, append_all};
 use super::hand_over::{Appended, PendingAppend};
-use super::verified::Verified;
+use super::verification::Verification;
 use crate::api::Call;
 use crate::blocking::slow_appends::SlowAppends;
 use crate::blocking::workers::Job;
@@ -20,7 +20,7 @@ use crate::net::reply::ReplyHeader;
 use crate::shared::Shared;
 
 /// A Produce request together with its body.
-pub(super) struct OwnProduce {
+pub(super) struct OwnedProduce {
     shared: Arc<Shared>,
     connection: ConnectionInfo,
     client_id: Option<String>,
@@ -31,20 +31,20 @@ pub(super) struct OwnProduce {
     now_ms: i64,
     throttle_time_ms: i32,
     body: Box<[u8]>,
-    pub(super) verified: Verified,
+    pub(super) verification: Verification,
     /// The partitions that are still to be processed.
     rest: Option<Rest>,
 }
 
-impl OwnProduce {
+impl OwnedProduce {
     /// Create an owned request. `rest` is set if the data thread has already answered some partitions.
     pub(super) fn new(
         call: &Call<'_>,
         body: &[u8],
-        verified: Verified,
+        verification: Verification,
         rest: Option<Rest>,
     ) -> Self {
-        OwnProduce {
+        OwnedProduce {
             shared: Arc::clone(call.shared),
             connection: call.connection.identity(),
             client_id: call.client_id.map(str::to_owned),
@@ -55,7 +55,7 @@ impl OwnProduce {
             now_ms: call.now_ms,
             throttle_time_ms: call.throttle_time_ms,
             body: Box::from(body),
-            verified,
+            verification,
             rest,
         }
     }
@@ -132,7 +132,7 @@ impl OwnProduce {
                 &call,
                 &request,
                 &mut self.body,
-                (&self.verified, self.rest.take()),
+                (&self.verification, self.rest.take()),
                 (budget, extent),
                 (&mut out, &mut tally, &mut HeldFlushes::default()),
             ),

@@ -42,7 +42,7 @@ const fn words(without_tls: bool, security: SecurityProtocol) -> (&'static str, 
 
 /// The answer to an unauthenticated client.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum UnauthenticatedReply {
     /// The response has no field for an error; nothing was written.
     Nothing,
     /// The response has the addresses of brokers: the request names no topic to refuse.
@@ -52,9 +52,9 @@ pub(crate) enum Told {
 }
 
 /// Answer a supported request.
-pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Told {
+pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> UnauthenticatedReply {
     if call.connection.peer.registry != Registry::Client {
-        return Told::Nothing;
+        return UnauthenticatedReply::Nothing;
     }
     let start = out.len();
     let frame = ReplyFrame::begin(out, call.reply);
@@ -67,17 +67,17 @@ pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Told {
         Some(_) => frame.end(out),
         None => out.truncate(start),
     }
-    written.unwrap_or(Told::Nothing)
+    written.unwrap_or(UnauthenticatedReply::Nothing)
 }
 
 /// Refuse all named topics; a request for all topics cannot be refused.
-fn write_metadata(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told> {
+fn write_metadata(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<UnauthenticatedReply> {
     let request = MetadataRequest::decode(body, call.version).ok()?;
     let topics = request.topics?;
     let told = if topics.is_empty() {
-        Told::Brokers
+        UnauthenticatedReply::Brokers
     } else {
-        Told::Refusal
+        UnauthenticatedReply::Refusal
     };
     let view = call.shared.metadata.load();
     let id = call.shared.broker_id;
@@ -99,7 +99,7 @@ fn write_metadata(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Tol
 }
 
 /// Write the response with default values and the error, if its layout has a field for one.
-fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told> {
+fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<UnauthenticatedReply> {
     let message = Registry::Client.message(call.api_key, Direction::Response)?;
     let top = &message.classes[0];
     let mut response = Value::default_struct(message, 0);
@@ -111,7 +111,7 @@ fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told
         set(top, &mut response, name, elements);
     }
     out.extend_from_slice(&encode_value(message, call.version, &response).ok()?);
-    Some(Told::Refusal)
+    Some(UnauthenticatedReply::Refusal)
 }
 
 /// Answer a list in the request with the corresponding list in the response, with an error in each element.
