@@ -338,7 +338,7 @@ mod tests {
             "RULE:(/x/",
         ] {
             let problem = PrincipalRules::parse(text).expect_err(text);
-            assert!(problem.contains("is no "), "{problem}");
+            assert!(problem.contains("is not a "), "{problem}");
         }
     }
 
