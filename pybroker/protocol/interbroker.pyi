@@ -346,9 +346,10 @@ class OffsetForLeaderEpochResponse_EpochEndOffset(msgspec.Struct):
     end_offset: int = -1
 
 class VoteRequest(msgspec.Struct):
-    """Request, key 52, versions 0-0."""
+    """Request, key 52, versions 0-1."""
 
     cluster_id: str | None = None
+    voter_id: int = -1
     topics: list[VoteRequest_TopicData] = []
 
 class VoteRequest_TopicData(msgspec.Struct):
@@ -359,14 +360,18 @@ class VoteRequest_PartitionData(msgspec.Struct):
     partition_index: int = 0
     candidate_epoch: int = 0
     candidate_id: int = 0
+    candidate_directory_id: Uuid = Uuid.ZERO
+    voter_directory_id: Uuid = Uuid.ZERO
     last_offset_epoch: int = 0
     last_offset: int = 0
+    pre_vote: bool = False
 
 class VoteResponse(msgspec.Struct):
-    """Response, key 52, versions 0-0."""
+    """Response, key 52, versions 0-1."""
 
     error_code: int = 0
     topics: list[VoteResponse_TopicData] = []
+    node_endpoints: list[VoteResponse_NodeEndpoint] = []
 
 class VoteResponse_TopicData(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -379,11 +384,18 @@ class VoteResponse_PartitionData(msgspec.Struct):
     leader_epoch: int = 0
     vote_granted: bool = False
 
+class VoteResponse_NodeEndpoint(msgspec.Struct):
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+
 class BeginQuorumEpochRequest(msgspec.Struct):
-    """Request, key 53, versions 0-0."""
+    """Request, key 53, versions 0-1."""
 
     cluster_id: str | None = None
+    voter_id: int = -1
     topics: list[BeginQuorumEpochRequest_TopicData] = []
+    leader_endpoints: list[BeginQuorumEpochRequest_LeaderEndpoint] = []
 
 class BeginQuorumEpochRequest_TopicData(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -391,14 +403,22 @@ class BeginQuorumEpochRequest_TopicData(msgspec.Struct):
 
 class BeginQuorumEpochRequest_PartitionData(msgspec.Struct):
     partition_index: int = 0
+    voter_directory_id: Uuid = Uuid.ZERO
     leader_id: int = 0
+    leader_directory_id: Uuid = Uuid.ZERO
     leader_epoch: int = 0
 
+class BeginQuorumEpochRequest_LeaderEndpoint(msgspec.Struct):
+    name: str = ""
+    host: str = ""
+    port: int = 0
+
 class BeginQuorumEpochResponse(msgspec.Struct):
-    """Response, key 53, versions 0-0."""
+    """Response, key 53, versions 0-1."""
 
     error_code: int = 0
     topics: list[BeginQuorumEpochResponse_TopicData] = []
+    node_endpoints: list[BeginQuorumEpochResponse_NodeEndpoint] = []
 
 class BeginQuorumEpochResponse_TopicData(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -410,11 +430,17 @@ class BeginQuorumEpochResponse_PartitionData(msgspec.Struct):
     leader_id: int = 0
     leader_epoch: int = 0
 
+class BeginQuorumEpochResponse_NodeEndpoint(msgspec.Struct):
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+
 class EndQuorumEpochRequest(msgspec.Struct):
-    """Request, key 54, versions 0-0."""
+    """Request, key 54, versions 0-1."""
 
     cluster_id: str | None = None
     topics: list[EndQuorumEpochRequest_TopicData] = []
+    leader_endpoints: list[EndQuorumEpochRequest_LeaderEndpoint] = []
 
 class EndQuorumEpochRequest_TopicData(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -423,14 +449,21 @@ class EndQuorumEpochRequest_TopicData(msgspec.Struct):
 class EndQuorumEpochRequest_PartitionData(msgspec.Struct):
     partition_index: int = 0
     leader_id: int = 0
+    leader_directory_id: Uuid = Uuid.ZERO
     leader_epoch: int = 0
     preferred_successors: list[int] = []
 
+class EndQuorumEpochRequest_LeaderEndpoint(msgspec.Struct):
+    name: str = ""
+    host: str = ""
+    port: int = 0
+
 class EndQuorumEpochResponse(msgspec.Struct):
-    """Response, key 54, versions 0-0."""
+    """Response, key 54, versions 0-1."""
 
     error_code: int = 0
     topics: list[EndQuorumEpochResponse_TopicData] = []
+    node_endpoints: list[EndQuorumEpochResponse_NodeEndpoint] = []
 
 class EndQuorumEpochResponse_TopicData(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
@@ -441,6 +474,11 @@ class EndQuorumEpochResponse_PartitionData(msgspec.Struct):
     error_code: int = 0
     leader_id: int = 0
     leader_epoch: int = 0
+
+class EndQuorumEpochResponse_NodeEndpoint(msgspec.Struct):
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
 
 class AlterPartitionRequest(msgspec.Struct):
     """Request, key 56, versions 3-3."""
@@ -499,6 +537,63 @@ class EnvelopeResponse(msgspec.Struct):
     error_code: int = 0
     change_number: int = -1
     controller_epoch: int = -1
+
+class FetchSnapshotRequest(msgspec.Struct):
+    """Request, key 59, versions 1-1."""
+
+    cluster_id: str | None = None
+    replica_id: int = -1
+    max_bytes: int = 2147483647
+    topics: list[FetchSnapshotRequest_TopicSnapshot] = []
+
+class FetchSnapshotRequest_TopicSnapshot(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[FetchSnapshotRequest_PartitionSnapshot] = []
+
+class FetchSnapshotRequest_PartitionSnapshot(msgspec.Struct):
+    partition: int = 0
+    current_leader_epoch: int = 0
+    snapshot_id: FetchSnapshotRequest_SnapshotId = ...
+    position: int = 0
+    replica_directory_id: Uuid = Uuid.ZERO
+
+class FetchSnapshotRequest_SnapshotId(msgspec.Struct):
+    end_offset: int = 0
+    epoch: int = 0
+
+class FetchSnapshotResponse(msgspec.Struct):
+    """Response, key 59, versions 1-1."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    topics: list[FetchSnapshotResponse_TopicSnapshot] = []
+    node_endpoints: list[FetchSnapshotResponse_NodeEndpoint] = []
+
+class FetchSnapshotResponse_TopicSnapshot(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[FetchSnapshotResponse_PartitionSnapshot] = []
+
+class FetchSnapshotResponse_PartitionSnapshot(msgspec.Struct):
+    index: int = 0
+    error_code: int = 0
+    snapshot_id: FetchSnapshotResponse_SnapshotId = ...
+    current_leader: FetchSnapshotResponse_LeaderIdAndEpoch = ...
+    size: int = 0
+    position: int = 0
+    unaligned_records: bytes | None = None
+
+class FetchSnapshotResponse_SnapshotId(msgspec.Struct):
+    end_offset: int = 0
+    epoch: int = 0
+
+class FetchSnapshotResponse_LeaderIdAndEpoch(msgspec.Struct):
+    leader_id: int = 0
+    leader_epoch: int = 0
+
+class FetchSnapshotResponse_NodeEndpoint(msgspec.Struct):
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
 
 class IngestAppendRequest(msgspec.Struct):
     """Request, key 32151, versions 0-0."""

@@ -10,7 +10,7 @@ import pytest
 NATIVE = Path(__file__).parents[2] / "native"
 
 
-@pytest.mark.parametrize("crate", ["model", "protocol", "storage", "replica", "quorum", "metadata_log"])
+@pytest.mark.parametrize("crate", ["model", "protocol", "storage", "replica", "quorum", "metadata_log", "quorum_node"])
 def test_clippy_forbids_to_ask_for_the_time(crate: str) -> None:
     settings = tomllib.loads((NATIVE / crate / "clippy.toml").read_text())
     forbidden = {method["path"] for method in settings["disallowed-methods"]}

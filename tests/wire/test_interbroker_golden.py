@@ -441,6 +441,8 @@ GOLDEN: list[tuple[Any, int, str]] = [
 
 BY_NAME = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "Fetch", "ListOffsets", "OffsetForLeaderEpoch")
 """Messages that brokers speak in the version before, too."""
+QUORUM = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
+"""Messages with a version 1 of ours, which brokers speak among them: directory ids, pre-votes, addresses."""
 
 
 @pytest.mark.checklist("D4", "D22", "D24")
@@ -454,7 +456,7 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
     name = type(message).__name__
     schema = native.message_schema(name, interbroker=True)
     assert schema is not None
-    assert schema.max_version == version
+    assert schema.max_version == version + name.startswith(QUORUM)
     assert schema.min_version == version - name.startswith(BY_NAME)
     assert schema.api_key is not None
     request = schema.kind == "request"
@@ -463,13 +465,127 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
 
 OURS = ("AlterPartition", "Envelope", "ControlledShutdown", "UpdateCluster", "RestoreReplicas", "CloseTopics",
         "ReopenTopics", "SubmitEvent", "IngestAppend", "IngestOrder", "VerifyTransaction",
-        "EndTransaction", "AppendDeadLetters", "ProbeBroker", "StagedReplicas")  # fmt: skip
+        "EndTransaction", "AppendDeadLetters", "ProbeBroker", "StagedReplicas", "FetchSnapshot")  # fmt: skip
 """Not of the text: Kafka's own in later versions, by id here, and what Kafka has no message for."""
 
 
 def test_every_inter_broker_message_of_the_text_has_its_bytes() -> None:
     names = {name for name in native.message_names(interbroker=True) if not name.startswith(OURS)}
     assert {type(message).__name__ for message, _, _ in GOLDEN} == names
+
+
+QUORUM_GOLDEN: list[tuple[Any, str]] = [
+    (
+        ib.VoteRequest(
+            cluster_id="c",
+            voter_id=3,
+            topics=[
+                ib.VoteRequest_TopicData(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.VoteRequest_PartitionData(
+                            partition_index=0,
+                            candidate_epoch=8,
+                            candidate_id=1,
+                            candidate_directory_id=Uuid.METADATA,
+                            voter_directory_id=TOPIC_ID,
+                            last_offset_epoch=7,
+                            last_offset=55,
+                            pre_vote=True,
+                        )
+                    ],
+                )
+            ],
+        ),
+        f"0263 00000003 02 {ID} 02 00000000 00000008 00000001 {SENTINEL} {ID} 00000007 0000000000000037 01 00 00 00",
+    ),
+    (
+        ib.VoteResponse(
+            topics=[
+                ib.VoteResponse_TopicData(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.VoteResponse_PartitionData(
+                            partition_index=0, error_code=125, leader_id=2, leader_epoch=8, vote_granted=False
+                        )
+                    ],
+                )
+            ],
+            node_endpoints=[ib.VoteResponse_NodeEndpoint(node_id=2, host="h", port=65535)],
+        ),
+        f"0000 02 {ID} 02 00000000 007d 00000002 00000008 00 00 00 01 00 0a 02 00000002 0268 ffff 00",
+    ),
+    (
+        ib.BeginQuorumEpochRequest(
+            cluster_id="c",
+            topics=[
+                ib.BeginQuorumEpochRequest_TopicData(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.BeginQuorumEpochRequest_PartitionData(
+                            partition_index=0, leader_id=1, leader_directory_id=Uuid.METADATA, leader_epoch=8
+                        )
+                    ],
+                )
+            ],
+            leader_endpoints=[ib.BeginQuorumEpochRequest_LeaderEndpoint(name="C", host="h", port=9093)],
+        ),
+        f"0263 ffffffff 02 {ID} 02 00000000 {'00' * 16} 00000001 {SENTINEL} 00000008 00 00 02 0243 0268 2385 00 00",
+    ),
+    (
+        ib.EndQuorumEpochRequest(
+            cluster_id="c",
+            topics=[
+                ib.EndQuorumEpochRequest_TopicData(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.EndQuorumEpochRequest_PartitionData(
+                            partition_index=0,
+                            leader_id=1,
+                            leader_directory_id=Uuid.METADATA,
+                            leader_epoch=8,
+                            preferred_successors=[3],
+                        )
+                    ],
+                )
+            ],
+        ),
+        f"0263 02 {ID} 02 00000000 00000001 {SENTINEL} 00000008 02 00000003 00 00 01 00",
+    ),
+    (
+        ib.FetchSnapshotRequest(
+            cluster_id="c",
+            replica_id=3,
+            max_bytes=1000,
+            topics=[
+                ib.FetchSnapshotRequest_TopicSnapshot(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        ib.FetchSnapshotRequest_PartitionSnapshot(
+                            partition=0,
+                            current_leader_epoch=8,
+                            snapshot_id=ib.FetchSnapshotRequest_SnapshotId(end_offset=55, epoch=7),
+                            position=16,
+                            replica_directory_id=Uuid.METADATA,
+                        )
+                    ],
+                )
+            ],
+        ),
+        f"00000003 000003e8 02 {ID} 02 00000000 00000008 0000000000000037 00000007 00 0000000000000010"
+        f"01 00 10 {SENTINEL} 00 01 00 02 0263",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "text"), QUORUM_GOLDEN, ids=[type(row[0]).__name__ for row in QUORUM_GOLDEN])
+def test_bytes_of_the_quorums_version_1(message: Any, text: str) -> None:
+    body = bytes.fromhex(text)
+    assert native.encode(message, 1).hex() == body.hex()
+    schema = native.message_schema(type(message).__name__, interbroker=True)
+    assert schema is not None
+    assert schema.api_key is not None
+    assert native.decode(schema.api_key, 1, body, schema.kind == "request", interbroker=True) == message
 
 
 @pytest.mark.checklist(10, 109)

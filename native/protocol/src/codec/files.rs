@@ -121,7 +121,7 @@ pub(super) static CLIENT: [SchemaFile; 113] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static INTER_BROKER: [SchemaFile; 25] = [
+pub(super) static INTER_BROKER: [SchemaFile; 26] = [
     SchemaFile::new("interbroker/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/interbroker/k000_produce.schema")),
     SchemaFile::new("interbroker/k001_fetch.schema", Some(1), &["FetchRequest", "FetchResponse"], include_str!("../../schema/interbroker/k001_fetch.schema")),
     SchemaFile::new("interbroker/k002_list_offsets.schema", Some(2), &["ListOffsetsRequest", "ListOffsetsResponse"], include_str!("../../schema/interbroker/k002_list_offsets.schema")),
@@ -135,6 +135,7 @@ pub(super) static INTER_BROKER: [SchemaFile; 25] = [
     SchemaFile::new("interbroker/k054_end_quorum_epoch.schema", Some(54), &["EndQuorumEpochRequest", "EndQuorumEpochResponse"], include_str!("../../schema/interbroker/k054_end_quorum_epoch.schema")),
     SchemaFile::new("interbroker/k056_alter_partition.schema", Some(56), &["AlterPartitionRequest", "AlterPartitionResponse"], include_str!("../../schema/interbroker/k056_alter_partition.schema")),
     SchemaFile::new("interbroker/k058_envelope.schema", Some(58), &["EnvelopeRequest", "EnvelopeResponse"], include_str!("../../schema/interbroker/k058_envelope.schema")),
+    SchemaFile::new("interbroker/k059_fetch_snapshot.schema", Some(59), &["FetchSnapshotRequest", "FetchSnapshotResponse"], include_str!("../../schema/interbroker/k059_fetch_snapshot.schema")),
     SchemaFile::new("interbroker/k32151_ingest_append.schema", Some(32151), &["IngestAppendRequest", "IngestAppendResponse"], include_str!("../../schema/interbroker/k32151_ingest_append.schema")),
     SchemaFile::new("interbroker/k32160_update_cluster.schema", Some(32160), &["UpdateClusterRequest", "UpdateClusterResponse"], include_str!("../../schema/interbroker/k32160_update_cluster.schema")),
     SchemaFile::new("interbroker/k32161_restore_replicas.schema", Some(32161), &["RestoreReplicasRequest", "RestoreReplicasResponse"], include_str!("../../schema/interbroker/k32161_restore_replicas.schema")),

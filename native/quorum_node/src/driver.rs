@@ -1,0 +1,724 @@
+//! What a node does with what it takes in: the state machine's events, and its actions in their order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pybroker_metadata_log::{
+    Directory, EncodeContext, Endpoint, LogError, LogOptions, MetadataLog, Recovered,
+    SnapshotDownload, SnapshotWriter, endpoints_of,
+};
+use pybroker_model::Uuid;
+use pybroker_quorum::{
+    Action, Answer, Ask, Body, Decision, EpochEnd, Error, Event, Quorum, Refusal, ReplicaKey,
+    ReplicaProgress, Request, Response, RoleName, Settings, Snapshot, Timeouts, VoterSet,
+};
+
+use crate::clock::Clock;
+use crate::delivery::Delivery;
+use crate::disk::{Disk, Job};
+use crate::inbox::Input;
+use crate::outbox::Outbox;
+use crate::output::{Outcome, Output};
+use crate::wire::{
+    Api, Incoming, Payload, ReplyTo, Sender, SnapshotPart, api_of, decode_response, encode_request,
+    encode_response,
+};
+
+/// Requests without a response that are remembered.
+const ASKED_MAX: usize = 4096;
+/// Bytes of batches, or of a snapshot, in a response, however many the request wants.
+const RESPONSE_BYTES_MAX: usize = 8 << 20;
+
+/// `fetch_bytes_max` of nodes.
+pub const FETCH_BYTES_MAX: i32 = 1 << 20;
+
+/// Who a node is.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    /// Node id, and directory id of the log's directory.
+    pub key: ReplicaKey,
+    /// `cluster.id`.
+    pub cluster_id: String,
+    /// Nodes to ask for the leader as long as the log names no voters. Negative ids stand for addresses.
+    pub bootstrap: Vec<i32>,
+    /// Addresses of this node, which others learn.
+    pub endpoints: Vec<Endpoint>,
+    /// Time-outs.
+    pub timeouts: Timeouts,
+    /// Sizes of the log.
+    pub log: LogOptions,
+    /// Bytes of batches, or of a snapshot, that this node asks for in a request.
+    pub fetch_bytes_max: i32,
+    /// Seed of the time-outs' jitter.
+    pub seed: u64,
+}
+
+/// What a node knows of the quorum.
+#[derive(Debug, Clone)]
+pub struct NodeStatus {
+    /// This node.
+    pub key: ReplicaKey,
+    /// Its role.
+    pub role: RoleName,
+    /// The epoch.
+    pub epoch: i32,
+    /// The leader of the epoch, if it is known and has not resigned.
+    pub leader: Option<i32>,
+    /// Records below are committed.
+    pub high_watermark: i64,
+    /// The log begins there.
+    pub log_start: i64,
+    /// Offset after the last record.
+    pub log_end: i64,
+    /// The end of the latest snapshot.
+    pub snapshot: EpochEnd,
+    /// The metadata topic's id, once it is committed.
+    pub topic_id: Option<Uuid>,
+    /// The voters. Only the leader knows how far they are.
+    pub voters: Vec<ReplicaStatus>,
+    /// Replicas that fetch and do not vote; known to the leader.
+    pub observers: Vec<ReplicaStatus>,
+}
+
+/// A replica of the log. Times are milliseconds since 1970.
+#[derive(Debug, Clone)]
+pub struct ReplicaStatus {
+    /// The replica.
+    pub key: ReplicaKey,
+    /// The end of its log, -1 if it is not known.
+    pub end_offset: i64,
+    /// When it fetched last.
+    pub fetched_ms: Option<i64>,
+    /// When it last had everything that the leader had then.
+    pub caught_up_ms: Option<i64>,
+    /// Its known addresses.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// A request that was sent.
+struct Asked {
+    peer: i32,
+    api: Api,
+}
+
+/// The node without its threads.
+pub(crate) struct Driver {
+    settings: NodeSettings,
+    sender: Arc<Sender>,
+    clock: Clock,
+    quorum: Quorum<Bytes>,
+    log: MetadataLog<Directory>,
+    disk: Disk,
+    outbox: Outbox,
+    delivery: Delivery,
+    download: Option<SnapshotDownload<Directory>>,
+    /// By correlation.
+    asked: BTreeMap<u64, Asked>,
+    /// By handle: requests that the state machine has not answered.
+    replies: HashMap<u64, ReplyTo>,
+    /// Undecided proposals: number of records, or 1 for a change of voters.
+    proposals: HashMap<u64, u32>,
+    /// Known addresses of nodes.
+    endpoints: Vec<Endpoint>,
+    told_leader: Option<(i32, Option<i32>)>,
+    told_voters: Option<VoterSet>,
+    /// The disk has failed: what is on it is unknown.
+    failed: bool,
+    stopped: bool,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.settings.key;
+        f.debug_struct("Driver")
+            .field("key", &key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(
+        settings: NodeSettings,
+        sender: Arc<Sender>,
+        clock: Clock,
+        log: MetadataLog<Directory>,
+        recovered: Recovered,
+        disk: Disk,
+        outbox: Outbox,
+    ) -> Result<Self, LogError> {
+        for note in recovered.notes {
+            outbox.push(Output::Warning(note));
+        }
+        let snapshot = log.open_snapshot(log.latest_snapshot())?;
+        let delivery = Delivery::from_snapshot(snapshot, &outbox);
+        let new_topic_id = Uuid::random();
+        let mut machine = Settings::new(
+            settings.key,
+            sender.cluster_key,
+            new_topic_id,
+            settings.seed,
+        );
+        machine.bootstrap.clone_from(&settings.bootstrap);
+        machine.timeouts = settings.timeouts;
+        let now = clock.monotonic_ms();
+        let mut core = Self {
+            quorum: Quorum::new(machine, recovered.state, recovered.index, now),
+            endpoints: settings.endpoints.clone(),
+            settings,
+            sender,
+            clock,
+            log,
+            disk,
+            outbox,
+            delivery,
+            download: None,
+            asked: BTreeMap::new(),
+            replies: HashMap::new(),
+            proposals: HashMap::new(),
+            told_leader: None,
+            told_voters: None,
+            failed: false,
+            stopped: false,
+        };
+        core.learn(recovered.endpoints);
+        core.step([Event::Time]);
+        core.tell_changes();
+        core.deliver();
+        Ok(core)
+    }
+
+    /// When [`Driver::take_in`] must be called at the latest.
+    pub(crate) fn deadline(&self) -> u64 {
+        self.quorum.deadline()
+    }
+
+    /// Take in what came; false when the node stops.
+    pub(crate) fn take_in(&mut self, inputs: Vec<Input>) -> bool {
+        let mut proposals = Vec::new();
+        for input in inputs {
+            if let Input::Propose {
+                proposal,
+                epoch,
+                records,
+                data,
+            } = input
+            {
+                proposals.extend(self.propose(proposal, epoch, records, data));
+                continue;
+            }
+            if !proposals.is_empty() {
+                self.step(std::mem::take(&mut proposals));
+            }
+            if matches!(input, Input::Stop) {
+                self.stop();
+                return false;
+            }
+            if let Err(error) = self.take_in_one(input) {
+                self.fail(&error);
+            }
+        }
+        if !proposals.is_empty() {
+            self.step(proposals);
+        }
+        if self.clock.monotonic_ms() >= self.quorum.deadline() {
+            self.step([Event::Time]);
+        }
+        self.tell_changes();
+        self.deliver();
+        true
+    }
+
+    fn take_in_one(&mut self, input: Input) -> Result<(), LogError> {
+        match input {
+            Input::Request { handle, incoming } => self.on_request(handle, *incoming),
+            Input::Response { correlation, body } => self.on_response(correlation, &body)?,
+            Input::Failed {
+                correlation,
+                refused,
+            } => {
+                let asked = self.asked.remove(&correlation);
+                if let Some(asked) = asked.filter(|_| refused) {
+                    self.step([Event::Refused { peer: asked.peer }]);
+                }
+            }
+            Input::Refused { peer } => self.step([Event::Refused { peer }]),
+            Input::AddVoter { proposal, voter } => {
+                self.proposals.insert(proposal, 1);
+                self.step([Event::AddVoter { proposal, voter }]);
+            }
+            Input::RemoveVoter { proposal, voter } => {
+                self.proposals.insert(proposal, 1);
+                self.step([Event::RemoveVoter { proposal, voter }]);
+            }
+            Input::Resign { successor } => self.step([Event::Resign { successor }]),
+            Input::SnapshotWritten(id) => self.on_snapshot_written(id)?,
+            Input::Flushed { ticket } => {
+                self.log.end_flush()?;
+                self.step([Event::Flushed { ticket }]);
+            }
+            Input::StateWritten { ticket } => self.step([Event::StateWritten { ticket }]),
+            Input::StorageFailed(error) => return Err(error),
+            Input::Delivered | Input::Propose { .. } | Input::Stop => {}
+        }
+        Ok(())
+    }
+
+    fn propose(
+        &mut self,
+        proposal: u64,
+        epoch: i32,
+        records: u32,
+        data: Bytes,
+    ) -> Option<Event<Bytes>> {
+        // What was decided on the image of another epoch is not appended in this one.
+        let leads = self.quorum.is_leader() && self.quorum.state().epoch == epoch;
+        if !leads || self.failed {
+            let outcome = Outcome::Refused(Refusal::NotLeader);
+            self.outbox.push(Output::Decided { proposal, outcome });
+            return None;
+        }
+        self.proposals.insert(proposal, records);
+        Some(Event::Propose {
+            proposal,
+            records,
+            data,
+        })
+    }
+
+    fn on_request(&mut self, handle: u64, incoming: Incoming) {
+        self.learn(incoming.endpoints);
+        self.replies.insert(handle, incoming.reply);
+        let request = incoming.request;
+        self.step([Event::Request { handle, request }]);
+    }
+
+    fn on_response(&mut self, correlation: u64, body: &Bytes) -> Result<(), LogError> {
+        let Some(Asked { peer, api }) = self.asked.remove(&correlation) else {
+            return Ok(());
+        };
+        let reply = match decode_response(api, body) {
+            Ok(reply) => reply,
+            Err(error) => {
+                // As if it was lost: the state machine asks again.
+                self.warn(format!("response of node {peer}: {error}"));
+                return Ok(());
+            }
+        };
+        self.learn(reply.endpoints);
+        let mut response = reply.response;
+        if let Some(part) = reply.part {
+            response.answer = self.on_snapshot_part(part)?;
+        }
+        self.step([Event::Response {
+            peer,
+            correlation,
+            response,
+        }]);
+        Ok(())
+    }
+
+    /// Keep a part of the snapshot that is being fetched. An answer that brings nothing is `Empty`.
+    fn on_snapshot_part(&mut self, part: SnapshotPart) -> Result<Answer<Bytes>, LogError> {
+        let Some(mut download) = self.download.take() else {
+            return Ok(Answer::Empty);
+        };
+        let position = u64::try_from(part.position).unwrap_or(u64::MAX);
+        if download.id() != part.id || download.position() != position {
+            self.download = Some(download);
+            return Ok(Answer::Empty);
+        }
+        download.write(&part.bytes)?;
+        if download.position() < u64::try_from(part.size).unwrap_or(0) {
+            self.download = Some(download);
+            return Ok(match part.bytes.is_empty() {
+                true => Answer::Empty,
+                false => Answer::SnapshotPart,
+            });
+        }
+        match download.complete() {
+            Ok(header) => Ok(Answer::Snapshot(Snapshot {
+                header,
+                content: Bytes::new(),
+            })),
+            Err(error) if error.is_damage() => {
+                self.warn(format!("the leader's snapshot: {error}"));
+                Ok(Answer::Empty)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn on_snapshot_written(&mut self, id: EpochEnd) -> Result<(), LogError> {
+        let header = self.quorum.snapshot_header(id.offset);
+        let start = self.log.snapshot_written(id)?;
+        if let (Some(start), Some(header)) = (start, header) {
+            self.step([Event::SnapshotWritten { header, start }]);
+        }
+        Ok(())
+    }
+
+    /// Let the state machine take in events, and do what it says.
+    fn step(&mut self, events: impl IntoIterator<Item = Event<Bytes>>) {
+        if self.failed || self.stopped {
+            return;
+        }
+        let mut actions = Vec::new();
+        let now = self.clock.monotonic_ms();
+        self.quorum.step_all(now, events, &mut actions);
+        for action in actions {
+            if let Err(error) = self.act(action) {
+                return self.fail(&error);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action<Bytes>) -> Result<(), LogError> {
+        match action {
+            Action::Send {
+                peer,
+                correlation,
+                request,
+            } => self.send(peer, correlation, &request)?,
+            Action::Respond { handle, response } => {
+                self.respond(handle, &response, &Payload::default());
+            }
+            Action::RespondWithBatches {
+                handle,
+                response,
+                from,
+                to,
+            } => {
+                let bytes_max = self.replies.get(&handle).map_or(0, |reply| reply.bytes_max);
+                let bytes_max = bytes_max.min(RESPONSE_BYTES_MAX);
+                let bytes = self.log.read(from, to, bytes_max)?;
+                self.respond(handle, &response, &Payload { bytes, size: 0 });
+            }
+            Action::RespondWithSnapshot {
+                handle,
+                response,
+                id,
+            } => self.respond_with_snapshot(handle, response, id),
+            Action::Append(batches) => {
+                let context = EncodeContext {
+                    timestamp_ms: self.clock.wall_ms(),
+                    voters: self.quorum.voters(),
+                    endpoints: &self.endpoints,
+                };
+                let stored = self.log.append(&batches, &context)?;
+                for (batch, stored) in batches.iter().zip(&stored) {
+                    if matches!(batch.body, Body::Voters(_)) {
+                        self.learn(endpoints_of(stored).unwrap_or_default());
+                    }
+                }
+            }
+            Action::Truncate(end) => self.log.truncate(end)?,
+            Action::Install(snapshot) => {
+                self.log.install(snapshot.header.id)?;
+                let snapshot = self.log.open_snapshot(snapshot.header.id)?;
+                let endpoints = snapshot.endpoints().to_vec();
+                self.delivery.replace(snapshot, &self.outbox);
+                self.learn(endpoints);
+            }
+            Action::Flush { ticket } => {
+                let flush = self.log.begin_flush();
+                self.disk.push(Job::Flush { ticket, flush });
+            }
+            Action::WriteState { ticket, state } => {
+                let write = self.log.state_write(state);
+                self.disk.push(Job::WriteState { ticket, write });
+            }
+            Action::Commit(end) => self.delivery.commit(end),
+            Action::Become(_) => {}
+            Action::Decide { proposal, decision } => self.decide(proposal, decision),
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, peer: i32, correlation: u64, request: &Request) -> Result<(), LogError> {
+        let mut position = 0;
+        if let Ask::FetchSnapshot { id } = request.ask {
+            let download = match self.download.take().filter(|download| download.id() == id) {
+                Some(download) => download,
+                None => self.log.begin_download(id)?,
+            };
+            position = download.position().cast_signed();
+            self.download = Some(download);
+        }
+        let api = api_of(&request.ask);
+        self.asked.insert(correlation, Asked { peer, api });
+        if self.asked.len() > ASKED_MAX {
+            self.asked.pop_first();
+        }
+        self.outbox.push(Output::Send {
+            peer,
+            address: self
+                .endpoints
+                .iter()
+                .find(|known| known.node == peer)
+                .cloned(),
+            correlation,
+            api_key: api.key,
+            api_version: api.version,
+            body: encode_request(request, &self.sender, position),
+        });
+        Ok(())
+    }
+
+    fn respond(&mut self, handle: u64, response: &Response<Bytes>, payload: &Payload) {
+        let Some(reply) = self.replies.remove(&handle) else {
+            return;
+        };
+        let leader = |known: &&Endpoint| Some(known.node) == response.leader;
+        let endpoints: Vec<Endpoint> = self
+            .endpoints
+            .iter()
+            .find(leader)
+            .cloned()
+            .into_iter()
+            .collect();
+        let body = encode_response(response, &reply, payload, &endpoints);
+        self.outbox.push(Output::Respond { handle, body });
+    }
+
+    fn respond_with_snapshot(&mut self, handle: u64, mut response: Response<Bytes>, id: EpochEnd) {
+        let Some(reply) = self.replies.get(&handle).copied() else {
+            return;
+        };
+        let bytes_max = reply.bytes_max.min(RESPONSE_BYTES_MAX);
+        let position = u64::try_from(reply.position).unwrap_or(u64::MAX);
+        let read = self.log.open_snapshot(id).and_then(|snapshot| {
+            let size = snapshot.size().cast_signed();
+            let bytes = snapshot.part(position, bytes_max)?;
+            Ok(Payload { bytes, size })
+        });
+        let payload = read.unwrap_or_else(|error| {
+            response.error = Error::SnapshotNotFound;
+            self.warn(format!("snapshot for node that lags: {error}"));
+            Payload::default()
+        });
+        self.respond(handle, &response, &payload);
+    }
+
+    fn decide(&mut self, proposal: u64, decision: Decision) {
+        let records = self.proposals.remove(&proposal).unwrap_or(0);
+        let outcome = match decision {
+            Decision::Refused(refusal) => Outcome::Refused(refusal),
+            Decision::Unknown => Outcome::Unknown,
+            Decision::Committed { end_offset } => {
+                let outcome = Outcome::Committed {
+                    base_offset: end_offset - i64::from(records),
+                    end_offset,
+                };
+                let output = Output::Decided { proposal, outcome };
+                return self.delivery.tell_after(end_offset, output);
+            }
+        };
+        self.outbox.push(Output::Decided { proposal, outcome });
+    }
+
+    /// The disk has failed, or the log is not as it must be: halt.
+    fn fail(&mut self, error: &LogError) {
+        if self.failed {
+            return;
+        }
+        self.outbox.push(Output::Failed(error.to_string()));
+        let mut actions = Vec::new();
+        let now = self.clock.monotonic_ms();
+        self.quorum.step(now, Event::StorageFailed, &mut actions);
+        self.failed = true;
+        for action in actions {
+            match action {
+                Action::Respond { handle, response } => {
+                    self.respond(handle, &response, &Payload::default());
+                }
+                Action::Decide { proposal, decision } => self.decide(proposal, decision),
+                _ => {}
+            }
+        }
+        self.give_up_proposals();
+    }
+
+    fn give_up_proposals(&mut self) {
+        for (proposal, _) in std::mem::take(&mut self.proposals) {
+            let outcome = Outcome::Unknown;
+            self.outbox.push(Output::Decided { proposal, outcome });
+        }
+    }
+
+    fn stop(&mut self) {
+        self.give_up_proposals();
+        self.stopped = true;
+    }
+
+    /// Let the disk thread end when its jobs are done.
+    pub(crate) fn close_disk(&mut self) {
+        self.disk.close();
+    }
+
+    /// Bring the log to disk, when the disk thread has ended. After a failure a sync says nothing.
+    pub(crate) fn close(&mut self) -> Result<(), LogError> {
+        match self.failed {
+            true => Ok(()),
+            false => self.log.close(),
+        }
+    }
+
+    fn deliver(&mut self) {
+        let delivered = self.delivery.deliver(&self.log, &self.outbox);
+        if let Err(error) = delivered {
+            self.fail(&error);
+        }
+    }
+
+    fn tell_changes(&mut self) {
+        let state = self.quorum.state();
+        let leader = (state.epoch, self.quorum.leader());
+        if self.told_leader != Some(leader) {
+            self.told_leader = Some(leader);
+            self.delivery.forget_leader();
+            let (epoch, leader) = leader;
+            let output = Output::Leader { epoch, leader };
+            if leader == Some(self.settings.key.id) {
+                // Behind the record with which the epoch begins.
+                let begins = self.quorum.log().end_of_epoch(epoch - 1).offset;
+                self.delivery.tell_after(begins + 1, output);
+            } else {
+                self.outbox.push(output);
+            }
+        }
+        if self.told_voters.as_ref() != Some(self.quorum.voters()) {
+            let voters = self.quorum.voters().clone();
+            self.outbox.push(Output::Voters {
+                voters: voters.iter().collect(),
+                endpoints: self
+                    .endpoints
+                    .iter()
+                    .filter(|known| voters.has_id(known.node))
+                    .cloned()
+                    .collect(),
+            });
+            self.told_voters = Some(voters);
+        }
+    }
+
+    /// Remember addresses; a node's new ones replace its old ones. Its own are as configured.
+    pub(crate) fn learn(&mut self, endpoints: Vec<Endpoint>) {
+        for endpoint in endpoints {
+            if endpoint.node == self.settings.key.id {
+                continue;
+            }
+            match self
+                .endpoints
+                .iter_mut()
+                .find(|known| known.node == endpoint.node)
+            {
+                Some(known) => *known = endpoint,
+                None => self.endpoints.push(endpoint),
+            }
+        }
+    }
+
+    /// Begin a snapshot of what was delivered up to `end`, the end of a committed batch. `None` if that is not
+    /// committed, or not beyond the latest snapshot.
+    pub(crate) fn begin_snapshot(
+        &self,
+        end: i64,
+        timestamp_ms: i64,
+    ) -> Result<Option<SnapshotWriter<Directory>>, LogError> {
+        let Some(header) = self.quorum.snapshot_header(end) else {
+            return Ok(None);
+        };
+        let voters: Vec<Endpoint> = self
+            .endpoints
+            .iter()
+            .filter(|known| header.voters.has_id(known.node))
+            .cloned()
+            .collect();
+        let writer = self.log.begin_snapshot(&header, &voters, timestamp_ms)?;
+        Ok(Some(writer))
+    }
+
+    pub(crate) fn status(&self) -> NodeStatus {
+        let (quorum, key) = (&self.quorum, self.settings.key);
+        let (now, wall) = (self.clock.monotonic_ms(), self.clock.wall_ms());
+        let wall_of = |at: u64| wall - now.saturating_sub(at).cast_signed();
+        let progress = quorum.progress();
+        let replica = |key: ReplicaKey, progress: Option<&ReplicaProgress>| ReplicaStatus {
+            key,
+            end_offset: progress.map_or(-1, |progress| progress.end_offset),
+            fetched_ms: progress.map(|progress| wall_of(progress.fetched_at)),
+            caught_up_ms: progress
+                .and_then(|progress| progress.caught_up_at)
+                .map(wall_of),
+            endpoints: self
+                .endpoints
+                .iter()
+                .filter(|known| known.node == key.id)
+                .cloned()
+                .collect(),
+        };
+        let voters = quorum.voters();
+        let log = quorum.log();
+        let status_of = |voter: ReplicaKey| {
+            if voter == key && quorum.is_leader() {
+                let own = ReplicaProgress {
+                    key,
+                    end_offset: log.end_offset(),
+                    fetched_at: now,
+                    caught_up_at: Some(now),
+                };
+                return replica(key, Some(&own));
+            }
+            replica(
+                voter,
+                progress.iter().find(|progress| progress.key == voter),
+            )
+        };
+        let observers = progress
+            .iter()
+            .filter(|progress| !voters.contains(progress.key));
+        NodeStatus {
+            key,
+            role: quorum.role(),
+            epoch: quorum.state().epoch,
+            leader: quorum.leader(),
+            high_watermark: quorum.high_watermark(),
+            log_start: log.start().offset,
+            log_end: log.end_offset(),
+            snapshot: log.snapshot(),
+            topic_id: quorum.state().topic_id,
+            voters: voters.iter().map(status_of).collect(),
+            observers: observers
+                .map(|progress| replica(progress.key, Some(progress)))
+                .collect(),
+        }
+    }
+
+    fn warn(&self, text: String) {
+        self.outbox.push(Output::Warning(text));
+    }
+}
+
+/// Return what a node says with each request.
+pub(crate) fn sender_of(settings: &NodeSettings) -> Sender {
+    Sender {
+        cluster_key: cluster_key_of(&settings.cluster_id),
+        cluster_id: settings.cluster_id.clone(),
+        endpoints: settings.endpoints.clone(),
+        fetch_wait_ms: i32::try_from(settings.timeouts.fetch_wait_ms).unwrap_or(i32::MAX),
+        fetch_bytes_max: settings.fetch_bytes_max,
+    }
+}
+
+/// Return the id of a cluster in the state machine. Kafka's cluster ids are ids; other texts are hashed (FNV-1a).
+fn cluster_key_of(cluster_id: &str) -> Uuid {
+    Uuid::parse(cluster_id).unwrap_or_else(|_| {
+        let hash = cluster_id.bytes().fold(
+            0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
+            |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
+        );
+        Uuid::from_u128(hash)
+    })
+}

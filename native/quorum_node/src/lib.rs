@@ -1,0 +1,39 @@
+//! A node of the metadata quorum: the state machine of `pybroker-quorum` on the log of `pybroker-metadata-log`, driven by
+//! two threads. The owner brings messages, carries messages away, proposes records and applies committed ones.
+//!
+//! ```text
+//!   owner ── receive, propose ──► queue ──► node thread ── flushes, writes of the state ──► disk thread
+//!     ▲                                      │    ▲                                             │
+//!     └────── outbox: messages, commits ─────┘    └────────────────── done ─────────────────────┘
+//! ```
+//! The node thread writes to the page cache and reads; only the disk thread syncs. (A roll of a segment, a truncation and
+//! an installed snapshot sync on the node thread; they are rare.)
+//!
+//! What the owner gets, in this order: the image of the latest snapshot, then each committed batch; a snapshot that
+//! replaces the image when this node lagged too far. A proposal is answered after its records were delivered. That this
+//! node leads is told when everything before its epoch was delivered, so that the owner decides on the whole image.
+//!
+//! | module | content |
+//! |---|---|
+//! | `wire` | messages as Kafka requests and responses |
+//! | `clock` | the time, which the owner gives |
+//! | `output`, `outbox` | what the owner gets |
+//! | `disk` | the disk thread |
+//! | `delivery` | committed records in order |
+//! | `inbox`, `driver`, `node` | what the node takes in, what it does, its threads |
+
+mod clock;
+mod delivery;
+mod disk;
+mod driver;
+mod inbox;
+mod node;
+mod outbox;
+mod output;
+mod wire;
+
+pub use clock::Clock;
+pub use driver::{FETCH_BYTES_MAX, NodeSettings, NodeStatus, ReplicaStatus};
+pub use node::{Node, OpenError, SnapshotTask};
+pub use output::{Outcome, Output};
+pub use wire::{Api, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT, VOTE, WireError};

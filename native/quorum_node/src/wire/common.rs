@@ -1,0 +1,212 @@
+//! What all messages share.
+
+use bytes::Bytes;
+use pybroker_metadata_log::{Endpoint, LogError};
+use pybroker_model::Uuid;
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
+use pybroker_quorum::{Ask, EpochEnd, Error, Request, Response};
+
+/// Fetch.
+pub const FETCH: i16 = 1;
+/// Vote.
+pub const VOTE: i16 = 52;
+/// BeginQuorumEpoch.
+pub const BEGIN_QUORUM_EPOCH: i16 = 53;
+/// EndQuorumEpoch.
+pub const END_QUORUM_EPOCH: i16 = 54;
+/// FetchSnapshot.
+pub const FETCH_SNAPSHOT: i16 = 59;
+
+/// The partition of the metadata topic.
+pub(super) const PARTITION: i32 = 0;
+
+/// A message that is none of the quorum's.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WireError {
+    /// Another key or version.
+    #[error("version {1} of API key {0} is not spoken in the quorum")]
+    Unsupported(i16, i16),
+    /// Bytes that do not have the layout.
+    #[error("malformed message of API key {0}: {1}")]
+    Malformed(i16, DecodeError),
+    /// A response of a Fetch with invalid batches.
+    #[error(transparent)]
+    Batches(#[from] LogError),
+    /// An error code that the quorum does not know.
+    #[error("error code {0}")]
+    Code(i16),
+}
+
+/// Key and version of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Api {
+    /// API key.
+    pub key: i16,
+    /// Version.
+    pub version: i16,
+}
+
+/// Return key and version in which a question is sent.
+pub(crate) fn api_of(ask: &Ask) -> Api {
+    let (key, version) = match ask {
+        Ask::Vote { .. } => (VOTE, 1),
+        Ask::BeginQuorumEpoch => (BEGIN_QUORUM_EPOCH, 1),
+        Ask::EndQuorumEpoch { .. } => (END_QUORUM_EPOCH, 1),
+        Ask::Fetch { .. } => (FETCH, 18),
+        Ask::FetchSnapshot { .. } => (FETCH_SNAPSHOT, 1),
+    };
+    Api { key, version }
+}
+
+/// What a node says with each request.
+#[derive(Debug, Clone)]
+pub(crate) struct Sender {
+    pub(crate) cluster_id: String,
+    /// The id of that name in the state machine.
+    pub(crate) cluster_key: Uuid,
+    /// The node's own addresses.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) fetch_wait_ms: i32,
+    pub(crate) fetch_bytes_max: i32,
+}
+
+/// A request that came.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) request: Request,
+    /// What its response needs.
+    pub(crate) reply: ReplyTo,
+    /// Addresses of the sender.
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// What the response to a request needs of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplyTo {
+    pub(crate) api: Api,
+    pub(crate) topic_id: Uuid,
+    pub(crate) bytes_max: usize,
+    /// Of a FetchSnapshot: which snapshot, and from where on.
+    pub(crate) snapshot: EpochEnd,
+    pub(crate) position: i64,
+}
+
+/// Bytes of a response beside what the state machine says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Payload {
+    /// Of a Fetch: batches; of a FetchSnapshot: a part of the file.
+    pub(crate) bytes: Bytes,
+    /// Of a FetchSnapshot: the size of the file.
+    pub(crate) size: i64,
+}
+
+/// A response that came.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) response: Response<Bytes>,
+    /// Addresses that it names.
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Of a FetchSnapshot without an error.
+    pub(crate) part: Option<SnapshotPart>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SnapshotPart {
+    pub(crate) id: EpochEnd,
+    pub(crate) size: i64,
+    pub(crate) position: i64,
+    pub(crate) bytes: Bytes,
+}
+
+const CODES: &[(Error, ErrorCode)] = &[
+    (Error::None, ErrorCode::NONE),
+    (
+        Error::InconsistentClusterId,
+        ErrorCode::INCONSISTENT_CLUSTER_ID,
+    ),
+    (Error::UnknownTopicId, ErrorCode::UNKNOWN_TOPIC_ID),
+    (Error::InvalidVoterKey, ErrorCode::INVALID_VOTER_KEY),
+    (Error::FencedLeaderEpoch, ErrorCode::FENCED_LEADER_EPOCH),
+    (Error::UnknownLeaderEpoch, ErrorCode::UNKNOWN_LEADER_EPOCH),
+    (Error::NotLeader, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+    (Error::SnapshotNotFound, ErrorCode::SNAPSHOT_NOT_FOUND),
+];
+
+/// Return the codes of an error: that of the response, and that of the partition.
+pub(super) fn codes(error: Error) -> (i16, i16) {
+    let code = CODES.iter().find(|(known, _)| *known == error);
+    let code = code
+        .map_or(ErrorCode::UNKNOWN_SERVER_ERROR, |(_, code)| *code)
+        .0;
+    match error {
+        Error::InconsistentClusterId => (code, 0),
+        _ => (0, code),
+    }
+}
+
+pub(super) fn error_of(response: i16, partition: i16) -> Result<Error, WireError> {
+    let code = if response == 0 { partition } else { response };
+    let known = CODES.iter().find(|(_, known)| known.0 == code);
+    known.map(|(error, _)| *error).ok_or(WireError::Code(code))
+}
+
+/// Return the key of a cluster id: an absent one is accepted, as Kafka does, another one is no cluster's.
+pub(super) fn cluster_key(cluster_id: Option<&str>, own: &Sender) -> Uuid {
+    match cluster_id {
+        Some(id) if id != own.cluster_id => Uuid::ZERO,
+        _ => own.cluster_key,
+    }
+}
+
+/// Expect the one topic, or partition, of a message of the quorum.
+pub(super) fn one(reader: &mut Reader<'_>, flexible: bool) -> Result<(), DecodeError> {
+    match reader.array_len(flexible, 1)? {
+        1 => Ok(()),
+        _ => Err(DecodeError::CountTooLarge),
+    }
+}
+
+/// Write the endpoints of the responses' tag 0, and nothing else.
+pub(super) fn write_node_endpoints(out: &mut Writer<'_>, version: i16, endpoints: &[Endpoint]) {
+    if !out.flexible() {
+        return;
+    }
+    if endpoints.is_empty() || version == 0 {
+        return out.no_tags();
+    }
+    out.tag_count(1);
+    out.tag(0, |out| {
+        out.array_len(endpoints.len());
+        for endpoint in endpoints {
+            out.i32(endpoint.node);
+            out.string(&endpoint.host);
+            out.i16(endpoint.port.cast_signed());
+            out.no_tags();
+        }
+    });
+}
+
+pub(super) fn read_node_endpoints(reader: &mut Reader<'_>) -> Result<Vec<Endpoint>, DecodeError> {
+    let mut endpoints = Vec::new();
+    reader.tags(|tag, value| {
+        if tag != 0 {
+            return Ok(false);
+        }
+        for _ in 0..value.array_len(true, 8)? {
+            endpoints.push(Endpoint {
+                node: value.i32()?,
+                listener: String::new(),
+                host: value.string(true)?.to_owned(),
+                port: value.u16()?,
+            });
+            value.skip_tags(true)?;
+        }
+        Ok(true)
+    })?;
+    Ok(endpoints)
+}
+
+pub(super) fn malformed(key: i16) -> impl Fn(DecodeError) -> WireError {
+    move |error| WireError::Malformed(key, error)
+}

@@ -1,0 +1,315 @@
+//! Fetch 18 of the metadata partition, as released Kafka has it (KIP-595, KIP-853, KIP-1166). 17 is read as well.
+
+use bytes::Bytes;
+use pybroker_metadata_log::{Endpoint, decode_batches};
+use pybroker_model::Uuid;
+use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
+use pybroker_quorum::{Answer, Ask, EpochEnd, Error, Fetched, ReplicaKey, Request, Response};
+
+use super::common::{
+    Api, FETCH, Incoming, PARTITION, Payload, Reply, ReplyTo, Sender, WireError, cluster_key,
+    codes, error_of, malformed, one,
+};
+
+const CLUSTER_ID_TAG: u32 = 0;
+const REPLICA_STATE_TAG: u32 = 1;
+const DIRECTORY_TAG: u32 = 0;
+const HIGH_WATERMARK_TAG: u32 = 1;
+const DIVERGING_TAG: u32 = 0;
+const LEADER_TAG: u32 = 1;
+const SNAPSHOT_TAG: u32 = 2;
+const ENDPOINTS_TAG: u32 = 0;
+
+pub(super) fn encode_request(
+    out: &mut Writer<'_>,
+    request: &Request,
+    sender: &Sender,
+    from: EpochEnd,
+    high_watermark: i64,
+) {
+    out.i32(sender.fetch_wait_ms);
+    out.i32(0);
+    out.i32(sender.fetch_bytes_max);
+    out.i8(0);
+    out.i32(0);
+    out.i32(-1);
+    out.array_len(1);
+    out.uuid(request.topic_id);
+    out.array_len(1);
+    out.i32(PARTITION);
+    out.i32(request.epoch);
+    out.i64(from.offset);
+    out.i32(from.epoch);
+    out.i64(-1);
+    out.i32(sender.fetch_bytes_max);
+    out.tag_count(2);
+    out.tag(DIRECTORY_TAG, |out| out.uuid(request.sender.directory));
+    out.tag(HIGH_WATERMARK_TAG, |out| out.i64(high_watermark));
+    out.no_tags();
+    out.array_len(0);
+    out.string("");
+    out.tag_count(2);
+    out.tag(CLUSTER_ID_TAG, |out| {
+        out.nullable_string(Some(&sender.cluster_id));
+    });
+    out.tag(REPLICA_STATE_TAG, |out| {
+        out.i32(request.sender.id);
+        out.i64(-1);
+        out.no_tags();
+    });
+}
+
+pub(super) fn decode_request(
+    reader: &mut Reader<'_>,
+    api: Api,
+    own: &Sender,
+) -> Result<Incoming, DecodeError> {
+    reader.i32()?;
+    reader.i32()?;
+    let bytes_max = reader.i32()?;
+    reader.i8()?;
+    reader.i32()?;
+    reader.i32()?;
+    one(reader, true)?;
+    let topic_id = reader.uuid()?;
+    one(reader, true)?;
+    reader.i32()?;
+    let epoch = reader.i32()?;
+    let offset = reader.i64()?;
+    let from = EpochEnd {
+        epoch: reader.i32()?,
+        offset,
+    };
+    reader.i64()?;
+    let partition_bytes_max = reader.i32()?;
+    let (mut directory, mut high_watermark) = (Uuid::ZERO, i64::MAX);
+    reader.tags(|tag, value| {
+        match tag {
+            DIRECTORY_TAG => directory = value.uuid()?,
+            HIGH_WATERMARK_TAG if api.version >= 18 => high_watermark = value.i64()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    reader.skip_tags(true)?;
+    for _ in 0..reader.array_len(true, 18)? {
+        reader.uuid()?;
+        for _ in 0..reader.array_len(true, 4)? {
+            reader.i32()?;
+        }
+        reader.skip_tags(true)?;
+    }
+    reader.string(true)?;
+    let (mut cluster_id, mut id) = (own.cluster_key, -1);
+    reader.tags(|tag, value| {
+        match tag {
+            CLUSTER_ID_TAG => cluster_id = cluster_key(value.nullable_string(true)?, own),
+            REPLICA_STATE_TAG => {
+                id = value.i32()?;
+                value.i64()?;
+                value.skip_tags(true)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(Incoming {
+        request: Request {
+            cluster_id,
+            topic_id,
+            epoch,
+            sender: ReplicaKey { id, directory },
+            ask: Ask::Fetch {
+                from,
+                high_watermark,
+            },
+        },
+        reply: ReplyTo {
+            api,
+            topic_id,
+            bytes_max: bytes_max.min(partition_bytes_max).max(0) as usize,
+            snapshot: EpochEnd::default(),
+            position: 0,
+        },
+        endpoints: Vec::new(),
+    })
+}
+
+pub(super) fn encode_response(
+    out: &mut Writer<'_>,
+    response: &Response<Bytes>,
+    to: &ReplyTo,
+    payload: &Payload,
+    endpoints: &[Endpoint],
+) {
+    let (error, partition_error) = codes(response.error);
+    let (mut high_watermark, mut diverging, mut snapshot) = (-1, None, None);
+    if let Answer::Fetch {
+        high_watermark: leaders,
+        fetched,
+    } = &response.answer
+    {
+        high_watermark = *leaders;
+        match fetched {
+            Fetched::Batches(_) => {}
+            Fetched::Diverging(end) => diverging = Some(*end),
+            Fetched::Snapshot(id) => snapshot = Some(*id),
+        }
+    }
+    out.i32(0);
+    out.i16(error);
+    out.i32(0);
+    out.array_len(1);
+    out.uuid(to.topic_id);
+    out.array_len(1);
+    out.i32(PARTITION);
+    out.i16(partition_error);
+    out.i64(high_watermark);
+    out.i64(-1);
+    out.i64(-1);
+    out.nullable_len(None);
+    out.i32(-1);
+    out.nullable_bytes(Some(&payload.bytes));
+    out.tag_count(1 + u32::from(diverging.is_some()) + u32::from(snapshot.is_some()));
+    if let Some(end) = diverging {
+        out.tag(DIVERGING_TAG, |out| {
+            out.i32(end.epoch);
+            out.i64(end.offset);
+            out.no_tags();
+        });
+    }
+    out.tag(LEADER_TAG, |out| {
+        out.i32(response.leader.unwrap_or(-1));
+        out.i32(response.epoch);
+        out.no_tags();
+    });
+    if let Some(id) = snapshot {
+        out.tag(SNAPSHOT_TAG, |out| {
+            out.i64(id.offset);
+            out.i32(id.epoch);
+            out.no_tags();
+        });
+    }
+    out.no_tags();
+    out.tag_count(u32::from(!endpoints.is_empty()));
+    if !endpoints.is_empty() {
+        out.tag(ENDPOINTS_TAG, |out| {
+            out.array_len(endpoints.len());
+            for endpoint in endpoints {
+                out.i32(endpoint.node);
+                out.string(&endpoint.host);
+                out.i32(i32::from(endpoint.port));
+                out.nullable_string(None);
+                out.no_tags();
+            }
+        });
+    }
+}
+
+/// The parts of a response.
+struct Parts {
+    errors: (i16, i16),
+    high_watermark: i64,
+    diverging: Option<EpochEnd>,
+    leader: (i32, i32),
+    snapshot: Option<EpochEnd>,
+    records: Bytes,
+    endpoints: Vec<Endpoint>,
+}
+
+pub(super) fn decode_response(reader: &mut Reader<'_>, body: &Bytes) -> Result<Reply, WireError> {
+    let parts = read_parts(reader, body).map_err(malformed(FETCH))?;
+    let error = error_of(parts.errors.0, parts.errors.1)?;
+    let (leader, epoch) = parts.leader;
+    let fetched = match (parts.diverging, parts.snapshot) {
+        (Some(end), _) => Fetched::Diverging(end),
+        (_, Some(id)) => Fetched::Snapshot(id),
+        _ => Fetched::Batches(decode_batches(&parts.records)?),
+    };
+    let answer = match error {
+        Error::None => Answer::Fetch {
+            high_watermark: parts.high_watermark,
+            fetched,
+        },
+        _ => Answer::Empty,
+    };
+    Ok(Reply {
+        response: Response {
+            error,
+            epoch,
+            leader: (leader >= 0).then_some(leader),
+            answer,
+        },
+        endpoints: parts.endpoints,
+        part: None,
+    })
+}
+
+fn read_parts(reader: &mut Reader<'_>, body: &Bytes) -> Result<Parts, DecodeError> {
+    reader.i32()?;
+    let error = reader.i16()?;
+    reader.i32()?;
+    one(reader, true)?;
+    reader.uuid()?;
+    one(reader, true)?;
+    reader.i32()?;
+    let partition_error = reader.i16()?;
+    let high_watermark = reader.i64()?;
+    reader.i64()?;
+    reader.i64()?;
+    for _ in 0..reader.nullable_array(true, 16)?.unwrap_or(0) {
+        reader.i64()?;
+        reader.i64()?;
+        reader.skip_tags(true)?;
+    }
+    reader.i32()?;
+    let records = reader
+        .nullable_bytes(true)?
+        .map_or_else(Bytes::new, |records| body.slice_ref(records));
+    let (mut diverging, mut leader, mut snapshot) = (None, (-1, -1), None);
+    reader.tags(|tag, value| {
+        match tag {
+            DIVERGING_TAG => {
+                let epoch = value.i32()?;
+                let offset = value.i64()?;
+                diverging = Some(EpochEnd { epoch, offset });
+            }
+            LEADER_TAG => leader = (value.i32()?, value.i32()?),
+            SNAPSHOT_TAG => {
+                let offset = value.i64()?;
+                let epoch = value.i32()?;
+                snapshot = Some(EpochEnd { epoch, offset });
+            }
+            _ => return Ok(false),
+        }
+        value.skip_tags(true)?;
+        Ok(true)
+    })?;
+    reader.skip_tags(true)?;
+    let mut endpoints = Vec::new();
+    reader.tags(|tag, value| {
+        if tag != ENDPOINTS_TAG {
+            return Ok(false);
+        }
+        for _ in 0..value.array_len(true, 11)? {
+            endpoints.push(Endpoint {
+                node: value.i32()?,
+                listener: String::new(),
+                host: value.string(true)?.to_owned(),
+                port: u16::try_from(value.i32()?).unwrap_or_default(),
+            });
+            value.nullable_string(true)?;
+            value.skip_tags(true)?;
+        }
+        Ok(true)
+    })?;
+    Ok(Parts {
+        errors: (error, partition_error),
+        high_watermark,
+        diverging,
+        leader,
+        snapshot,
+        records,
+        endpoints,
+    })
+}
