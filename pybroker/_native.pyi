@@ -1380,6 +1380,282 @@ class NativeControlQueue:
         `pybroker.native`. After a full batch call again: there may be more."""
 
 # ----------------------------------------------------------------------------------------------------------
+# The metadata quorum
+
+@final
+class QuorumEndpoint:
+    """An address of a node's controller listener."""
+
+    def __new__(cls, node_id: int, listener: str, host: str, port: int) -> QuorumEndpoint: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def listener(self) -> str:
+        """Name of the listener; "" where a message does not say it."""
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class QuorumReplica:
+    """A replica of the metadata log: a node and the directory id of its disk (KIP-853)."""
+
+    def __new__(cls, node_id: int, directory_id: Uuid) -> QuorumReplica: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def directory_id(self) -> Uuid: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class QuorumReplicaStatus:
+    """How far a replica is, as the leader knows it."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def directory_id(self) -> Uuid: ...
+    @property
+    def end_offset(self) -> int:
+        """-1: not known."""
+    @property
+    def fetched_ms(self) -> int:
+        """When it fetched last; -1: not known."""
+    @property
+    def caught_up_ms(self) -> int:
+        """When it last had everything that the leader had then; -1: not known."""
+    @property
+    def endpoints(self) -> list[QuorumEndpoint]: ...
+
+@final
+class QuorumStatus:
+    """What a node knows of the quorum."""
+
+    @property
+    def role(self) -> str:
+        """Unattached, Prospective, Candidate, Leader, Follower, Resigned or Halted."""
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def leader(self) -> int | None: ...
+    @property
+    def high_watermark(self) -> int:
+        """Records below are committed."""
+    @property
+    def log_start(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
+    @property
+    def snapshot_end(self) -> int: ...
+    @property
+    def topic_id(self) -> Uuid | None:
+        """The id of the metadata topic, once it is committed."""
+    @property
+    def voters(self) -> list[QuorumReplicaStatus]: ...
+    @property
+    def observers(self) -> list[QuorumReplicaStatus]:
+        """Only the leader knows them."""
+
+@final
+class QuorumRequest:
+    """A request to send to a node. Its response, or `request_failed`, comes back with the correlation."""
+
+    @property
+    def peer(self) -> int:
+        """Node id, or one of `bootstrap`."""
+    @property
+    def address(self) -> QuorumEndpoint | None:
+        """The node's address, if the log or a message names it."""
+    @property
+    def correlation(self) -> int: ...
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+@final
+class QuorumResponse:
+    """The response to the request that was received with this handle."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+@final
+class SnapshotStart:
+    """A snapshot replaces the image: its records follow."""
+
+    @property
+    def end_offset(self) -> int:
+        """The log up to there is in the snapshot."""
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+
+@final
+class SnapshotRecords:
+    """Records of the snapshot."""
+
+    @property
+    def records(self) -> list[bytes]: ...
+
+@final
+class SnapshotEnd:
+    """The snapshot is complete; committed batches follow."""
+
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+@final
+class CommittedRecords:
+    """A committed batch. One of the quorum's control records has no records."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def epoch(self) -> int:
+        """Epoch of the leader that wrote it."""
+    @property
+    def timestamp_ms(self) -> int: ...
+    @property
+    def records(self) -> list[bytes]: ...
+
+@final
+class ProposalOutcome:
+    """What became of a proposal or of a change of voters."""
+
+    @property
+    def proposal(self) -> int: ...
+    @property
+    def error_code(self) -> int:
+        """NONE: committed, and the records were delivered before. NOT_CONTROLLER, REQUEST_TIMED_OUT (try again),
+        DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_REQUEST (the last voter)."""
+    @property
+    def maybe_committed(self) -> bool:
+        """With NOT_CONTROLLER: the records were appended, and may still be committed."""
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+
+@final
+class QuorumLeader:
+    """The epoch or its leader changed. That this node leads comes when all records before its epoch were delivered."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def leader(self) -> int | None: ...
+
+@final
+class QuorumVoters:
+    """The voters changed."""
+
+    @property
+    def voters(self) -> list[QuorumReplica]: ...
+    @property
+    def endpoints(self) -> list[QuorumEndpoint]: ...
+
+@final
+class QuorumWarning:
+    """For the log: what was repaired at the start, or an invalid message."""
+
+    @property
+    def message(self) -> str: ...
+
+@final
+class QuorumFailure:
+    """The disk failed: the node does nothing any more."""
+
+    @property
+    def message(self) -> str: ...
+
+@final
+class MetadataSnapshot:
+    """A snapshot of the image that is being written. Without `finish` nothing of it counts."""
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Write records. *Blocking.* Raises NativeError."""
+    def finish(self) -> None:
+        """Make it durable; the node then removes what it replaces. *Blocking.* Raises NativeError."""
+
+@final
+class MetadataQuorum:
+    """A node of the metadata quorum: the log, elections and replication, in threads of its own."""
+
+    @staticmethod
+    def is_formatted(directory: Path) -> bool:
+        """*Blocking.* Raises NativeError."""
+    @staticmethod
+    def format(directory: Path, voters: Sequence[QuorumReplica], endpoints: Sequence[QuorumEndpoint]) -> None:
+        """Write the first snapshot: the voters of a new cluster, or none to join one. *Blocking.* Raises
+        NativeError."""
+    def __new__(
+        cls,
+        *,
+        directory: Path,
+        node_id: int,
+        directory_id: Uuid,
+        cluster_id: str,
+        bootstrap: Sequence[int],
+        endpoints: Sequence[QuorumEndpoint],
+        settings: Mapping[str, Any],
+    ) -> MetadataQuorum:
+        """Open the log and start. `bootstrap`: nodes to ask for the leader; negative ids stand for addresses.
+        `endpoints`: this node's addresses. *Blocking.* Raises NativeError for a log that is not formatted or is
+        damaged."""
+    def fileno(self) -> int:
+        """A descriptor that is readable when there is something to take."""
+    def take(
+        self,
+    ) -> list[
+        QuorumRequest
+        | QuorumResponse
+        | SnapshotStart
+        | SnapshotRecords
+        | SnapshotEnd
+        | CommittedRecords
+        | ProposalOutcome
+        | QuorumLeader
+        | QuorumVoters
+        | QuorumWarning
+        | QuorumFailure
+    ]:
+        """What happened since the last call, in order. The node delivers a bounded amount of records between calls."""
+    def receive_request(self, handle: int, api_key: int, api_version: int, body: bytes) -> None:
+        """A QuorumResponse with the handle answers. Raises ValueError for what is no message of the quorum."""
+    def receive_response(self, correlation: int, body: bytes) -> None: ...
+    def request_failed(self, correlation: int, refused: bool) -> None:
+        """`refused`: the port refused the connection, or the connection broke and the port refuses another."""
+    def port_refused(self, peer: int) -> None: ...
+    def propose(self, proposal: int, epoch: int, records: Sequence[bytes]) -> None:
+        """Append records as the leader of `epoch`. Raises ValueError without records."""
+    def add_voter(self, proposal: int, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None: ...
+    def remove_voter(self, proposal: int, voter: QuorumReplica) -> None: ...
+    def learn(self, endpoints: Sequence[QuorumEndpoint]) -> None:
+        """Remember addresses of other nodes."""
+    def resign(self, successor: int | None = None) -> None:
+        """Does nothing if this node does not lead."""
+    def status(self) -> QuorumStatus: ...
+    def begin_snapshot(self, end_offset: int, timestamp_ms: int) -> MetadataSnapshot | None:
+        """Begin a snapshot of the image as of the end of a committed batch; `timestamp_ms`: of its last record. None if
+        that is not beyond the latest snapshot, or another one is being written. *Blocking.*"""
+    def stop(self) -> None:
+        """Undecided proposals end with NOT_CONTROLLER. *Blocking.* Raises NativeError."""
+
+# ----------------------------------------------------------------------------------------------------------
 # The codec
 
 def encode(message: object, version: int) -> bytes:

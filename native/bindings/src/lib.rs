@@ -6,6 +6,7 @@
 //! | `broker` | interface for the control plane, one object per subject |
 //! | `codec` | conversion of messages to Python objects and back |
 //! | `client` | support for the client library's producer and consumer |
+//! | `quorum` | node of the metadata quorum |
 //! | `keystores` | content of keystores and truststores |
 //! | `spark` | support for the Spark data source |
 //! | `measure` | single functions of the data path, for tests and benches |
@@ -17,7 +18,7 @@
 //! attributes, and without the GIL where it copied them; each is declared once, and `tests/native/test_surface.py`
 //! checks the stub against it.
 //!
-//! Modules use those above `uuid`, `convert` and `errors` in this order only: `plane` ← `broker`; `codec` ← `broker`,
+//! Modules use those above `uuid`, `convert` and `errors` in this order only: `plane` ← `broker`, `quorum`; `codec` ← `broker`,
 //! `spark`, `measure`.
 
 mod broker;
@@ -30,6 +31,7 @@ mod measure;
 mod panics;
 mod pattern;
 mod plane;
+mod quorum;
 mod record_bytes;
 mod spark;
 mod unpack;
@@ -78,6 +80,13 @@ mod _native {
     use crate::measure::topic_keys::TopicKeys;
     #[pymodule_export]
     use crate::pattern::Pattern;
+    #[pymodule_export]
+    use crate::quorum::{
+        CommittedRecords, MetadataQuorum, MetadataSnapshot, ProposalOutcome, QuorumEndpoint,
+        QuorumFailure, QuorumLeader, QuorumReplica, QuorumReplicaStatus, QuorumRequest,
+        QuorumResponse, QuorumStatus, QuorumVoters, QuorumWarning, SnapshotEnd, SnapshotRecords,
+        SnapshotStart,
+    };
     #[pymodule_export]
     use crate::record_bytes::RecordBytes;
     #[pymodule_export]

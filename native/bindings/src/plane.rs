@@ -6,7 +6,7 @@ pub(crate) mod control_queue;
 pub(crate) mod pending_append;
 pub(crate) mod record_watch;
 pub(crate) mod settings;
-mod wake;
+pub(crate) mod wake;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,0 +1,265 @@
+//! The node of the metadata quorum for Python.
+
+mod outputs;
+mod values;
+
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pybroker_metadata_log::{LogError, LogOptions};
+use pybroker_protocol::ErrorCode;
+use pybroker_quorum::{ReplicaKey, Timeouts};
+use pybroker_quorum_node::{Clock, FETCH_BYTES_MAX, Node, NodeSettings, OpenError, SnapshotTask};
+use pybroker_server::clock::now_ms;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::convert::Settings;
+use crate::errors::native_error;
+use crate::plane::wake::WakeFd;
+use crate::uuid::Uuid;
+pub(crate) use outputs::{
+    CommittedRecords, ProposalOutcome, QuorumFailure, QuorumLeader, QuorumRequest, QuorumResponse,
+    QuorumVoters, QuorumWarning, SnapshotEnd, SnapshotRecords, SnapshotStart,
+};
+pub(crate) use values::{QuorumEndpoint, QuorumReplica, QuorumReplicaStatus, QuorumStatus};
+
+/// A node of the metadata quorum. Its threads write, sync and decide; Python carries messages and applies records.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct MetadataQuorum {
+    node: Node,
+    wake: Arc<WakeFd>,
+    signalled: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl MetadataQuorum {
+    /// Return whether the directory has been formatted.
+    #[staticmethod]
+    fn is_formatted(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+        py.detach(|| Node::is_formatted(&directory))
+            .map_err(|error| open_error(&error))
+    }
+
+    /// Format the directory: the first voters of a new cluster, or none to join one.
+    #[staticmethod]
+    fn format(
+        py: Python<'_>,
+        directory: PathBuf,
+        voters: Vec<QuorumReplica>,
+        endpoints: Vec<QuorumEndpoint>,
+    ) -> PyResult<()> {
+        let voters: Vec<ReplicaKey> = voters.iter().map(QuorumReplica::key).collect();
+        let endpoints: Vec<_> = endpoints.into_iter().map(Into::into).collect();
+        py.detach(|| Node::format(&directory, voters, &endpoints, now_ms()))
+            .map_err(|error| open_error(&error))
+    }
+
+    #[new]
+    #[pyo3(signature = (*, directory, node_id, directory_id, cluster_id, bootstrap, endpoints, settings))]
+    #[expect(clippy::too_many_arguments, reason = "each is one fact about the node")]
+    fn new(
+        py: Python<'_>,
+        directory: PathBuf,
+        node_id: i32,
+        directory_id: Uuid,
+        cluster_id: String,
+        bootstrap: Vec<i32>,
+        endpoints: Vec<QuorumEndpoint>,
+        settings: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        if node_id < 0 {
+            return Err(PyValueError::new_err(format!(
+                "node.id={node_id} is negative"
+            )));
+        }
+        let settings = NodeSettings {
+            key: ReplicaKey {
+                id: node_id,
+                directory: directory_id.0,
+            },
+            cluster_id,
+            bootstrap,
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            timeouts: timeouts(&Settings(settings))?,
+            log: LogOptions {
+                segment_bytes: Settings(settings).number(
+                    "metadata.log.segment.bytes",
+                    LogOptions::default().segment_bytes,
+                )?,
+                ..LogOptions::default()
+            },
+            fetch_bytes_max: FETCH_BYTES_MAX,
+            seed: pybroker_model::Uuid::random().least_significant_bits(),
+        };
+        let wake = Arc::new(WakeFd::new()?);
+        let signalled = Arc::new(AtomicBool::new(false));
+        let signal = {
+            let (wake, signalled) = (Arc::clone(&wake), Arc::clone(&signalled));
+            move || {
+                if !signalled.swap(true, Ordering::AcqRel) {
+                    wake.signal();
+                }
+            }
+        };
+        let start = Instant::now();
+        let clock = Clock::new(move || start.elapsed().as_millis() as u64, now_ms);
+        let node = py
+            .detach(|| Node::open(&directory, settings, clock, signal))
+            .map_err(|error| open_error(&error))?;
+        Ok(Self {
+            node,
+            wake,
+            signalled,
+        })
+    }
+
+    /// Return a descriptor that is readable while there is something to take.
+    fn fileno(&self) -> RawFd {
+        self.wake.fd()
+    }
+
+    /// Return what happened since the last call, in order.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        if self.signalled.load(Ordering::Acquire) {
+            self.wake.consume();
+            self.signalled.store(false, Ordering::Release);
+        }
+        let outputs = py.detach(|| self.node.take());
+        let taken = PyList::empty(py);
+        for output in outputs {
+            taken.append(outputs::to_python(py, output)?)?;
+        }
+        Ok(taken)
+    }
+
+    /// Raise `ValueError` if it is no message of the quorum: nothing answers it then.
+    fn receive_request(
+        &self,
+        handle: u64,
+        api_key: i16,
+        api_version: i16,
+        body: &[u8],
+    ) -> PyResult<()> {
+        self.node
+            .receive_request(handle, api_key, api_version, body)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn receive_response(&self, correlation: u64, body: &[u8]) {
+        self.node
+            .receive_response(correlation, Bytes::copy_from_slice(body));
+    }
+
+    fn request_failed(&self, correlation: u64, refused: bool) {
+        self.node.request_failed(correlation, refused);
+    }
+
+    fn port_refused(&self, peer: i32) {
+        self.node.port_refused(peer);
+    }
+
+    fn propose(&self, proposal: u64, epoch: i32, records: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
+        let values = records.iter().map(|record| record.as_bytes());
+        self.node
+            .propose(proposal, epoch, values)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn add_voter(&self, proposal: u64, voter: &QuorumReplica, endpoints: Vec<QuorumEndpoint>) {
+        let endpoints = endpoints.into_iter().map(Into::into).collect();
+        self.node.add_voter(proposal, voter.key(), endpoints);
+    }
+
+    fn remove_voter(&self, proposal: u64, voter: &QuorumReplica) {
+        self.node.remove_voter(proposal, voter.key());
+    }
+
+    fn learn(&self, endpoints: Vec<QuorumEndpoint>) {
+        self.node
+            .learn(endpoints.into_iter().map(Into::into).collect());
+    }
+
+    #[pyo3(signature = (successor = None))]
+    fn resign(&self, successor: Option<i32>) {
+        self.node.resign(successor);
+    }
+
+    fn status(&self, py: Python<'_>) -> QuorumStatus {
+        py.detach(|| self.node.status()).into()
+    }
+
+    /// Return None if the offset is not beyond the latest snapshot, or another snapshot is being written.
+    fn begin_snapshot(
+        &self,
+        py: Python<'_>,
+        end_offset: i64,
+        timestamp_ms: i64,
+    ) -> PyResult<Option<MetadataSnapshot>> {
+        let task = py
+            .detach(|| self.node.begin_snapshot(end_offset, timestamp_ms))
+            .map_err(|error| log_error(&error))?;
+        Ok(task.map(|task| MetadataSnapshot(Mutex::new(Some(task)))))
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.node.stop())
+            .map_err(|error| log_error(&error))
+    }
+}
+
+/// A snapshot of the image that is being written.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct MetadataSnapshot(Mutex<Option<SnapshotTask>>);
+
+#[pymethods]
+impl MetadataSnapshot {
+    /// Write records. Blocks on the disk.
+    fn append(&self, py: Python<'_>, records: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
+        let values: Vec<&[u8]> = records.iter().map(|record| record.as_bytes()).collect();
+        py.detach(|| match &mut *self.0.lock() {
+            Some(task) => task.append(values).map_err(|error| log_error(&error)),
+            None => Err(finished()),
+        })
+    }
+
+    /// Make the snapshot durable. Blocks on the disk.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let task = self.0.lock().take().ok_or_else(finished)?;
+            task.finish().map(drop).map_err(|error| log_error(&error))
+        })
+    }
+}
+
+fn finished() -> PyErr {
+    PyRuntimeError::new_err("the snapshot is finished")
+}
+
+fn timeouts(settings: &Settings<'_, '_>) -> PyResult<Timeouts> {
+    let default = Timeouts::default();
+    let milliseconds = |name, default: u64| settings.number::<u64>(name, default);
+    Ok(Timeouts {
+        election_ms: milliseconds("controller.quorum.election.timeout.ms", default.election_ms)?,
+        fetch_ms: milliseconds("controller.quorum.fetch.timeout.ms", default.fetch_ms)?,
+        backoff_max_ms: milliseconds(
+            "controller.quorum.election.backoff.max.ms",
+            default.backoff_max_ms,
+        )?,
+        ..default
+    })
+}
+
+fn log_error(error: &LogError) -> PyErr {
+    native_error(ErrorCode::KAFKA_STORAGE_ERROR.0, error)
+}
+
+fn open_error(error: &OpenError) -> PyErr {
+    native_error(ErrorCode::KAFKA_STORAGE_ERROR.0, error)
+}

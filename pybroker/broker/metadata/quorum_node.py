@@ -1,0 +1,220 @@
+"""This broker's node of the metadata quorum, on the event loop.
+
+The native node writes, elects and replicates in threads of its own. This object carries its requests and responses,
+completes proposals, and hands committed records to the listener in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from pybroker.errors import FatalError, KafkaError
+from pybroker.native import (
+    CommittedRecords,
+    MetadataQuorum,
+    ProposalOutcome,
+    QuorumEndpoint,
+    QuorumFailure,
+    QuorumLeader,
+    QuorumReplica,
+    QuorumRequest,
+    QuorumResponse,
+    QuorumStatus,
+    QuorumVoters,
+    QuorumWarning,
+    SnapshotEnd,
+    SnapshotRecords,
+    SnapshotStart,
+)
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class QuorumListener(Protocol):
+    """Keeps the image. An exception of a method stops the broker: the image would miss records."""
+
+    def snapshot_began(self, start: SnapshotStart) -> None:
+        """Forget the image; the records of a snapshot follow."""
+
+    def snapshot_loaded(self, records: list[bytes]) -> None:
+        """Add records of the snapshot."""
+
+    def snapshot_ended(self, end: SnapshotEnd) -> None:
+        """The image is that of the log up to the snapshot's end."""
+
+    def committed(self, batch: CommittedRecords) -> None:
+        """Apply a batch. One of the quorum's control records has no records."""
+
+    def leader_changed(self, epoch: int, leader: int | None) -> None:
+        """Take note of the leader. When this node leads, everything before its epoch was applied."""
+
+    def voters_changed(self, voters: Sequence[QuorumReplica], endpoints: Sequence[QuorumEndpoint]) -> None:
+        """Take note of the voters and their known addresses."""
+
+
+class ProposalError(KafkaError):
+    """A proposal or a change of voters was not committed, as far as this node knows."""
+
+    def __init__(self, code: int, maybe_committed: bool) -> None:
+        super().__init__(code, "its outcome is unknown" if maybe_committed else None)
+        self.maybe_committed = maybe_committed
+        """The records were appended, and another leader may still commit them."""
+
+
+class QuorumNode:
+    """The native node, its proposals and its requests."""
+
+    def __init__(
+        self,
+        native: MetadataQuorum,
+        listener: QuorumListener,
+        send: Callable[[QuorumRequest], None],
+        on_fatal: Callable[[FatalError], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`send` sends a request without waiting, and reports `receive_response` or `request_failed` later."""
+        self._native = native
+        self._listener = listener
+        self._send = send
+        self._on_fatal = on_fatal
+        self._loop = loop
+        self._numbers = count(1)
+        self._proposals: dict[int, asyncio.Future[ProposalOutcome]] = {}
+        self._requests: dict[int, asyncio.Future[bytes]] = {}
+        self._fd: int | None = None
+
+    def start(self) -> None:
+        """Start taking what the node has: the image first."""
+        self._fd = self._native.fileno()
+        self._loop.add_reader(self._fd, self._take)
+        self._loop.call_soon(self._take)
+
+    async def stop(self) -> None:
+        """Bring everything to disk. Undecided proposals end with NOT_CONTROLLER."""
+        try:
+            await asyncio.to_thread(self._native.stop)
+        finally:
+            self._take()
+            if self._fd is not None:
+                self._loop.remove_reader(self._fd)
+                self._fd = None
+            for waiting in self._requests.values():
+                waiting.cancel()
+
+    def status(self) -> QuorumStatus:
+        """Return what this node knows of the quorum."""
+        return self._native.status()
+
+    async def propose(self, epoch: int, records: Sequence[bytes]) -> int:
+        """Append records in one batch, as the leader of `epoch`; return the offset of the first one.
+
+        On return they are committed, and the listener has applied them. Raises ProposalError.
+        """
+        outcome = await self._decided(lambda number: self._native.propose(number, epoch, records))
+        return outcome.base_offset
+
+    async def add_voter(self, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None:
+        """Make an observer a voter. Raises ProposalError: REQUEST_TIMED_OUT if it has not caught up."""
+        await self._decided(lambda number: self._native.add_voter(number, voter, endpoints))
+
+    async def remove_voter(self, voter: QuorumReplica) -> None:
+        """Make a voter an observer. Raises ProposalError."""
+        await self._decided(lambda number: self._native.remove_voter(number, voter))
+
+    def resign(self, successor: int | None = None) -> None:
+        """Let another voter lead, if this node leads."""
+        self._native.resign(successor)
+
+    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
+        """Return the body of the response to another node's request. Raises ValueError for another message."""
+        handle = next(self._numbers)
+        response: asyncio.Future[bytes] = self._loop.create_future()
+        self._native.receive_request(handle, api_key, api_version, body)
+        self._requests[handle] = response
+        try:
+            return await response
+        finally:
+            del self._requests[handle]
+
+    def receive_response(self, correlation: int, body: bytes) -> None:
+        """Take in the response to a request that was sent."""
+        self._native.receive_response(correlation, body)
+
+    def request_failed(self, correlation: int, refused: bool) -> None:
+        """Report that a request has no response. `refused`: the node's port refuses connections."""
+        self._native.request_failed(correlation, refused)
+
+    async def write_snapshot(self, end_offset: int, timestamp_ms: int, chunks: Iterable[Sequence[bytes]]) -> bool:
+        """Write a snapshot of the image as of `end_offset`, a chunk of records at a time; whether there was need.
+
+        `timestamp_ms` is that of the last batch before `end_offset`. Chunks are made on the event loop, and written
+        beside it. Raises NativeError for a full disk: the snapshot before stays.
+        """
+        snapshot = await asyncio.to_thread(self._native.begin_snapshot, end_offset, timestamp_ms)
+        if snapshot is None:
+            return False
+        for chunk in chunks:
+            await asyncio.to_thread(snapshot.append, chunk)
+        await asyncio.to_thread(snapshot.finish)
+        return True
+
+    async def _decided(self, begin: Callable[[int], None]) -> ProposalOutcome:
+        number = next(self._numbers)
+        decided: asyncio.Future[ProposalOutcome] = self._loop.create_future()
+        begin(number)
+        self._proposals[number] = decided
+        try:
+            outcome = await decided
+        finally:
+            del self._proposals[number]
+        if outcome.error_code != ErrorCode.NONE:
+            raise ProposalError(outcome.error_code, outcome.maybe_committed)
+        return outcome
+
+    def _take(self) -> None:
+        if self._fd is None:
+            return
+        for item in self._native.take():
+            try:
+                self._take_one(item)
+            except Exception:
+                log.exception("metadata record failed to apply")
+                self._on_fatal(FatalError("a committed metadata record cannot be applied"))
+                self._loop.remove_reader(self._fd)
+                self._fd = None
+                return
+
+    def _take_one(self, item: Any) -> None:
+        if isinstance(item, QuorumRequest):
+            self._send(item)
+        elif isinstance(item, QuorumResponse):
+            complete(self._requests.get(item.handle), item.body)
+        elif isinstance(item, CommittedRecords):
+            self._listener.committed(item)
+        elif isinstance(item, ProposalOutcome):
+            complete(self._proposals.get(item.proposal), item)
+        elif isinstance(item, QuorumLeader):
+            self._listener.leader_changed(item.epoch, item.leader)
+        elif isinstance(item, QuorumVoters):
+            self._listener.voters_changed(item.voters, item.endpoints)
+        elif isinstance(item, SnapshotRecords):
+            self._listener.snapshot_loaded(item.records)
+        elif isinstance(item, SnapshotStart):
+            self._listener.snapshot_began(item)
+        elif isinstance(item, SnapshotEnd):
+            self._listener.snapshot_ended(item)
+        elif isinstance(item, QuorumWarning):
+            log.warning("metadata log: %s", item.message)
+        elif isinstance(item, QuorumFailure):
+            self._on_fatal(FatalError(f"the metadata log failed: {item.message}"))
+
+
+def complete(waiting: asyncio.Future[Any] | None, value: Any) -> None:
+    """Complete a future, if its caller still waits."""
+    if waiting is not None and not waiting.done():
+        waiting.set_result(value)

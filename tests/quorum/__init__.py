@@ -1,0 +1,1 @@
+"""The metadata quorum: nodes in processes, on disks and sockets."""
