@@ -100,7 +100,7 @@ def test_by_partition_offset_time_and_text(browser: Chromium, address: str) -> N
     browser.click("a[rel=next]")
     browser.until(lambda: "after=0.20" in browser.path and keys(browser)[:1] == ["k40"])
     browser.open(address + "/topics/empty/messages")
-    assert "No record from there on" in browser.text
+    assert "No record from this position on" in browser.text
     for wrong in ("seek=never", "seek=time&time=soon", "partition=7", "offset=x&seek=offset", "limit=100000"):
         browser.open(address + "/topics/words/messages?" + wrong)
         assert browser.all("[role=alert]"), wrong
