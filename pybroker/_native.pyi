@@ -1,4 +1,4 @@
-"""Python's view of the native core. Only `pybroker.native` imports it.
+"""Python's view of the native core. Only `pybroker.native` and `pybroker.native_quorum` import it.
 
 Threads: every method may be called from any thread. Methods marked *blocking* access the disk with the GIL released;
 the event loop calls them through an executor. All times are milliseconds since the Unix epoch, all sizes bytes. Error

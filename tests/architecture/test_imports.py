@@ -16,7 +16,7 @@ LAYERS: list[set[str]] = [
     {"client"},
     {"config"},
     {"protocol", "files"},
-    {"native"},
+    {"native", "native_quorum"},
     {"version", "cluster_resource", "web_request"},
     {"printable"},
     {"errors", "log_topic_names"},
@@ -87,14 +87,14 @@ def test_only_the_command_and_its_entry_import_the_broker() -> None:
     assert importers - {"broker"} == {"__main__", "cli"}
 
 
-def test_only_one_module_imports_the_extension() -> None:
+def test_only_the_facades_import_the_extension() -> None:
     importers = {
         path.relative_to(ROOT).as_posix()
         for _, path in modules()
         for imported in imports(path, "pybroker")
         if imported == "_native"
     }
-    assert importers <= {"native.py"}
+    assert importers <= {"native.py", "native_quorum.py"}
 
 
 def test_decisions_neither_wait_nor_do_anything() -> None:

@@ -49,8 +49,9 @@ def test_classes_have_the_members_that_the_stub_names() -> None:
             assert not unnamed, f"{name} has more than the stub says: {unnamed}"
 
 
-def test_the_facade_exports_the_whole_module() -> None:
-    from pybroker import native
+def test_the_facades_export_the_whole_module() -> None:
+    from pybroker import native, native_quorum
 
     exported = {name for name in dir(_native) if not name.startswith("__")}
-    assert exported == set(native.__all__)
+    assert exported == {*native.__all__, *native_quorum.__all__}
+    assert not {*native.__all__} & {*native_quorum.__all__}

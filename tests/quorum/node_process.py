@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.broker.metadata.quorum_node import ProposalError, QuorumNode
-from pybroker.native import (
+from pybroker.native import Uuid
+from pybroker.native_quorum import (
     CommittedRecords,
     MetadataQuorum,
     QuorumReplica,
     QuorumRequest,
     SnapshotEnd,
     SnapshotStart,
-    Uuid,
 )
 from tests.quorum.frames import read_frame, write_frame
 

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from pybroker.errors import FatalError, KafkaError
-from pybroker.native import (
+from pybroker.native_quorum import (
     CommittedRecords,
     MetadataQuorum,
     ProposalOutcome,

@@ -1,0 +1,43 @@
+"""Types of the native metadata quorum. A module of its own: only a broker with a quorum needs them."""
+
+from __future__ import annotations
+
+from pybroker._native import (
+    CommittedRecords,
+    MetadataQuorum,
+    MetadataSnapshot,
+    ProposalOutcome,
+    QuorumEndpoint,
+    QuorumFailure,
+    QuorumLeader,
+    QuorumReplica,
+    QuorumReplicaStatus,
+    QuorumRequest,
+    QuorumResponse,
+    QuorumStatus,
+    QuorumVoters,
+    QuorumWarning,
+    SnapshotEnd,
+    SnapshotRecords,
+    SnapshotStart,
+)
+
+__all__ = [
+    "CommittedRecords",
+    "MetadataQuorum",
+    "MetadataSnapshot",
+    "ProposalOutcome",
+    "QuorumEndpoint",
+    "QuorumFailure",
+    "QuorumLeader",
+    "QuorumReplica",
+    "QuorumReplicaStatus",
+    "QuorumRequest",
+    "QuorumResponse",
+    "QuorumStatus",
+    "QuorumVoters",
+    "QuorumWarning",
+    "SnapshotEnd",
+    "SnapshotRecords",
+    "SnapshotStart",
+]
