@@ -154,7 +154,8 @@ class _Parser:
     def _skip_item(self) -> None:
         item = {"use", "mod", "fn", "impl", "struct", "enum", "trait", "const", "static", "type", "pub", "async"}
         ends = {";"} if self._word() in item else {";", ","}
-        uses = "use" in self._words[self._at : self._at + 6]
+        head = self._words[self._at : self._at + 6]
+        uses = "use" in head[: head.index("{") if "{" in head else None]
         while self._at < len(self._words) and self._word() not in ends | {"}"}:
             block = self._word() == "{" and not uses
             self._at = self._close(self._at) if self._word() in _CLOSES else self._at + 1

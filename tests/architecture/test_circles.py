@@ -75,6 +75,7 @@ def test_each_way_to_name_a_module_is_seen(tmp_path: Path) -> None:
         "mod inner { fn g() { super::super::b::make() } }",
         'const Q: char = \'"\'; use crate::b::Thing; const R: &str = r#" " "#;',
         "#[cfg(not(test))] use crate::b::Thing;",
+        "#[cfg(test)] mod t { use super::*; } use crate::b::Thing;",
         "use crate::Through;",
     ]
     for use in uses:
