@@ -6,12 +6,12 @@ import asyncio
 import time
 from typing import Protocol
 
-from pybroker.broker.controller.local_controller_client import LocalPort, Submission
+from pybroker.broker.controller.local_controller_client import LocalControllerClient, Submission
 
 LOOK_S = 0.05
 
 
-class WatchedPort(LocalPort):
+class WatchedPort(LocalControllerClient):
     """Tracks whether the controller is processing an event: much of that work runs on threads and sends nothing."""
 
     def __init__(self, broker_id: int) -> None:

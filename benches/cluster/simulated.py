@@ -122,13 +122,13 @@ class Turns:
 
 
 class Unbounded:
-    """`controller.mutation_quota.Mutations` of clients without a quota."""
+    """`controller.mutation_quota.MutationUsage` of clients without a quota."""
 
-    def bounds(self, caller: Caller) -> bool:
+    def has_quota(self, caller: Caller) -> bool:
         del caller
         return False
 
-    def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
+    def charge(self, caller: Caller, partitions: int) -> tuple[bool, int]:
         raise AssertionError((caller, partitions))
 
 

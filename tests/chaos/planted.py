@@ -136,11 +136,11 @@ def full_before_the_controller_is_loaded() -> None:
 
     load = vars(terms)["load_cluster"]
 
-    async def half(store: Any, office: Any, *more: Any) -> Any:
-        loaded = await load(store, office, *more)
-        if office.epoch == 1:
+    async def half(store: Any, term: Any, *more: Any) -> Any:
+        loaded = await load(store, term, *more)
+        if term.epoch == 1:
             return loaded
-        return loaded._replace(image=ClusterImage.initial(office.epoch), repairs=(), unfinished=frozenset())
+        return loaded._replace(image=ClusterImage.initial(term.epoch), repairs=(), unfinished=frozenset())
 
     put(terms, "load_cluster", half)
 

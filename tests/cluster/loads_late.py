@@ -15,12 +15,12 @@ from pybroker.broker.controller import controller
 def _load_late(folder: Path) -> None:
     load = vars(controller)["load_cluster"]
 
-    async def late(store: Any, office: Any, *more: Any) -> Any:
-        if office.epoch > 1:
+    async def late(store: Any, term: Any, *more: Any) -> Any:
+        if term.epoch > 1:
             (folder / "loading").touch()
             while not (folder / "go").exists():  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.02)
-        return await load(store, office, *more)
+        return await load(store, term, *more)
 
     assert "load_cluster" in vars(controller)
     controller.load_cluster = late  # type: ignore[attr-defined]  # for this process

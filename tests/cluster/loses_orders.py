@@ -16,7 +16,7 @@ from typing import Any
 
 from pybroker.__main__ import main
 from pybroker.broker.api.controller_messages import ControlReceiver
-from pybroker.broker.controller.write_fence import ClosedTopics, Closing
+from pybroker.broker.controller.write_fence import ClosedTopics, WriteFences
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,
@@ -51,7 +51,7 @@ def _done(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
 
 def _lose(folder: Path, broker: int) -> None:
     losing = flag(folder, LEADERS, broker)
-    handle, mend, close = ControlReceiver.handle, RoleReconciler._mend, Closing.close
+    handle, mend, close = ControlReceiver.handle, RoleReconciler._mend, WriteFences.close
 
     async def heard(receiver: ControlReceiver, request: ControlRequest, **how: Any) -> ControlResponse:
         if isinstance(request, LeaderAndIsrRequest) and request.type != LeaderAndIsrType.FULL and losing.exists():
@@ -62,7 +62,7 @@ def _lose(folder: Path, broker: int) -> None:
         if not flag(folder, MENDING, broker).exists():
             await mend(reconciler, mismatch)
 
-    async def closing(this: Closing, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
+    async def closing(this: WriteFences, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
         closed = await close(this, image, topics)
         if flag(folder, CLOSED, broker).exists():
             os.kill(os.getpid(), signal.SIGKILL)
@@ -70,7 +70,7 @@ def _lose(folder: Path, broker: int) -> None:
 
     ControlReceiver.handle = heard  # type: ignore[method-assign]  # for this process
     RoleReconciler._mend = mending  # type: ignore[method-assign]
-    Closing.close = closing  # type: ignore[method-assign]
+    WriteFences.close = closing  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class ControlPlane:
             broker._dispatcher.stop()
         await broker.parts.staging.stop()
         await broker.parts.services.groups.stop()
-        await broker.parts.office.stop()
+        await broker.parts.election.stop()
         assert isinstance(store, EmbeddedStore)
         store._closed = True
         await asyncio.get_running_loop().run_in_executor(store._executor, store._connection.close)  # type: ignore[union-attr]  # open: there is one
@@ -99,7 +99,7 @@ class ControlPlane:
     @property
     def controller(self) -> Controller:
         """Of the broker that runs."""
-        office = self.parts.office
+        office = self.parts.election
         assert isinstance(office, SoleController)
         return office._controller
 

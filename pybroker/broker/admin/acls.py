@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import CreateAcls, DeleteAcls
 from pybroker.broker.metadata.acl_nodes import (
     CLUSTER_NAME,
@@ -34,7 +34,7 @@ version can read and remove every entry.
 class AclAdmin:
     """The ACL requests: reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort, *, enabled: bool) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient, *, enabled: bool) -> None:
         self._view = view
         self._port = port
         self._enabled = enabled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.metadata.metadata_cache import MetadataCache
 from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.broker.replicas.staging import Staging
@@ -42,7 +42,7 @@ class Administration:
         clock: Clock,
         native: NativeBroker,
         view: ClusterView,
-        port: ControllerPort,
+        port: ControllerClient,
         cache: MetadataCache,
         topics: TopicAdmin,
         replicas: ReplicaManager,

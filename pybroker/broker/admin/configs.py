@@ -31,7 +31,7 @@ from pybroker.broker.admin.config_changes import (
 )
 from pybroker.broker.admin.topic_names import check_topic_name
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import AlterConfigs, ConfigChange
 from pybroker.broker.metadata.image import TopicImage
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
@@ -69,7 +69,7 @@ READ_S_MAX = 10.0
 class ConfigAdmin:
     """Describes and alters settings of this broker and of the cluster's topics and groups."""
 
-    def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, port: ControllerPort) -> None:
+    def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, port: ControllerClient) -> None:
         self._broker_id = broker_id
         self._config = config
         self._view = view

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import ChangeToken, CreateToken
 from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.security.credentials import hmac_of, secret_of
@@ -36,7 +36,7 @@ TOKENS_MAX = 100_000
 class TokenAdmin:
     """The token requests: reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
         self._port = port
         self._config = config

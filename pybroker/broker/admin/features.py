@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures
 from pybroker.broker.metadata.feature_levels import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from pybroker.errors import KafkaError
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class FeatureAdmin:
     """The feature requests: reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
         self._port = port
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import AlterClientQuotas, QuotaChange
 from pybroker.broker.metadata.quota_nodes import (
     CLIENT_ID,
@@ -70,7 +70,7 @@ class Component(msgspec.Struct, frozen=True):
 class QuotaAdmin:
     """The quota requests: reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
         self._port = port
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import (
     ElectedPartition,
     ElectionOutcome,
@@ -23,7 +23,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ElectionAdmin:
-    def __init__(self, port: ControllerPort) -> None:
+    def __init__(self, port: ControllerClient) -> None:
         self._port = port
 
     async def elect(
@@ -48,7 +48,7 @@ class ElectionAdmin:
 
 
 class ReassignmentAdmin:
-    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
         self._port = port
 
@@ -87,7 +87,7 @@ class ReassignmentAdmin:
 
 
 class BrokerAdmin:
-    def __init__(self, port: ControllerPort) -> None:
+    def __init__(self, port: ControllerClient) -> None:
         self._port = port
 
     async def unregister(self, broker_id: int, *, caller: Caller) -> None:

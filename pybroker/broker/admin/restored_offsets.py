@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
@@ -54,7 +54,7 @@ class _Debt(msgspec.Struct, frozen=True):
 class LateOffsets:
     """Sends committed offsets of deleted topics to the controller, if their deletion records lack them."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
         self._port = port
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,7 +97,7 @@ class ReturnedOffsets:
     def __init__(
         self,
         view: ClusterView,
-        port: ControllerPort,
+        port: ControllerClient,
         give_back: GiveBack,
         loaded: Callable[[], Awaitable[None]],
         is_shown: Callable[[Uuid], bool],

@@ -50,7 +50,7 @@ class Waiting(Protocol):
 
 
 class PeerBrokers(Protocol):
-    """The other brokers (`interbroker.connection_pool.Lines`)."""
+    """The other brokers (`interbroker.connection_pool.ConnectionPool`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
         """Send a request and return the response. Raises KafkaError."""

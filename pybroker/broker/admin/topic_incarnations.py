@@ -12,7 +12,7 @@ from pybroker.broker.admin.topic_log import log_purged, log_truncated
 from pybroker.broker.admin.topic_names import check_new_name
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import (
     PurgedTopic,
     PurgeTopics,
@@ -51,7 +51,7 @@ class Truncate(msgspec.Struct, frozen=True):
 class LineageAdmin:
     """The undelete, purge and truncate requests."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
         self._port = port
         self._config = config

@@ -18,7 +18,7 @@ from pybroker.broker.admin.topic_log import log_created, log_deleted
 from pybroker.broker.admin.topic_names import check_new_name
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import (
     BY_BROKER,
     CreatedTopic,
@@ -92,7 +92,7 @@ class Results(msgspec.Struct, Generic[R], frozen=True):
 class TopicAdmin:
     """The requests that create, delete and grow topics."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
         self._port = port
         self._config = config

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import AlterUsers, UserChange
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
@@ -50,7 +50,7 @@ class Upsertion(msgspec.Struct, frozen=True):
 class UserAdmin:
     """The SCRAM credential requests: reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
         self._port = port
 

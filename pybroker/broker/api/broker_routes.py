@@ -26,7 +26,7 @@ from pybroker.broker.api import (
 )
 from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.cluster.cluster_view import ControllerTermView
-from pybroker.broker.cluster.controller_client import OwnPort
+from pybroker.broker.cluster.controller_client import InProcessControllerClient
 from pybroker.broker.cluster.value_codec import UnreadableError
 from pybroker.broker.interbroker.by_name import LAST_BY_NAME
 from pybroker.broker.interbroker.control_wire import received, response_to_wire
@@ -70,8 +70,8 @@ async def obey(receiver: ControlReceiver, context: RequestContext, message: Any)
 def broker_routes(
     services: Services,
     receiver: ControlReceiver,
-    port: OwnPort,
-    office: ControllerTermView,
+    port: InProcessControllerClient,
+    term_view: ControllerTermView,
     probe: Callable[[int, int], Awaitable[bool]],
 ) -> dict[int, Handler]:
     """`probe`: see `PeerWatch`."""
@@ -81,7 +81,7 @@ def broker_routes(
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k32171_staged_replicas.API_KEY: partial(k32171_staged_replicas.handle, services.admin.staged_replicas),
-        k58_envelope.API_KEY: partial(k58_envelope.handle, port, office),
+        k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import OwnPort
+from pybroker.broker.cluster.controller_client import InProcessControllerClient
 from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
@@ -17,7 +17,7 @@ TIMEOUT_MS = 30_000
 """A broker that does not answer, because it is paused for example, delays no other broker's stop for longer."""
 
 
-async def handle(port: OwnPort, context: RequestContext, request: Any) -> Any:
+async def handle(port: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
     """Respond when other brokers have taken over what they can."""
     event = ShutDownBroker(request.broker_id, request.broker_epoch)
     try:

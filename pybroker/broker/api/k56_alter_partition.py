@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import OwnPort
+from pybroker.broker.cluster.controller_client import InProcessControllerClient
 from pybroker.broker.interbroker.alter_partition import event_of, response_of
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
@@ -14,7 +14,7 @@ from pybroker.protocol.api_keys import ApiKey
 API_KEY = ApiKey.ALTER_PARTITION
 
 
-async def handle(port: OwnPort, context: RequestContext, request: Any) -> Any:
+async def handle(port: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
     """Respond when the accepted proposals are durable."""
     event = event_of(request)
     try:

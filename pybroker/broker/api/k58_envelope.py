@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker.broker.cluster.cluster_view import ControllerTermView
-from pybroker.broker.cluster.controller_client import OwnPort, RequestIdentity
+from pybroker.broker.cluster.controller_client import InProcessControllerClient, RequestIdentity
 from pybroker.broker.cluster.value_codec import UnreadableError, pack, pack_reply, unpack_event
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
@@ -22,7 +22,9 @@ from pybroker.protocol.error_codes import ErrorCode
 API_KEY = ApiKey.ENVELOPE
 
 
-async def handle(port: OwnPort, office: ControllerTermView, context: RequestContext, request: Any) -> Any:
+async def handle(
+    port: InProcessControllerClient, term_view: ControllerTermView, context: RequestContext, request: Any
+) -> Any:
     """Respond when the event's decision is complete, with the number of the controller's last change. NOT_CONTROLLER:
     this broker decided nothing; the response names the controller if it is known.
     """
@@ -38,7 +40,7 @@ async def handle(port: OwnPort, office: ControllerTermView, context: RequestCont
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot decode the envelope: {problem}") from None
     if not port.is_open:
-        return _not_controller(office)
+        return _not_controller(term_view)
     try:
         asked = RequestIdentity(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
         answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
@@ -51,13 +53,13 @@ async def handle(port: OwnPort, office: ControllerTermView, context: RequestCont
         )
     except KafkaError as error:
         if error.code == ErrorCode.NOT_CONTROLLER:
-            return _not_controller(office)
+            return _not_controller(term_view)
         reply = wire.SubmitEventResponse(error_code=error.code, error_message=error.message, reply=b"", in_force=False)
-    epoch, number = office.changes
+    epoch, number = term_view.changes
     return wire.EnvelopeResponse(
         response_data=encode(reply, 0), error_code=0, change_number=number, controller_epoch=epoch
     )
 
 
-def _not_controller(office: ControllerTermView) -> Any:
-    return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(office.controller))
+def _not_controller(term_view: ControllerTermView) -> Any:
+    return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(term_view.controller))

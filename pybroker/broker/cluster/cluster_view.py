@@ -35,7 +35,7 @@ class ControllerTermView(Protocol):
         ...
 
 
-class Seat:
+class ControllerLeadership:
     """The current controller's id: the election writes it, request forwarding reads it. On the loop's thread."""
 
     def __init__(self) -> None:
@@ -43,16 +43,16 @@ class Seat:
         self._changed = asyncio.Event()
         self._told: list[Callable[[], None]] = []
 
-    def on_change(self, tell: Callable[[], None]) -> None:
+    def on_change(self, callback: Callable[[], None]) -> None:
         """Call `tell` whenever another broker becomes the controller, or the cluster has none."""
-        self._told.append(tell)
+        self._told.append(callback)
 
     @property
     def controller(self) -> int | None:
         """The controller's broker id; None if there is none or it is unknown."""
         return self._controller
 
-    def taken_by(self, broker_id: int | None) -> None:
+    def set_controller(self, broker_id: int | None) -> None:
         """Set the controller that the store names now."""
         if broker_id != self._controller:
             self._controller = broker_id

@@ -42,7 +42,7 @@ class RequestIdentity(msgspec.Struct, frozen=True):
     """Time since the first submission in ms; 0 for the first one."""
 
 
-class ControllerPort(Protocol):
+class ControllerClient(Protocol):
     """Client of the controller: it submits events and hides where the controller is."""
 
     async def submit(
@@ -78,7 +78,7 @@ class ControllerPort(Protocol):
         ...
 
 
-class OwnPort(ControllerPort, Protocol):
+class InProcessControllerClient(ControllerClient, Protocol):
     """The controller client of the controller in this process, if there is one."""
 
     @property
@@ -95,6 +95,6 @@ class OwnPort(ControllerPort, Protocol):
         asked_by: int | None = None,
         asked: RequestIdentity | None = None,
     ) -> EventAnswer[R]:
-        """Submit like `ControllerPort`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by` is the
+        """Submit like `ControllerClient`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by` is the
         broker that waits for the answer, if not this one. `asked` records the outcome for retries."""
         ...

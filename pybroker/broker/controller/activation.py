@@ -37,7 +37,7 @@ from pybroker.broker.metadata.metadata_store import (
     get_or_none,
     in_parts,
 )
-from pybroker.broker.metadata.store_history import decode_offices, encode_offices
+from pybroker.broker.metadata.store_history import decode_terms, encode_terms
 from pybroker.broker.metadata.token_nodes import TOKENS
 from pybroker.errors import FatalError
 
@@ -64,14 +64,14 @@ class ControllerTerm(msgspec.Struct, frozen=True):
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
-class OfficeTakenError(FatalError):
+class LeadershipTakenError(FatalError):
     """Another broker is the controller."""
 
     def __init__(self) -> None:
         super().__init__("another broker is the controller of this metadata store")
 
 
-async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
+async def take_leadership(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
     """Make a broker the controller. Raises OfficeTakenError."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
@@ -80,26 +80,26 @@ async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Cont
     known = await store.get(znodes.OFFICES)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
     data = str(epoch).encode()
-    office = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
+    term = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
     number: Operation = (
         Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version)
     )
-    offices = {**decode_offices(known.data), epoch: store_history.StoredTerm(secrets.token_hex(8), decisions)}
+    offices = {**decode_terms(known.data), epoch: store_history.StoredTerm(secrets.token_hex(8), decisions)}
     history = [
         Set(znodes.DECISIONS, str(decisions).encode(), counted.version),
-        Set(znodes.OFFICES, encode_offices(offices), known.version),
+        Set(znodes.OFFICES, encode_terms(offices), known.version),
     ]
     try:
-        await store.multi([office, number, *history])
+        await store.multi([term, number, *history])
     except MultiError as error:
         if isinstance(error.cause, NodeExistsError | BadVersionError):
-            raise OfficeTakenError from error
+            raise LeadershipTakenError from error
         raise
     return ControllerTerm(epoch, 0 if node is None else node.version + 1, decisions)
 
 
 async def load_cluster(
-    store: MetadataStore, office: ControllerTerm, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
+    store: MetadataStore, term: ControllerTerm, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
 ) -> LoadedImage:
     """Read everything and complete interrupted changes. Raises LoweredError if topics already have ids and the protocol
     version does not support them."""
@@ -117,10 +117,10 @@ async def load_cluster(
         local_ids = await find_local_ids() if await loop.run_in_executor(None, lacks_ids, nodes) else {}
         topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
         loaded = await loop.run_in_executor(
-            None, partial(_load, read, partial(load_image, office.epoch, nodes, local_ids, topic_ids=topic_ids))
+            None, partial(_load, read, partial(load_image, term.epoch, nodes, local_ids, topic_ids=topic_ids))
         )
     for part in in_parts(loaded.repairs):
-        await store.multi([office.check(), *part])
+        await store.multi([term.check(), *part])
     return loaded
 
 

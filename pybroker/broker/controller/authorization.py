@@ -28,7 +28,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 
-class Rights(Protocol):
+class AclEvaluator(Protocol):
     """The ACLs that the controller has decided."""
 
     def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
@@ -70,14 +70,14 @@ class AuthorizedEvent(NamedTuple):
     refusal: KafkaError | None = None
     """Set if the whole event is refused."""
 
-    def whole(self, reply: Any) -> Any:
+    def complete_reply(self, reply: Any) -> Any:
         """Return the reply to the original event: the refused items keep their places."""
         if not self.refused:
             return reply
         rest = iter(reply)
         return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
 
-    def places(self, items: str) -> list[int]:
+    def remaining_indexes(self, items: str) -> list[int]:
         """Return the indexes, in the original event, of the items that remain; `items` is the name of their field."""
         count = len(getattr(self.event, items))
         return [place for place in range(len(self.refused) + count) if place not in self.refused]
@@ -86,17 +86,17 @@ class AuthorizedEvent(NamedTuple):
         """Return the event without the items `refused`, keyed by their index in the original event."""
         if not refused:
             return self
-        there = zip(self.places(items), getattr(self.event, items), strict=True)
+        there = zip(self.remaining_indexes(items), getattr(self.event, items), strict=True)
         kept = tuple(item for place, item in there if place not in refused)
         event = msgspec.structs.replace(self.event, **{items: kept})
         return self._replace(event=event, refused={**refused, **self.refused})
 
 
-def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> AuthorizedEvent:
+def authorize_event(image: ClusterImage, submission: Submission, acls: AclEvaluator | None) -> AuthorizedEvent:
     """Authorize an event for its client. Events of brokers are granted; without an authorizer (`rights` None) all
     events are."""
     event, caller = submission.event, submission.caller
-    if rights is None or caller is None:
+    if acls is None or caller is None:
         return AuthorizedEvent(event)
     rule = RULES.get(type(event))
     if rule is None:
@@ -104,11 +104,11 @@ def grant(image: ClusterImage, submission: Submission, rights: Rights | None) ->
             event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may send this request.")
         )
     if rule.items is None:
-        return AuthorizedEvent(event, refusal=_refusal(rule.needs(image, event), submission, caller, rights))
+        return AuthorizedEvent(event, refusal=_refusal(rule.needs(image, event), submission, caller, acls))
     kept: list[Any] = []
     refused: dict[int, KafkaError] = {}
     for place, item in enumerate(getattr(event, rule.items)):
-        refusal = _refusal(rule.needs(image, item), submission, caller, rights)
+        refusal = _refusal(rule.needs(image, item), submission, caller, acls)
         if refusal is None:
             kept.append(item)
         else:
@@ -116,9 +116,9 @@ def grant(image: ClusterImage, submission: Submission, rights: Rights | None) ->
     return AuthorizedEvent(msgspec.structs.replace(event, **{rule.items: tuple(kept)}) if refused else event, refused)
 
 
-def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Rights) -> KafkaError | None:
+def _refusal(needs: Needs, submission: Submission, caller: Caller, acls: AclEvaluator) -> KafkaError | None:
     for enough in needs:
-        if not any(rights.permits(caller, *need) for need in enough):
+        if not any(acls.permits(caller, *need) for need in enough):
             missing = enough[-1]
             log.info(
                 "denied request principal=%r host=%s operation=%s resource=%s:%r request=%s forwarded_by=%d",

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import msgspec
 
 from pybroker.broker.cluster.events import ReplicasOffline, ShutDownBroker, ShutDownOutcome
-from pybroker.broker.controller.decision import Decision, decides, require_life
+from pybroker.broker.controller.decision import Decision, decides, require_broker_epoch
 from pybroker.broker.controller.internal_events import BrokersChanged, FenceBroker
 from pybroker.broker.controller.leader_election import (
     LeaderElection,
     elect,
     emptied_of,
     may_elect_uncleanly,
-    suspecting,
+    with_suspects,
     without_false_alarm,
 )
 from pybroker.broker.controller.partition_states import (
@@ -65,7 +65,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
 
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
-        before, partition = partition, suspecting(partition, suspect, restarted)
+        before, partition = partition, with_suspects(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
             # Other ISR members are dead or have a failed disk, else one of them would lead; unless all are suspects.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
@@ -125,7 +125,7 @@ def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dic
 def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
     """Remove the broker's registration; it loses its leaderships as at the end of a session. If it is alive after all,
     it notices and registers with a new broker epoch; until then the leader epochs fence it."""
-    require_life(image, event.broker_id, event.broker_epoch)
+    require_broker_epoch(image, event.broker_id, event.broker_epoch)
     return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
 
@@ -136,7 +136,7 @@ TAKEN_OVER_MAX = 1_000
 @decides(ShutDownBroker)
 def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
     """Move leaderships and ISR memberships off a broker that shuts down. The broker repeats the event for the rest."""
-    require_life(image, event.broker_id, event.broker_epoch)
+    require_broker_epoch(image, event.broker_id, event.broker_epoch)
     staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
 
     def change(partition: PartitionImage, _unclean: bool) -> LeaderElection | None:
@@ -167,7 +167,7 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
     ISR never becomes empty, so the data is found again when the replica is back. An unclean election considers only
     replicas behind the broker in the assignment: it terminates even if all disks fail one after another."""
     if event.broker_epoch >= 0:
-        require_life(image, event.broker_id, event.broker_epoch)
+        require_broker_epoch(image, event.broker_id, event.broker_epoch)
     out = frozenset(event.partitions)
     operations: list[Operation] = []
     changed: list[TopicImage] = []

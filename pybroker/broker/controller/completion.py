@@ -1,5 +1,5 @@
 """Decision completion: waits until a decision is applied and visible, then answers. See
-`cluster.controller_client.ControllerPort.submit`."""
+`cluster.controller_client.ControllerClient.submit`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.cluster.controller_client import ControllerPort, EventAnswer
+from pybroker.broker.cluster.controller_client import ControllerClient, EventAnswer
 from pybroker.broker.cluster.events import (
     BY_BROKER,
     AlterClientQuotas,
@@ -71,15 +71,15 @@ class DurableDecision(msgspec.Struct, frozen=True):
     been answered, instead of all for a hundred brokers at the end."""
 
 
-class InForce:
+class DecisionCompleter:
     """The decision completion of one controller; runs on the loop's thread."""
 
-    def __init__(self, port: ControllerPort, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, port: ControllerClient, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
         self._port = port
         self._deletions = deletions
         self._wall_ms = wall_ms
 
-    def decided(self, submission: Submission, reply: Any, sent: ChangeDelivery) -> DurableDecision:
+    def track(self, submission: Submission, reply: Any, sent: ChangeDelivery) -> DurableDecision:
         """Return the decision with the futures that it waits for."""
         event = submission.event
         waits: list[asyncio.Future[Any]] = []
@@ -102,15 +102,15 @@ class InForce:
     async def answer(self, submission: Submission, decided: DurableDecision) -> EventAnswer[Any]:
         """Wait until the decision is complete or the deadline has passed, and return the answer."""
         event, reply, waits = submission.event, decided.reply, decided.waits
-        if not await _done_by(waits, submission.deadline):
+        if not await _wait_until(waits, submission.deadline):
             return EventAnswer(reply, False)
         if isinstance(event, UndeleteTopic) and waits:
             reply = waits[0].result()
         elif isinstance(event, CreateTopics) and waits:
-            reply = await self._without_failed(reply, [one.result() for one in waits])
+            reply = await self._delete_refused_topics(reply, [one.result() for one in waits])
         return EventAnswer(reply, True)
 
-    async def _without_failed(
+    async def _delete_refused_topics(
         self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]
     ) -> list[CreatedTopic | KafkaError]:
         """Delete created topics whose partitions every log directory refused: half a topic is useless, and would occupy
@@ -137,7 +137,7 @@ class InForce:
         return [errors.get(one.topic_id, one) if isinstance(one, CreatedTopic) else one for one in results]
 
 
-async def _done_by(waits: Iterable[asyncio.Future[Any]], deadline: float | None) -> bool:
+async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | None) -> bool:
     pending = [one for one in waits if not one.done()]
     if pending:
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()

@@ -10,7 +10,7 @@ from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.internal_events import FinishMigrations
 from pybroker.broker.controller.migration_decisions import Migrations
-from pybroker.broker.controller.pending_removals import Departures
+from pybroker.broker.controller.pending_removals import PendingRemovals
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,
@@ -34,7 +34,7 @@ class ConfirmationListeners(NamedTuple):
 
     migrations: Migrations
     deletions: Deletions
-    departures: Departures
+    pending_removals: PendingRemovals
 
 
 class Confirmations:
@@ -48,7 +48,7 @@ class Confirmations:
         tell_everything: Callable[[int], None],
     ) -> None:
         """`report` queues an event; `tell_everything` sends a broker the whole image."""
-        self._migrations, self._deletions, self._departures = followers
+        self._migrations, self._deletions, self._pending_removals = followers
         self._image = image
         self._report = report
         self._tell_everything = tell_everything
@@ -74,7 +74,7 @@ class Confirmations:
             self._applied(broker_id, request, response)
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
             self._deletions.stopped(broker_id, request, response)
-            self._departures.stopped(broker_id, request, response)
+            self._pending_removals.handle_answer(broker_id, request, response)
         elif isinstance(response, RestoreReplicasResponse) and isinstance(request, RestoreReplicasRequest):
             self._deletions.restored(broker_id, request, response)
 

@@ -21,27 +21,27 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
-from pybroker.broker.controller.authorization import AuthorizedEvent, Rights, grant
+from pybroker.broker.controller.authorization import AclEvaluator, AuthorizedEvent, authorize_event
 from pybroker.broker.controller.broadcast import Messages
-from pybroker.broker.controller.completion import DurableDecision, InForce
+from pybroker.broker.controller.completion import DecisionCompleter, DurableDecision
 from pybroker.broker.controller.confirmations import ConfirmationListeners, Confirmations
 from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
-from pybroker.broker.controller.decision_modules import FAMILIES
+from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.decision_writer import DecisionWriter, ResignedError
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.internal_events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.broker.controller.leader_balance import LeaderBalance
 from pybroker.broker.controller.leader_election import allows_more, unclean_elections_of
-from pybroker.broker.controller.local_controller_client import LocalPort, Submission
+from pybroker.broker.controller.local_controller_client import LocalControllerClient, Submission
 from pybroker.broker.controller.migration_decisions import Migrations
-from pybroker.broker.controller.mutation_quota import COSTS, ITEMS, Mutations, count_mutations
+from pybroker.broker.controller.mutation_quota import COSTS, ITEMS, MutationUsage, count_mutations
 from pybroker.broker.controller.outbox import ChangeDelivery, Outbox, OwedOrders, SentChange
-from pybroker.broker.controller.pending_removals import Departures
+from pybroker.broker.controller.pending_removals import PendingRemovals
 from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.running_reassignments import Reassignments
 from pybroker.broker.controller.terms import ControllerTerms
 from pybroker.broker.controller.unregistrations import Unregistrations
-from pybroker.broker.controller.write_fence import Closing
+from pybroker.broker.controller.write_fence import WriteFences
 from pybroker.broker.metadata.deletion_records import REMOVED
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.errors import FatalError, KafkaError
@@ -55,7 +55,7 @@ APART_MIN = 20_000
 
 R = TypeVar("R")
 
-assert FAMILIES, "the decisions are registered"
+assert DECISION_MODULES, "the decisions are registered"
 
 
 class Controller:
@@ -64,7 +64,7 @@ class Controller:
     def __init__(
         self,
         *,
-        port: LocalPort,
+        port: LocalControllerClient,
         terms: ControllerTerms,
         clock: Clock,
         broker_id: int,
@@ -73,8 +73,8 @@ class Controller:
         settings: Mapping[str, Any],
         unclean_elections: bool,
         on_fatal: Callable[[FatalError], None],
-        mutations: Mutations,
-        rights: Rights | None = None,
+        mutations: MutationUsage,
+        acls: AclEvaluator | None = None,
     ) -> None:
         """`between` is the name of the inter-broker listener, if there is one. `settings` are this broker's effective
         settings; `unclean_elections` is the value from its configuration file. `mutations` holds the quotas of clients
@@ -89,24 +89,24 @@ class Controller:
         self._deletions = Deletions(
             terms.staged, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
         )
-        self._departures = Departures(port, self._send_departures_again)
+        self._pending_removals = PendingRemovals(port, self._send_departures_again)
         self._unregistrations = Unregistrations(terms.notes, port, lambda: self._image)
         self._confirmations = Confirmations(
-            ConfirmationListeners(self._migrations, self._deletions, self._departures),
+            ConfirmationListeners(self._migrations, self._deletions, self._pending_removals),
             lambda: self._image,
             self._report,
             self._send_whole,
         )
         self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
-        self._closing = Closing(broker_id, self._outbox)
-        self._in_force = InForce(port, self._deletions, clock.wall_ms)
+        self._fences = WriteFences(broker_id, self._outbox)
+        self._completer = DecisionCompleter(port, self._deletions, clock.wall_ms)
         self._outcomes = RequestOutcomes(clock.wall_ms) if between is not None else None
         self._brokers = terms.watch(self._report)
         self._balance = None if between is None else LeaderBalance(port, settings)
         self._reassignments = Reassignments(port)
         self._unclean = unclean_elections
         self._mutations = mutations
-        self._rights = rights
+        self._acls = acls
         self.resigned = asyncio.Event()
         """Set when a write was refused because another controller is active, or because another program wrote to the
         store (then `overwritten` is True)."""
@@ -127,8 +127,8 @@ class Controller:
         if self._outcomes is not None:
             await self._terms.load_outcomes(self._outcomes)
         self._image = self._with_unclean_elections(start.image)
-        if self._rights is not None:
-            self._rights.follow(self._image, self._image)
+        if self._acls is not None:
+            self._acls.follow(self._image, self._image)
         gone = self._migrations.start(self._image, start.unfinished)
         # The registrations announce the brokers and elect leaders for the partitions they host. This event comes first
         # because the other decisions need brokers.
@@ -138,7 +138,7 @@ class Controller:
         self._loop = asyncio.create_task(self._run(), name="controller")
         # Before the first brokers receive their pending deletions and replica removals.
         self._deletions.start(self._image)
-        self._departures.start(self._image)
+        self._pending_removals.start(self._image)
         self._unregistrations.start(self._image)
         if gone:
             await self._port.submit(FinishMigrations(gone))
@@ -163,7 +163,7 @@ class Controller:
         if self._balance is not None:
             await self._balance.stop()
         await self._reassignments.stop()
-        await self._departures.stop()
+        await self._pending_removals.stop()
         await self._unregistrations.stop()
         await self._deletions.stop()
         if self._loop is not None:
@@ -199,10 +199,10 @@ class Controller:
             decided = self._decided_before(submission)
             if decided is None:
                 submission.require_time()
-                granted = await self._within_quota(submission, grant(self._image, submission, self._rights))
-                topics = self._to_be_closed(submission, granted)
+                granted = await self._within_quota(submission, authorize_event(self._image, submission, self._acls))
+                topics = self._topics_to_fence(submission, granted)
                 if topics:
-                    self._spawn(self._close_first(submission, topics))
+                    self._spawn(self._fence_first(submission, topics))
                     return
                 decided = await self._decide(submission, granted)
         except KafkaError as error:
@@ -212,7 +212,7 @@ class Controller:
         else:
             self._spawn(self._answer(submission, decided))
         if submission.closed is not None:
-            self._closing.reopen(self._image, submission.closed)
+            self._fences.reopen(self._image, submission.closed)
 
     def _decided_before(self, submission: Submission) -> DurableDecision | None:
         """Return the recorded outcome of a retried request. This controller or an earlier one decided it; the brokers
@@ -223,7 +223,7 @@ class Controller:
         outcome = outcomes.find(submission.event, asked)
         if outcome is None:
             return None
-        return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), SentChange())
+        return self._completer.track(submission, outcomes.reply_of(submission.event, outcome), SentChange())
 
     async def _within_quota(self, submission: Submission, granted: AuthorizedEvent) -> AuthorizedEvent:
         """Drop the items that exceed the client's quota. Counts once, before any topic is fenced for the event."""
@@ -232,27 +232,27 @@ class Controller:
             return granted
         if submission.over_quota is None:
             submission.over_quota = {}
-            if self._mutations.bounds(caller):
-                counted = await self._apart(partial(count_mutations, self._image, granted, caller, self._mutations))
+            if self._mutations.has_quota(caller):
+                counted = await self._run_apart(partial(count_mutations, self._image, granted, caller, self._mutations))
                 submission.over_quota, submission.throttle_time_ms = counted
         return granted.without(ITEMS, submission.over_quota)
 
-    def _to_be_closed(self, submission: Submission, granted: AuthorizedEvent) -> Sequence[TopicImage]:
+    def _topics_to_fence(self, submission: Submission, granted: AuthorizedEvent) -> Sequence[TopicImage]:
         closes = rule_of(submission.event).closes
         if closes is None or submission.closed is not None or granted.refusal is not None:
             return ()
         return closes(self._image, granted.event)
 
-    async def _close_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
+    async def _fence_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
         """Fence the topics, then queue the submission again. Other events proceed meanwhile."""
-        submission.closed = await self._closing.close(self._image, topics)
+        submission.closed = await self._fences.close(self._image, topics)
         self._port.put_back(submission)
 
     async def _decide(self, submission: Submission, granted: AuthorizedEvent) -> DurableDecision:
         before = self._image
         closed = () if submission.closed is None else (submission.closed.closed,)
         try:
-            decision = await self._apart(partial(_decision, before, granted, *closed))
+            decision = await self._run_apart(partial(_decision, before, granted, *closed))
         except KafkaError:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
             raise
@@ -262,17 +262,17 @@ class Controller:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
         for sentence in decision.warnings:
             log.warning("%s", sentence)
-        self._image, messages = await self._apart(partial(self._consequences, before, decision.delta))
+        self._image, messages = await self._run_apart(partial(self._consequences, before, decision.delta))
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
-        if self._rights is not None:
-            self._rights.follow(before, decision.delta)
+        if self._acls is not None:
+            self._acls.follow(before, decision.delta)
         self._deletions.observe(self._image, decision.delta)
         for name, left in decision.delta.leftovers.items():
             if left >= 0:
                 self._report(RemoveLeftovers(name))
         self._reassignments.observe(decision.delta)
-        self._departures.observe(decision.delta)
+        self._pending_removals.observe(decision.delta)
         self._unregistrations.observe(decision.delta)
         if decision.delta.raised:
             log.warning(
@@ -280,14 +280,14 @@ class Controller:
                 "lowered below 2.8 again"
             )
             self._report(FinishMigrations(self._migrations.settled(self._image)))
-        return self._in_force.decided(submission, decision.reply, self._send(decision.delta, messages))
+        return self._completer.track(submission, decision.reply, self._send(decision.delta, messages))
 
     def _consequences(self, before: ClusterImage, delta: ImageDelta) -> tuple[ClusterImage, Messages]:
         """Return the image after a change and the messages for the brokers. Pure."""
         after = self._with_unclean_elections(before.apply(delta))
-        return after, self._outbox.said(before, after, delta)
+        return after, self._outbox.messages_for(before, after, delta)
 
-    async def _apart(self, work: Callable[[], R]) -> R:
+    async def _run_apart(self, work: Callable[[], R]) -> R:
         """Run pure work on a thread if the cluster is large: it would block the loop that also serves this broker."""
         topics = self._image.topics
         if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
@@ -302,7 +302,7 @@ class Controller:
 
     async def _answer(self, submission: Submission, decided: DurableDecision) -> None:
         try:
-            answer = await self._in_force.answer(submission, decided)
+            answer = await self._completer.answer(submission, decided)
             submission.answer(msgspec.structs.replace(answer, throttle_time_ms=submission.throttle_time_ms))
         except KafkaError as error:
             submission.fail(error)
@@ -319,10 +319,10 @@ class Controller:
         outcomes, asked = self._outcomes, submission.asked
         kept = None
         if outcomes is not None and asked is not None:
-            kept = outcomes.to_keep(submission.event, asked, decision.reply)
+            kept = outcomes.change_for(submission.event, asked, decision.reply)
         await self._while_in_office(self._writer.write_decision(before, decision, kept, submission.decide_by))
         if outcomes is not None and kept is not None:
-            outcomes.kept(kept)
+            outcomes.note_durable(kept)
 
     async def _while_in_office(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a write or a confirmation; end the term if another controller is active."""
@@ -352,14 +352,14 @@ class Controller:
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def _send(self, delta: ImageDelta, messages: Messages) -> ChangeDelivery:
-        owed = OwedOrders(self._deletions.owed_by, self._departures.owed_by)
+        owed = OwedOrders(self._deletions.pending_of, self._pending_removals.pending_of)
         return self._outbox.send_change(self._image, delta, messages, owed)
 
     def _send_deletions_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
         self._outbox.send_deletions(self._image, broker_id, ids)
 
     def _send_departures_again(self, broker_id: int, topics: Sequence[Uuid]) -> None:
-        self._outbox.send_departures(self._image, broker_id, topics)
+        self._outbox.send_pending_removals(self._image, broker_id, topics)
 
     def _send_whole(self, broker_id: int) -> None:
         self._outbox.send_whole(self._image, broker_id)
@@ -390,4 +390,6 @@ def _decision(image: ClusterImage, granted: AuthorizedEvent, *closed: FencedTopi
     if granted.refusal is not None:
         raise granted.refusal
     decision = rule_of(granted.event).decide(image, granted.event, *closed)
-    return msgspec.structs.replace(decision, reply=granted.whole(decision.reply)) if granted.refused else decision
+    return (
+        msgspec.structs.replace(decision, reply=granted.complete_reply(decision.reply)) if granted.refused else decision
+    )

@@ -8,8 +8,8 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from pybroker.broker.cluster.cluster_view import Seat
-from pybroker.broker.controller.activation import FindLocalIds, OfficeTakenError, ShowsTopicIds
+from pybroker.broker.cluster.cluster_view import ControllerLeadership
+from pybroker.broker.controller.activation import FindLocalIds, LeadershipTakenError, ShowsTopicIds
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.metadata_store import (
@@ -41,15 +41,15 @@ broker that cannot read another program's change would take the leadership again
 class SoleController:
     """Controller leadership of the only broker of an embedded store, from its start to its stop."""
 
-    def __init__(self, seat: Seat, broker_id: int, controller: Controller) -> None:
-        self._seat = seat
+    def __init__(self, leadership: ControllerLeadership, broker_id: int, controller: Controller) -> None:
+        self._leadership = leadership
         self._broker_id = broker_id
         self._controller = controller
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
         """Return when the broker is the controller. Raises LoweredError, DamagedNodeError."""
         await self._controller.start(find_local_ids, shows_topic_ids)
-        self._seat.taken_by(self._broker_id)
+        self._leadership.set_controller(self._broker_id)
 
     async def stop(self) -> None:
         """Stop deciding."""
@@ -63,7 +63,7 @@ class SoleController:
     @property
     def controller(self) -> int | None:
         """This broker, once it has started."""
-        return self._seat.controller
+        return self._leadership.controller
 
 
 class ControllerElection:
@@ -74,7 +74,7 @@ class ControllerElection:
         *,
         store: MetadataStore,
         broker_id: int,
-        seat: Seat,
+        leadership: ControllerLeadership,
         make_controller: Callable[[], Controller],
         on_fatal: Callable[[FatalError], None],
         check: Callable[[], Awaitable[None]] | None = None,
@@ -83,7 +83,7 @@ class ControllerElection:
         self._check = check
         self._store = store
         self._broker_id = broker_id
-        self._seat = seat
+        self._leadership = leadership
         self._make_controller = make_controller
         self._on_fatal = on_fatal
         self._task: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ class ControllerElection:
     @property
     def controller(self) -> int | None:
         """The controller's broker id as far as this broker knows; None if there is none."""
-        return self._seat.controller
+        return self._leadership.controller
 
     async def stop(self) -> None:
         """Give up the leadership, if this broker holds it, so that another broker is elected at once."""
@@ -171,23 +171,23 @@ class ControllerElection:
         if node is not None:
             holder = znodes.decode_controller(node.data)
             if holder != self._broker_id:
-                self._seat.taken_by(holder)
+                self._leadership.set_controller(holder)
                 await changed.wait()
                 return
             # A leftover of this broker's earlier session, or of a term that did not begin; waiting would last until its
             # session expires.
             await self._vacate(holder)
-        self._seat.taken_by(None)
+        self._leadership.set_controller(None)
         self._session_lost.clear()
         if self._check is not None:
             await self._check()
         controller = self._make_controller()
         try:
             await controller.start(find_local_ids, shows_topic_ids)
-        except OfficeTakenError:
+        except LeadershipTakenError:
             return
         self._controller = controller
-        self._seat.taken_by(self._broker_id)
+        self._leadership.set_controller(self._broker_id)
         await self._hold(controller)
 
     async def _hold(self, controller: Controller) -> None:
@@ -200,7 +200,7 @@ class ControllerElection:
         finally:
             lost.cancel()
             resigned.cancel()
-        self._seat.taken_by(None)
+        self._leadership.set_controller(None)
         log.warning("this broker is no longer controller")
         await self._resign(controller)
         if controller.overwritten:

@@ -53,7 +53,7 @@ class Steps:
 Units = list[list[Operation]]
 
 
-def require_life(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+def require_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
     """Raise KafkaError STALE_BROKER_EPOCH unless this broker epoch is the registered one."""
     registered = image.brokers.get(broker_id)
     if registered is None or registered.epoch != broker_epoch:

@@ -24,7 +24,7 @@ from pybroker.broker.controller import (
     unregister,
 )
 
-FAMILIES = (
+DECISION_MODULES = (
     broker_decisions,
     quota_decisions,
     config_decisions,

@@ -68,10 +68,10 @@ class DecisionWriter(Protocol):
 class Writer:
     """The writer of one term to a metadata store: a `DecisionWriter`."""
 
-    def __init__(self, store: MetadataStore, office: ControllerTerm) -> None:
+    def __init__(self, store: MetadataStore, term: ControllerTerm) -> None:
         self._store = store
-        self._office = office
-        self._number = office.decisions
+        self._term = term
+        self._number = term.decisions
         self._given_up = False
 
     def give_up(self) -> None:
@@ -140,7 +140,7 @@ class Writer:
         count = Set(znodes.DECISIONS, str(number).encode())
         while True:
             try:
-                await self._store.multi([self._office.check(), count, *operations])
+                await self._store.multi([self._term.check(), count, *operations])
                 break
             except MultiError as error:
                 raise self._refused(error) from error
@@ -161,12 +161,12 @@ class Writer:
         write, must not come from a controller that was replaced without noticing. Raises ResignedError; KafkaError
         REQUEST_TIMED_OUT if the store has not confirmed by then (loop time)."""
         _, epoch = await self._look(by, count=False)
-        if epoch != self._office.epoch_version:
+        if epoch != self._term.epoch_version:
             raise ResignedError("This broker is no longer controller.")
 
     async def _was_done(self, number: int, again: bool) -> bool:
         count, epoch = await self._look(None, count=True)
-        if epoch != self._office.epoch_version:
+        if epoch != self._term.epoch_version:
             # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.
             raise ResignedError(
                 "Another broker has become controller, and the change may or may not be made. Read the current "

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.controller.internal_events import AdvanceDeletions
-from pybroker.broker.controller.pending_undeletes import Restores
+from pybroker.broker.controller.pending_undeletes import PendingUndeletes
 from pybroker.broker.controller.staged_data import StagedData
 from pybroker.broker.metadata.control_messages import (
     RestoreReplicasRequest,
@@ -52,7 +52,7 @@ class Deletions:
     def __init__(
         self,
         staged: StagedData,
-        port: ControllerPort,
+        port: ControllerClient,
         send_again: Callable[[int, Sequence[Uuid]], None],
         tombstones_max: Callable[[], int],
     ) -> None:
@@ -67,7 +67,7 @@ class Deletions:
         self._partly: set[Uuid] = set()
         """The topics of `_unconfirmed` with confirmations that are not stored yet."""
         self._partly_due: asyncio.TimerHandle | None = None
-        self._restores = Restores()
+        self._pending_undeletes = PendingUndeletes()
         self._tries: dict[Uuid, int] = {}
         self._staged: set[Uuid] = set()
         """Topics staged on every replica; brokers remove the data when it is due."""
@@ -86,10 +86,10 @@ class Deletions:
         self._take(image.deletions.values())
         self._spawn(self._run())
 
-    def owed_by(self, broker_id: int) -> list[Uuid]:
+    def pending_of(self, broker_id: int) -> list[Uuid]:
         """Return the topics of which a broker has not confirmed its orders."""
         stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
-        return stopping + self._restores.owed_by(broker_id)
+        return stopping + self._pending_undeletes.pending_of(broker_id)
 
     async def stop(self) -> None:
         """Stop; the records in the store lose nothing."""
@@ -139,7 +139,7 @@ class Deletions:
                 elif waiting < record.unconfirmed:
                     self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
-                self._restores.begin(record)
+                self._pending_undeletes.begin(record)
                 # Possibly no broker is left that could answer.
                 self._wake.set()
             elif record.state == STAGED:
@@ -151,7 +151,7 @@ class Deletions:
         self._unconfirmed.pop(topic_id, None)
         self._partly.discard(topic_id)
         if not undeleting:
-            self._restores.drop(topic_id)
+            self._pending_undeletes.drop(topic_id)
         self._tries.pop(topic_id, None)
         self._staged.discard(topic_id)
         self._unchecked.discard(topic_id)
@@ -182,7 +182,7 @@ class Deletions:
 
     def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
         """Process a broker's answer to RestoreReplicas."""
-        if self._restores.answered(broker_id, request, response):
+        if self._pending_undeletes.handle_answer(broker_id, request, response):
             self._wake.set()
 
     def _note_partly(self, topic_id: Uuid) -> None:
@@ -264,7 +264,7 @@ class Deletions:
             await self._wake.wait()
 
     async def _record(self) -> None:
-        for finish in self._restores.due(self._image):
+        for finish in self._pending_undeletes.ready(self._image):
             answer = await self._port.submit(finish)
             waiting = self._undeletes.pop(finish.topic_id, None)
             if waiting is not None and not waiting.done():

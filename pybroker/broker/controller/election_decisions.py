@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pybroker.broker.cluster.events import ElectedPartition, ElectionOutcome, ElectLeaders
 from pybroker.broker.controller.decision import Decision, decides
 from pybroker.broker.controller.internal_events import BalanceLeaders, ElectAnyLeaders
-from pybroker.broker.controller.leader_election import LeaderElection, attaching, elect, emptied_of, preferred
+from pybroker.broker.controller.leader_election import LeaderElection, elect, emptied_of, linking_partitions, preferred
 from pybroker.broker.controller.partition_states import (
     Losses,
     change_partitions,
@@ -51,7 +51,7 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
             if event.partitions is not None:
                 outcomes.append(ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, _not_needed(before)))
             continue
-        if event.unclean and not alive.issuperset(before.isr) and index in attaching(image, topic.topic_id):
+        if event.unclean and not alive.issuperset(before.isr) and index in linking_partitions(image, topic.topic_id):
             problem = (
                 f"Partition {name}-{index} has no leader until a replica with the records of a committed staged "
                 "ingest is back."

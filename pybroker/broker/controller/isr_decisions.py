@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.broker.cluster.events import AlterIsr, IsrChange, IsrOutcome
-from pybroker.broker.controller.decision import Decision, decides, require_life
-from pybroker.broker.controller.leader_election import attaching
+from pybroker.broker.controller.decision import Decision, decides, require_broker_epoch
+from pybroker.broker.controller.leader_election import linking_partitions
 from pybroker.broker.controller.partition_states import with_partitions
 from pybroker.broker.controller.topic_decisions import encode_state
 from pybroker.broker.metadata import znodes
@@ -20,7 +20,7 @@ from pybroker.protocol.error_codes import ErrorCode
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
     """Change ISRs, each partition independently. A broker joins an ISR only with the broker epoch that the leader has
     seen (KIP-903): after a restart it may have lost records that it held before."""
-    require_life(image, event.broker_id, event.broker_epoch)
+    require_broker_epoch(image, event.broker_id, event.broker_epoch)
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []
@@ -36,7 +36,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
         refused = _refusal(image, before, change, event.broker_id)
         if not refused and any(broker not in before.isr for broker, _ in change.isr):
             if change.topic_id not in held:
-                held[change.topic_id] = attaching(image, change.topic_id)
+                held[change.topic_id] = linking_partitions(image, change.topic_id)
             if change.partition in held[change.topic_id]:
                 refused = ErrorCode.INELIGIBLE_REPLICA
         if refused:

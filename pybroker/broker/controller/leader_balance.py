@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.controller.election_decisions import BALANCED_AT_ONCE
 from pybroker.broker.controller.internal_events import BalanceLeaders
 from pybroker.errors import KafkaError
@@ -21,7 +21,7 @@ PAUSE_S = 1.0
 class LeaderBalance:
     """The leader balance of one controller; on the loop's thread."""
 
-    def __init__(self, port: ControllerPort, settings: Mapping[str, Any]) -> None:
+    def __init__(self, port: ControllerClient, settings: Mapping[str, Any]) -> None:
         self._port = port
         self._settings = settings
         self._task: asyncio.Task[None] | None = None

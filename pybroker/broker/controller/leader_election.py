@@ -28,7 +28,7 @@ class LeaderElection(NamedTuple):
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
+def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
     """Note the ISR members in `suspect`, which may have lost the end of their logs. Log ends that brokers in `anew`
     reported before their restart no longer count; a replica that may begin with an empty log keeps that permission.
     """
@@ -43,7 +43,7 @@ def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozens
     return partition if told == partition.suspect else msgspec.structs.replace(partition, suspect=told)
 
 
-def telling(partition: PartitionImage, end: LogEnd) -> PartitionImage:
+def with_reported_log_end(partition: PartitionImage, end: LogEnd) -> PartitionImage:
     """Return the partition with a newly reported log end."""
     others = tuple(one for one in partition.suspect if one.broker_id != end.broker_id)
     return msgspec.structs.replace(partition, suspect=(*others, end))
@@ -164,7 +164,7 @@ def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
     staged segments could never finish it."""
     own = topic.config.get(UNCLEAN)
     allowed = image.unclean_elections if own is None else own == "true"
-    return allowed and not attaching(image, topic.topic_id)
+    return allowed and not linking_partitions(image, topic.topic_id)
 
 
 def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:
@@ -196,7 +196,7 @@ def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElectio
     )
 
 
-def attaching(image: ClusterImage, topic_id: Uuid) -> set[int]:
+def linking_partitions(image: ClusterImage, topic_id: Uuid) -> set[int]:
     """Return the partitions of a topic with a committed ingest that not all in-sync replicas are known to have. Until
     then no other replica may join the ISR or lead: it may have neither the records nor the staged segments."""
     return {

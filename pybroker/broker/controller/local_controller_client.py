@@ -69,9 +69,9 @@ class Submission(msgspec.Struct, eq=False):
             self.answered.set_exception(error)
 
 
-class LocalPort:
-    """The controller client in the controller's own process (`cluster.controller_client.OwnPort`); the controller takes
-    events from the other end."""
+class LocalControllerClient:
+    """The controller client in the controller's own process (`cluster.controller_client.InProcessControllerClient`);
+    the controller takes events from the other end."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -97,8 +97,8 @@ class LocalPort:
         asked_by: int | None = None,
         asked: RequestIdentity | None = None,
     ) -> EventAnswer[R]:
-        """Submit an event and return its answer (see `OwnPort`). A retry with the same request id shares the first
-        submission's answer."""
+        """Submit an event and return its answer (see `InProcessControllerClient`). A retry with the same request id
+        shares the first submission's answer."""
         again = None if asked is None else self._under_way.get(asked.request_id)
         if again is not None:
             return await asyncio.shield(again)

@@ -11,7 +11,7 @@ from pybroker.broker.controller.leader_election import (
     elect,
     emptied_of,
     may_elect_uncleanly,
-    telling,
+    with_reported_log_end,
     without_false_alarm,
 )
 from pybroker.broker.controller.partition_states import NAMED_MAX, Losses, next_state, set_state, with_partitions
@@ -45,7 +45,7 @@ def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> Parti
     than the rest: the controller stops waiting for the others, and only an unclean election gives the partition a
     leader.
     """
-    after = telling(before, told)
+    after = with_reported_log_end(before, told)
     if told.end == MISSING_LOG:
         if _was_just_made(before):
             # The replica with the longest log leads, also if it has records.

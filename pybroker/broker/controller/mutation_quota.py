@@ -19,14 +19,14 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Mutations(Protocol):
+class MutationUsage(Protocol):
     """The usage of the clients' mutation quotas."""
 
-    def bounds(self, caller: Caller) -> bool:
+    def has_quota(self, caller: Caller) -> bool:
         """Return whether a quota applies to the client."""
         ...
 
-    def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
+    def charge(self, caller: Caller, partitions: int) -> tuple[bool, int]:
         """Count partitions unless the quota refuses them. Returns whether they were counted, and the milliseconds that
         the client has to wait."""
         ...
@@ -36,30 +36,30 @@ ITEMS = "topics"
 """The field of the events below whose items succeed or fail independently."""
 
 
-def _made(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
+def _created_partitions(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
     return made.num_partitions
 
 
-def _added(image: ClusterImage, topic: e.NewPartitions, _: None) -> int:
+def _added_partitions(image: ClusterImage, topic: e.NewPartitions, _: None) -> int:
     return topic.total - len(image.topics[topic.name].partitions)
 
 
-def _removed(image: ClusterImage, topic_id: Uuid, _: e.DeletedTopic) -> int:
+def _removed_partitions(image: ClusterImage, topic_id: Uuid, _: e.DeletedTopic) -> int:
     topic = image.topic_by_id(topic_id)
     # A deletion record without a topic (stray replicas) counts as well.
     return len(image.deletions[topic_id].partitions if topic is None else topic.partitions)
 
 
 COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
-    e.CreateTopics: _made,
-    e.CreatePartitions: _added,
-    e.DeleteTopics: _removed,
+    e.CreateTopics: _created_partitions,
+    e.CreatePartitions: _added_partitions,
+    e.DeleteTopics: _removed_partitions,
 }
 """Number of partitions that an item creates or deletes; arguments: the image before, the item, its reply."""
 
 
 def count_mutations(
-    image: ClusterImage, granted: AuthorizedEvent, caller: Caller, mutations: Mutations
+    image: ClusterImage, granted: AuthorizedEvent, caller: Caller, mutations: MutationUsage
 ) -> tuple[dict[int, KafkaError], int]:
     """Return the refused items by index in the original event, and the milliseconds that the client has to wait."""
     event = granted.event
@@ -72,10 +72,10 @@ def count_mutations(
         return {}, 0  # the whole event is refused; the decision reports it
     refused: dict[int, KafkaError] = {}
     throttle_time_ms = 0
-    for place, item, reply in zip(granted.places(ITEMS), getattr(event, ITEMS), would_be, strict=True):
+    for place, item, reply in zip(granted.remaining_indexes(ITEMS), getattr(event, ITEMS), would_be, strict=True):
         if isinstance(reply, KafkaError):
             continue
-        taken, wait_ms = mutations.take(caller, max(cost(image, item, reply), 1))
+        taken, wait_ms = mutations.charge(caller, max(cost(image, item, reply), 1))
         throttle_time_ms = max(throttle_time_ms, wait_ms)
         if not taken:
             refused[place] = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")

@@ -105,7 +105,7 @@ class Outbox:
         self._answered = answered
         self._number = 0
 
-    def said(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
+    def messages_for(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
         """Return the messages of a decision for each live broker. Pure; takes long for a large change."""
         return self._broadcast.changes(before, after, delta, self._number + 1)
 
@@ -122,7 +122,7 @@ class Outbox:
         sent = [one for broker_id, out in messages.items() for one in self._send(after, broker_id, out)]
         for broker in delta.brokers:
             sent += self.send_deletions(after, broker.broker_id, owed.deletions(broker.broker_id))
-            sent += self.send_departures(after, broker.broker_id, owed.removals(broker.broker_id))
+            sent += self.send_pending_removals(after, broker.broker_id, owed.removals(broker.broker_id))
         return SentChange(tuple(sent))
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:
@@ -144,7 +144,7 @@ class Outbox:
             messages.append(restore)
         return self._send(image, broker_id, messages)
 
-    def send_departures(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
+    def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
         """Send a broker its pending replica removals again."""
         known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
         left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
@@ -152,7 +152,7 @@ class Outbox:
             return []
         return self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)])
 
-    def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
+    def send_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
         """Ask every live broker at once to fence topics. `number` identifies the fence."""
         asked = []
         for broker in image.brokers.values():

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.controller.internal_events import ReplicasGone
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
@@ -28,10 +28,10 @@ AGAIN_S = 30.0
 """Delay after a broker could not stage its data."""
 
 
-class Departures:
+class PendingRemovals:
     """Pending replica removals of one controller; runs on the loop's thread."""
 
-    def __init__(self, port: ControllerPort, send_again: Callable[[int, Sequence[Uuid]], None]) -> None:
+    def __init__(self, port: ControllerClient, send_again: Callable[[int, Sequence[Uuid]], None]) -> None:
         self._port = port
         self._send_again = send_again
         self._topics: dict[Uuid, TopicImage] = {}
@@ -44,7 +44,7 @@ class Departures:
 
     def start(self, image: ClusterImage) -> None:
         """Take over the pending removals of earlier controllers. Brokers receive them when they register."""
-        self._notice(image.topics.values())
+        self._track(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="departures")
 
     async def stop(self) -> None:
@@ -59,13 +59,13 @@ class Departures:
         """Update the pending removals after a change of the image."""
         for removed in delta.removed:
             self._topics.pop(removed.topic_id, None)
-        self._notice(delta.topics)
+        self._track(delta.topics)
 
-    def owed_by(self, broker_id: int) -> list[Uuid]:
+    def pending_of(self, broker_id: int) -> list[Uuid]:
         """Return the topics of which a broker has not confirmed a replica removal."""
         return [topic_id for topic_id, topic in self._topics.items() if topic.left(broker_id)]
 
-    def stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+    def handle_answer(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
         """Process a broker's answer to StopReplica."""
         failed = {
             (topic.topic_id, partition.partition_index)
@@ -89,16 +89,16 @@ class Departures:
                     self._confirmed.add((topic.topic_id, index, broker_id, epoch))
                     self._wake.set()
         if again:
-            self._later(broker_id, list(again))
+            self._schedule_retry(broker_id, list(again))
 
-    def _notice(self, topics: Iterable[TopicImage]) -> None:
+    def _track(self, topics: Iterable[TopicImage]) -> None:
         for topic in topics:
             if topic.departed:
                 self._topics[topic.topic_id] = topic
             else:
                 self._topics.pop(topic.topic_id, None)
 
-    def _later(self, broker_id: int, topics: list[Uuid]) -> None:
+    def _schedule_retry(self, broker_id: int, topics: list[Uuid]) -> None:
         def run() -> None:
             self._timers.discard(timer)
             self._send_again(broker_id, topics)

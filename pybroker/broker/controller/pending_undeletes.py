@@ -27,7 +27,7 @@ class _Restore:
         """Error codes of the brokers that do not have it."""
 
 
-class Restores:
+class PendingUndeletes:
     """Running undeletes of one controller; runs on the loop's thread."""
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Restores:
         """Forget an undelete that has ended."""
         self._restores.pop(topic_id, None)
 
-    def owed_by(self, broker_id: int) -> list[Uuid]:
+    def pending_of(self, broker_id: int) -> list[Uuid]:
         """Return the topics for which a broker has not answered."""
         return [topic_id for topic_id, one in self._restores.items() if broker_id in one.waiting]
 
-    def answered(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> bool:
+    def handle_answer(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> bool:
         """Record an answer; return whether it changes anything. An answer with a stale epoch is ignored: the broker
         gets the order again under its new epoch."""
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH):
@@ -76,7 +76,7 @@ class Restores:
                     restore.holders[index].append(broker_id)
         return changed
 
-    def due(self, image: ClusterImage) -> list[FinishUndelete]:
+    def ready(self, image: ClusterImage) -> list[FinishUndelete]:
         """Return the undeletes that can be decided now."""
         found = []
         for topic_id, restore in self._restores.items():

@@ -96,12 +96,12 @@ class RequestOutcomes:
         if len(found) >= OUTCOMES_MAX:
             self._complete_since_ms = next(iter(self._known.values())).at_ms
 
-    def find(self, event: Event[Any], asked: RequestIdentity) -> RequestOutcome | None:
+    def find(self, event: Event[Any], request: RequestIdentity) -> RequestOutcome | None:
         """Return the outcome of a request, None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
         outcome or its reply is no longer known."""
-        found = self._known.get(asked.request_id)
+        found = self._known.get(request.request_id)
         if found is None:
-            if asked.ms_ago and self._wall_ms() - asked.ms_ago < self._oldest_ms():
+            if request.ms_ago and self._wall_ms() - request.ms_ago < self._oldest_ms():
                 raise KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     "It is no longer known whether this change was made. Read the current state before you try again.",
@@ -128,7 +128,7 @@ class RequestOutcomes:
                 f"The change was made, but its answer cannot be read ({problem}). Read the current state.",
             ) from None
 
-    def to_keep(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:
+    def change_for(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:
         """Return the outcome for the multi that makes the decision durable."""
         now_ms = self._wall_ms()
         packed = pack_reply(reply)
@@ -141,11 +141,11 @@ class RequestOutcomes:
             forgotten.append(request_id)
         return OutcomeChange(asked.request_id, outcome, tuple(forgotten))
 
-    def kept(self, kept: OutcomeChange) -> None:
+    def note_durable(self, change: OutcomeChange) -> None:
         """Record that the outcome is durable."""
-        for one in kept.forgotten:
+        for one in change.forgotten:
             self._complete_since_ms = max(self._complete_since_ms, self._known.pop(one).at_ms)
-        self._known[kept.request_id] = kept.outcome
+        self._known[change.request_id] = change.outcome
 
 
 def _path(request_id: Uuid) -> str:

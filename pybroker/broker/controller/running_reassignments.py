@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.controller.internal_events import AdvanceReassignments
 from pybroker.broker.controller.reassignment_decisions import moving_topics
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
@@ -22,7 +22,7 @@ RETRY_S = 1.0
 class Reassignments:
     """The reassignments of one controller; on the loop's thread."""
 
-    def __init__(self, port: ControllerPort) -> None:
+    def __init__(self, port: ControllerClient) -> None:
         self._port = port
         self._moving: dict[Uuid, str] = {}
         """Topics with running reassignments."""

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
+from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_leadership
 from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.decision_writer import DecisionWriter, Writer
 from pybroker.broker.controller.internal_events import BrokersChanged
@@ -81,9 +81,9 @@ class StoreTerms:
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
         """Write a new controller epoch, then load everything."""
-        office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
-        loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
-        return TermStart(loaded.image, Writer(self._store, office), loaded.unfinished)
+        term = await take_leadership(self._store, self._broker_id, self._clock.wall_ms())
+        loaded = await load_cluster(self._store, term, find_local_ids, shows_topic_ids)
+        return TermStart(loaded.image, Writer(self._store, term), loaded.unfinished)
 
     async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
         """Load the nodes."""

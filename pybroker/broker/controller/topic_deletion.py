@@ -84,13 +84,13 @@ def refuse_protected(topic: TopicImage) -> None:
         )
 
 
-def to_be_closed(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
+def topics_to_fence(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
     """Return the topics to delete that take appends of clients and commits of groups."""
     topics = [image.topic_by_id(which) for which in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
-@decides(DeleteTopics, closes=to_be_closed)
+@decides(DeleteTopics, closes=topics_to_fence)
 def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics = NOTHING_CLOSED) -> Decision:
     """Delete at once: one multi removes the topic's nodes, writes its deletion record and raises the name's epoch
     floor.
@@ -119,7 +119,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics
             reply.append(error)
             continue
         what = TopicEvent(DELETED, event.now_ms, event.deleted_by, topic.name)
-        buried = bury(
+        buried = add_tombstones(
             image,
             topic,
             what,
@@ -193,7 +193,7 @@ class DeletionWrites(msgspec.Struct, frozen=True):
     """True if the nodes of its partitions still exist."""
 
 
-def bury(
+def add_tombstones(
     image: ClusterImage,
     topic: TopicImage,
     what: TopicEvent,

@@ -16,7 +16,7 @@ from pybroker.broker.cluster.events import TruncatedTopic, TruncateTopics, Trunc
 from pybroker.broker.cluster.lookup import living_topic
 from pybroker.broker.controller.decision import NOTHING_CLOSED, Decision, FencedTopics, Steps, Units, decides
 from pybroker.broker.controller.topic_decisions import belongings, create_operations, encode_state, new_topic, unused_id
-from pybroker.broker.controller.topic_deletion import DeletionWrites, bury, is_protected, refuse_protected
+from pybroker.broker.controller.topic_deletion import DeletionWrites, add_tombstones, is_protected, refuse_protected
 from pybroker.broker.controller.topic_id_visibility import topic_node
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DeletionRecord
@@ -28,13 +28,13 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-def to_be_closed(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
+def topics_to_fence(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
     """Return the topics to truncate that take appends of clients and commits of groups."""
     topics = [image.topic_by_id(one.topic_id) for one in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
-@decides(TruncateTopics, closes=to_be_closed)
+@decides(TruncateTopics, closes=topics_to_fence)
 def decide_truncate(
     image: ClusterImage,
     event: TruncateTopics,
@@ -77,7 +77,7 @@ def decide_truncate(
             created_ms=event.now_ms,
         )
         made_nodes = create_operations(image, new)
-        buried = bury(
+        buried = add_tombstones(
             image,
             old,
             what,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.controller.internal_events import BrokerForgotten
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
@@ -46,7 +46,7 @@ class BrokerNotes(Protocol):
 class Unregistrations:
     """Pending removals of one controller; runs on the loop's thread."""
 
-    def __init__(self, notes: BrokerNotes, port: ControllerPort, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, notes: BrokerNotes, port: ControllerClient, image: Callable[[], ClusterImage]) -> None:
         self._notes = notes
         self._port = port
         self._image = image

@@ -32,7 +32,7 @@ class ClosedTopics(msgspec.Struct, frozen=True):
     closed: FencedTopics
 
 
-class Closing:
+class WriteFences:
     """The write fences of one controller; runs on the loop's thread."""
 
     def __init__(self, broker_id: int, outbox: Outbox) -> None:
@@ -45,25 +45,25 @@ class Closing:
         ids = tuple(topic.topic_id for topic in topics)
         self._number += 1
         number = self._number
-        asked = self._outbox.ask_to_close(image, ids, number)
+        asked = self._outbox.send_close(image, ids, number)
         others = [one.response for one in asked if one.broker_id != self._broker_id]
         if others:
             await asyncio.wait(others, timeout=OTHERS_WAIT_S)
         own = [one.response for one in asked if one.broker_id == self._broker_id]
         if own:
             await asyncio.wait(own)
-        return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _gathered(topics, asked))
+        return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _combine_answers(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
         """Lift the fence after the decision. The order goes out behind the messages of the decision."""
         self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 
-def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> FencedTopics:
+def _combine_answers(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> FencedTopics:
     ends = {topic.topic_id: [(-1, -1)] * len(topic.partitions) for topic in topics}
     offsets: dict[Uuid, list[Mapping[str, Any]]] = {topic.topic_id: [] for topic in topics}
     for one in asked:
-        for found in _said(one):
+        for found in _fenced_topics_in(one):
             known = ends[found.topic_id]
             for index, span in found.ends.items():
                 if index < len(known):
@@ -75,6 +75,6 @@ def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> Fen
     )
 
 
-def _said(one: SentMessage) -> tuple[ClosedTopic, ...]:
+def _fenced_topics_in(one: SentMessage) -> tuple[ClosedTopic, ...]:
     response = one.response.result() if one.response.done() else None
     return response.topics if isinstance(response, CloseTopicsResponse) else ()

@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import CommitIngest, Event, FinishIngest, LoseIngest, ReopenIngest
 from pybroker.broker.ingest.ingest_leader import IngestLeader
 from pybroker.broker.ingest.staged_file_removal import Removal
@@ -74,7 +74,7 @@ class IngestCommits:
         leader: IngestLeader,
         preparing: Preparing,
         view: ClusterView,
-        port: ControllerPort,
+        port: ControllerClient,
         clock: Clock,
         removal: Removal,
         lock: Callable[[IngestKey], AbstractAsyncContextManager[Any]],

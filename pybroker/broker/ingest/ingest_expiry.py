@@ -15,7 +15,7 @@ from typing import Any
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import DropIngests, TouchIngests
 from pybroker.broker.ingest.ingest_leader import IngestLeader
 from pybroker.broker.ingest.staged_file_removal import Removal
@@ -46,7 +46,7 @@ class Expiry:
         alone: bool,
         leader: IngestLeader,
         view: ClusterView,
-        port: ControllerPort,
+        port: ControllerClient,
         config: BrokerConfig,
         clock: Clock,
         lock: Callable[[IngestKey], AbstractAsyncContextManager[Any]],

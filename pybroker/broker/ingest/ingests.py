@@ -20,7 +20,7 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import BeginIngest, DropIngests, Event
 from pybroker.broker.cluster.ingest_orders import IngestPeers, PrepareIngest
 from pybroker.broker.ingest.ingest_changes import changes_of
@@ -69,7 +69,7 @@ class Ingests:
         leader: IngestLeader,
         colleagues: IngestPeers | None,
         view: ClusterView,
-        port: ControllerPort,
+        port: ControllerClient,
         config: BrokerConfig,
         clock: Clock,
         resolved_config: Callable[[Uuid], dict[str, str]],

@@ -16,10 +16,10 @@ DRAIN_SECONDS_MAX = 5.0
 class BrokerChannels:
     """`Channels` to all brokers of a cluster. The controller's own broker has one in this process."""
 
-    def __init__(self, broker_id: int, local: Channel, dial: Callable[[BrokerImage], RemoteChannel]) -> None:
+    def __init__(self, broker_id: int, local: Channel, open_connection: Callable[[BrokerImage], RemoteChannel]) -> None:
         self._broker_id = broker_id
         self._local = local
-        self._dial = dial
+        self._open_connection = open_connection
         self._remote: dict[int, tuple[int, RemoteChannel]] = {}
 
     def to(self, broker: BrokerImage) -> Channel | None:
@@ -30,7 +30,7 @@ class BrokerChannels:
         if known is None or known[0] != broker.epoch:
             if known is not None:
                 known[1].close()
-            known = broker.epoch, self._dial(broker)
+            known = broker.epoch, self._open_connection(broker)
             self._remote[broker.broker_id] = known
         return known[1]
 

@@ -17,13 +17,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from pybroker.broker.cluster.cluster_view import ClusterView, Seat
-from pybroker.broker.cluster.controller_client import EventAnswer, OwnPort, RequestIdentity
+from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
+from pybroker.broker.cluster.controller_client import EventAnswer, InProcessControllerClient, RequestIdentity
 from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
 from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
-from pybroker.broker.interbroker.controller_connections import ControllerConnections, Dial
-from pybroker.broker.interbroker.controller_discovery import Whereabouts
+from pybroker.broker.interbroker.controller_connections import ControllerConnections, OpenConnection
+from pybroker.broker.interbroker.controller_discovery import ControllerDiscovery
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.errors import KafkaError
@@ -80,32 +80,32 @@ class FollowedView(ClusterView, Protocol):
         ...
 
 
-class ClusterPort:
-    """`cluster.controller_client.ControllerPort` of a broker in a cluster."""
+class ClusterControllerClient:
+    """`cluster.controller_client.ControllerClient` of a broker in a cluster."""
 
     def __init__(
         self,
         *,
         broker_id: int,
-        local: OwnPort,
+        local: InProcessControllerClient,
         changes: Callable[[], tuple[int, int]],
-        seat: Seat,
+        leadership: ControllerLeadership,
         view: FollowedView,
-        dial: Dial,
+        open_connection: OpenConnection,
     ) -> None:
         """`changes` returns the controller epoch and the last change of this broker's controller, while it is one."""
         self._broker_id = broker_id
         self._local = local
         self._changes = changes
-        self._seat = seat
+        self._leadership = leadership
         self._view = view
-        self._connections = ControllerConnections(dial)
-        self._whereabouts = Whereabouts(broker_id, seat, view, dial)
+        self._connections = ControllerConnections(open_connection)
+        self._discovery = ControllerDiscovery(broker_id, leadership, view, open_connection)
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
     ) -> EventAnswer[R]:
-        """Submit an event to the controller; see `ControllerPort`."""
+        """Submit an event to the controller; see `ControllerClient`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         given_ms = PATIENCE_MS if timeout_ms is None else max(0, timeout_ms)
@@ -150,19 +150,19 @@ class ClusterPort:
                 log.debug("retrying a request to the controller request=%s: %s", type(event).__name__, error)
                 lost_sight = lost_sight or loop.time()
                 if loop.time() - lost_sight >= LOST_SIGHT_S:
-                    await self._whereabouts.search()
+                    await self._discovery.search()
             await self._pause(deadline)
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Wait for all earlier decisions; see `ControllerPort`. The controller's own broker submits too: the store has
-        to confirm that it was not replaced."""
+        """Wait for all earlier decisions; see `ControllerClient`. The controller's own broker submits too: the store
+        has to confirm that it was not replaced."""
         # The answer waits until the view has the controller's last change.
         if not (await self.submit(CatchUp(), timeout_ms)).in_force:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker has no current metadata from the controller.")
 
     async def _pause(self, deadline: float) -> None:
         """Wait until the controller may have changed."""
-        changes = asyncio.ensure_future(self._seat.changes())
+        changes = asyncio.ensure_future(self._leadership.changes())
         left = deadline - asyncio.get_running_loop().time()
         await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
         changes.cancel()
@@ -210,12 +210,12 @@ class ClusterPort:
         """Wait until another broker is the controller. While the controller is None, an election may be under way,
         which is no answer.
         """
-        while self._whereabouts.controller in (None, controller):
+        while self._discovery.controller in (None, controller):
             try:
                 async with asyncio.timeout(SILENCE_S):
-                    await self._seat.changes()
+                    await self._leadership.changes()
             except TimeoutError:
-                await self._whereabouts.search()
+                await self._discovery.search()
 
     async def _envelope(
         self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
@@ -242,7 +242,7 @@ class ClusterPort:
         answer = await connection.request(envelope, timeout_s=ANSWER_S_MAX)
         kind = type(event).__name__
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
-            self._whereabouts.denied(controller, answer)
+            self._discovery.note_denial(controller, answer)
         if answer.error_code:
             raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refused the request.")
         try:
@@ -268,7 +268,7 @@ class ClusterPort:
         return answer
 
     def _controller(self) -> BrokerImage:
-        controller = self._whereabouts.controller
+        controller = self._discovery.controller
         broker = None if controller is None else self._view.image.brokers.get(controller)
         if broker is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "There is no controller now. Try again later.")
@@ -276,7 +276,7 @@ class ClusterPort:
 
     def close(self) -> None:
         """Close the connections; waiting submissions fail."""
-        self._whereabouts.close()
+        self._discovery.close()
         self._connections.close()
 
 

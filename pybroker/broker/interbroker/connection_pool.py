@@ -15,15 +15,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 ANSWER_SECONDS_MAX = 10.0
 
-Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
+OpenConnection = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
 
-class Lines:
+class ConnectionPool:
     """One connection to each broker, opened on demand. Answers come in the order of the requests."""
 
-    def __init__(self, view: ClusterView, dial: Dial) -> None:
+    def __init__(self, view: ClusterView, open_connection: OpenConnection) -> None:
         self._view = view
-        self._dial = dial
+        self._open_connection = open_connection
         self._open: dict[int, tuple[int, InterBrokerConnection]] = {}
         """Connection with its broker epoch, by broker."""
         self._dialing: dict[int, asyncio.Lock] = {}
@@ -31,12 +31,12 @@ class Lines:
     async def ask(self, broker_id: int, request: Any) -> Any:
         """Return the answer. Raises KafkaError REQUEST_TIMED_OUT if the outcome is unknown."""
         try:
-            connection = await self._to(broker_id)
+            connection = await self._connection_to(broker_id)
             return await connection.request(request, timeout_s=ANSWER_SECONDS_MAX)
         except (*UNREACHABLE, CodecError) as problem:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id}: {problem}") from problem
 
-    async def _to(self, broker_id: int) -> InterBrokerConnection:
+    async def _connection_to(self, broker_id: int) -> InterBrokerConnection:
         async with self._dialing.setdefault(broker_id, asyncio.Lock()):
             broker = self._view.image.brokers.get(broker_id)
             if broker is None:
@@ -45,7 +45,7 @@ class Lines:
             if connection is None or not connection.is_open or epoch != broker.epoch:
                 if connection is not None:
                     connection.retire()
-                connection = await self._dial(broker)
+                connection = await self._open_connection(broker)
                 self._open[broker_id] = broker.epoch, connection
             return connection
 

@@ -41,7 +41,7 @@ async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
 log = logging.getLogger(__name__)
 
 
-class Dialer:
+class Connector:
     """Connector to the inter-broker listener."""
 
     def __init__(self, broker_id: int, listener: str, login: Mapping[str, str]) -> None:

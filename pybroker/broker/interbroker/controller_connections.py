@@ -16,14 +16,14 @@ from pybroker.broker.metadata.image import BrokerImage
 UNDER_WAY_MAX = 64
 """Limit of running requests; others wait for a free connection until their timeout."""
 
-Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
+OpenConnection = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
 
 class ControllerConnections:
     """The controller connections of one broker; on the loop's thread."""
 
-    def __init__(self, dial: Dial) -> None:
-        self._dial = dial
+    def __init__(self, open_connection: OpenConnection) -> None:
+        self._open_connection = open_connection
         self._life = -1, -1
         self._idle: list[InterBrokerConnection] = []
         self._busy: set[InterBrokerConnection] = set()
@@ -34,7 +34,7 @@ class ControllerConnections:
         """Yield a connection for one request. If the caller stops waiting for its answer, the connection closes: a late
         answer must not be taken for the answer to another request. Raises the exceptions in `UNREACHABLE`."""
         async with self._room:
-            connection = self._kept(broker) or await self._dial(broker)
+            connection = self._kept(broker) or await self._open_connection(broker)
             self._busy.add(connection)
             try:
                 yield connection

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from pybroker.broker.cluster.cluster_view import ClusterView, Seat
+from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
 from pybroker.broker.cluster.events import CatchUp
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack
-from pybroker.broker.interbroker.controller_connections import Dial
+from pybroker.broker.interbroker.controller_connections import OpenConnection
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, ask_once
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.native import CodecError, encode
@@ -30,21 +30,23 @@ PAUSE_S = 1.0
 """Pause between two searches."""
 
 
-class _Told(NamedTuple):
-    seat: int | None
+class _ReportedController(NamedTuple):
+    leadership: int | None
     """The controller that the store had named by then; a later change in the store takes precedence."""
     controller: int
 
 
-class Whereabouts:
+class ControllerDiscovery:
     """The controller discovery of one broker; on the loop's thread."""
 
-    def __init__(self, broker_id: int, seat: Seat, view: ClusterView, dial: Dial) -> None:
+    def __init__(
+        self, broker_id: int, leadership: ControllerLeadership, view: ClusterView, open_connection: OpenConnection
+    ) -> None:
         self._broker_id = broker_id
-        self._seat = seat
+        self._leadership = leadership
         self._view = view
-        self._dial = dial
-        self._told: _Told | None = None
+        self._open_connection = open_connection
+        self._told: _ReportedController | None = None
         self._search: asyncio.Task[None] | None = None
         self._next = float("-inf")
 
@@ -52,11 +54,15 @@ class Whereabouts:
     def controller(self) -> int | None:
         """The controller's broker id, by the latest information; None if there is none or it is unknown."""
         told = self._told
-        return told.controller if told is not None and told.seat == self._seat.controller else self._seat.controller
+        return (
+            told.controller
+            if told is not None and told.leadership == self._leadership.controller
+            else self._leadership.controller
+        )
 
-    def denied(self, asked: int, answer: wire.EnvelopeResponse) -> None:
+    def note_denial(self, asked: int, answer: wire.EnvelopeResponse) -> None:
         """Record that broker `asked` is not the controller; its answer names the controller if it knows it."""
-        found = _named(answer)
+        found = _named_controller(answer)
         if found not in (None, asked, self._broker_id):
             assert found is not None
             self._note(found)
@@ -68,7 +74,7 @@ class Whereabouts:
         the last one has only just ended."""
         if self._search is None and asyncio.get_running_loop().time() >= self._next:
             self._search = asyncio.create_task(self._ask_all(), name="who-is-controller")
-            self._search.add_done_callback(self._searched)
+            self._search.add_done_callback(self._search_ended)
         if self._search is not None:
             await asyncio.wait([self._search])
 
@@ -78,7 +84,7 @@ class Whereabouts:
         if self._search is not None:
             self._search.cancel()
 
-    def _searched(self, search: asyncio.Task[None]) -> None:
+    def _search_ended(self, search: asyncio.Task[None]) -> None:
         self._search = None
         self._next = max(self._next, asyncio.get_running_loop().time() + PAUSE_S)
         if not search.cancelled() and (problem := search.exception()) is not None:
@@ -90,7 +96,7 @@ class Whereabouts:
                 "found the controller by asking other brokers; the metadata store has not named it yet broker=%d",
                 controller,
             )
-        self._told = _Told(self._seat.controller, controller)
+        self._told = _ReportedController(self._leadership.controller, controller)
 
     async def _ask_all(self) -> None:
         before = self.controller
@@ -116,16 +122,16 @@ class Whereabouts:
             request_data=encode(question, 0), request_principal=None, client_host_address=b""
         )
         try:
-            answer = await ask_once(self._dial, broker, envelope, ANSWER_S)
+            answer = await ask_once(self._open_connection, broker, envelope, ANSWER_S)
         except (*UNREACHABLE, CodecError) as problem:
             log.debug("cannot ask a broker for the controller broker=%d: %s", broker.broker_id, problem)
             return None
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
-            return _named(answer)
+            return _named_controller(answer)
         return None if answer.error_code else broker.broker_id
 
 
-def _named(answer: wire.EnvelopeResponse) -> int | None:
+def _named_controller(answer: wire.EnvelopeResponse) -> int | None:
     """Return the controller named in a NOT_CONTROLLER answer; None also for a broker whose version names none."""
     try:
         found: int | None = unpack(int | None, answer.response_data) if answer.response_data else None

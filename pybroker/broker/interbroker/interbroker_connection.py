@@ -34,10 +34,13 @@ class InterBrokerConnection(BrokerConnection):
 
 
 async def ask_once(
-    dial: Callable[[BrokerImage], Awaitable[InterBrokerConnection]], broker: BrokerImage, request: Any, timeout_s: float
+    open_connection: Callable[[BrokerImage], Awaitable[InterBrokerConnection]],
+    broker: BrokerImage,
+    request: Any,
+    timeout_s: float,
 ) -> Any:
     """Return the answer to a request over a separate connection. Raises the exceptions in `UNREACHABLE`, CodecError."""
-    connection = await dial(broker)
+    connection = await open_connection(broker)
     try:
         return await connection.request(request, timeout_s=timeout_s)
     finally:

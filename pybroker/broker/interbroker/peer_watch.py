@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from pybroker.broker.cluster.cluster_view import ClusterView, Seat
-from pybroker.broker.interbroker.connector import Dialer
+from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
+from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, ask_once
 from pybroker.broker.interbroker.port_probe import REFUSED_S, refuses
 from pybroker.broker.metadata.image import BrokerImage
@@ -47,14 +47,21 @@ class PeerWatch:
     """The peer watch of one broker of a cluster; on the loop's thread."""
 
     def __init__(
-        self, *, broker_id: int, view: ObservedView, seat: Seat, dial: Dialer, fence: Report, unseat: Report
+        self,
+        *,
+        broker_id: int,
+        view: ObservedView,
+        leadership: ControllerLeadership,
+        open_connection: Connector,
+        fence: Report,
+        unseat: Report,
     ) -> None:
         """The controller calls `fence` for a dead broker, other brokers call `unseat` for the controller; neither
         raises."""
         self._broker_id = broker_id
         self._view = view
-        self._seat = seat
-        self._dial = dial
+        self._leadership = leadership
+        self._open_connection = open_connection
         self._fence = fence
         self._unseat = unseat
         self._verdicts: Counter[tuple[int, bool]] = Counter()
@@ -66,7 +73,7 @@ class PeerWatch:
 
     def start(self) -> None:
         """Begin to watch the controller, or as the controller all brokers."""
-        self._seat.on_change(self._look)
+        self._leadership.on_change(self._look)
         self._view.on_change(self._look)
         self._look()
 
@@ -95,7 +102,7 @@ class PeerWatch:
                 self._watches[life] = asyncio.create_task(self._watch(broker), name=name)
 
     def _concerned(self) -> list[BrokerImage]:
-        brokers, controller = self._view.image.brokers, self._seat.controller
+        brokers, controller = self._view.image.brokers, self._leadership.controller
         if controller == self._broker_id:
             return [one for one in brokers.values() if one.broker_id != self._broker_id]
         return [one for one in brokers.values() if one.broker_id == controller]
@@ -103,7 +110,7 @@ class PeerWatch:
     async def _watch(self, broker: BrokerImage) -> None:
         while True:
             try:
-                connection = await self._dial(broker)
+                connection = await self._open_connection(broker)
             except UNREACHABLE as problem:
                 log.debug("cannot connect to a broker broker=%d: %s", broker.broker_id, problem)
             else:
@@ -115,14 +122,14 @@ class PeerWatch:
                     connection.abort()
             # A broker that keeps registering without a connection is behind a port that refuses for it: wait longer
             # each time.
-            before = self._verdicts[broker.broker_id, self._seat.controller == self._broker_id]
+            before = self._verdicts[broker.broker_id, self._leadership.controller == self._broker_id]
             await asyncio.sleep(min(2**before - 1, AGAIN_S_MAX))
             if await self._is_dead(broker):
                 await self._report(broker)
             await asyncio.sleep(PAUSE_S)
 
     async def _report(self, broker: BrokerImage) -> None:
-        controller = self._seat.controller
+        controller = self._leadership.controller
         if controller not in (self._broker_id, broker.broker_id):
             return
         if broker.broker_id in self._view.image.leaving:
@@ -152,12 +159,12 @@ class PeerWatch:
     async def _ask(self, witness: BrokerImage, broker: BrokerImage) -> bool:
         request = wire.ProbeBrokerRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
         try:
-            answer = await ask_once(self._dial, witness, request, WITNESS_S)
+            answer = await ask_once(self._open_connection, witness, request, WITNESS_S)
         except UNREACHABLE as problem:
             log.debug("cannot ask a broker to check another one broker=%d: %s", witness.broker_id, problem)
             return False
         return bool(answer.refused)
 
     async def _refuses(self, broker: BrokerImage) -> bool:
-        endpoint = self._dial.endpoint(broker)
+        endpoint = self._open_connection.endpoint(broker)
         return endpoint is not None and await refuses(endpoint.host, endpoint.port)

@@ -22,21 +22,23 @@ PAUSE_MAX_S = 1.0
 ANSWER_SECONDS_MAX = 60.0
 """An order for 10,000 partitions takes seconds; after this time without an answer it is sent again."""
 
-Dial = Callable[[], Awaitable[InterBrokerConnection]]
+OpenConnection = Callable[[], Awaitable[InterBrokerConnection]]
 
 
 class RemoteChannel:
     """A `channel.Channel`. It retries undelivered orders until `close`: a registered broker may become reachable at any
     moment."""
 
-    def __init__(self, broker_id: int, dial: Dial, turn: asyncio.Lock, topic_ids: Callable[[], bool]) -> None:
+    def __init__(
+        self, broker_id: int, open_connection: OpenConnection, turn: asyncio.Lock, topic_ids: Callable[[], bool]
+    ) -> None:
         """`topic_ids` returns whether this broker sends topic ids to brokers that support them.
 
         The channels to all brokers share `turn`: messages for a hundred brokers are not encoded without a pause, so
         other tasks run in between.
         """
         self._broker_id = broker_id
-        self._dial = dial
+        self._open_connection = open_connection
         self._turn = turn
         self._topic_ids = topic_ids
         self._queue: deque[tuple[ControlRequest, asyncio.Future[ControlResponse]]] = deque()
@@ -91,7 +93,7 @@ class RemoteChannel:
             request, answer = self._queue[0]
             try:
                 if self._orders is None or not self._orders.is_open:
-                    self._orders = await self._dial()
+                    self._orders = await self._open_connection()
                 response = await self._ordered(self._orders, request)
             except UNREACHABLE as problem:
                 log.debug(
@@ -143,7 +145,7 @@ class RemoteChannel:
         response = refusal(request, ErrorCode.NETWORK_EXCEPTION)
         try:
             if self._questions is None or not self._questions.is_open:
-                self._questions = await self._dial()
+                self._questions = await self._open_connection()
             response = response_from_wire(request, await self._questions.request(request_to_wire(request)))
         except UNREACHABLE as problem:
             log.debug(

@@ -26,9 +26,11 @@ class IngestOrders:
     """`cluster.ingest_orders.Colleagues` of a broker in a cluster. Each order has its own connection, so a slow one
     does not delay others."""
 
-    def __init__(self, view: ClusterView, dial: Callable[[BrokerImage], Awaitable[InterBrokerConnection]]) -> None:
+    def __init__(
+        self, view: ClusterView, open_connection: Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
+    ) -> None:
         self._view = view
-        self._dial = dial
+        self._open_connection = open_connection
 
     async def prepare(self, broker_id: int, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
         """Send a prepare order; return rows and bytes by partition."""
@@ -37,7 +39,7 @@ class IngestOrders:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} is not registered.")
         request = wire.IngestOrderRequest(order=pack(order), timeout_ms=int(ANSWER_SECONDS_MAX * 1000))
         try:
-            answer = await ask_once(self._dial, broker, request, ANSWER_SECONDS_MAX)
+            answer = await ask_once(self._open_connection, broker, request, ANSWER_SECONDS_MAX)
         except (BrokerConnectionError, KafkaTimeoutError, CodecError) as problem:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id}: {problem}") from problem
         if answer.error_code:

@@ -195,7 +195,7 @@ class Broker:
         StartError."""
         config, broker_id = self._config, self._config.broker_id
         try:
-            await parts.office.start(
+            await parts.election.start(
                 lambda: _local_ids(scan),
                 # In a cluster, brokers of both versions may be the controller. Topic ids that one of them has shown
                 # stay visible.
@@ -355,7 +355,7 @@ class Broker:
             await parts.staging.stop()
             if parts.peers is not None:
                 await parts.peers.stop()
-            await parts.office.stop()
+            await parts.election.stop()
             services = parts.services
             for disconnect in (
                 parts.disconnect,
@@ -406,12 +406,12 @@ def _broker_routes(parts: BrokerParts) -> dict[int, Handler]:
     from pybroker.broker.api.broker_routes import broker_routes
 
     assert parts.peers is not None
-    return broker_routes(parts.services, parts.receiver, parts.own_port, parts.office, parts.peers.probe)
+    return broker_routes(parts.services, parts.receiver, parts.own_port, parts.election, parts.peers.probe)
 
 
-async def _both(office: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
+async def _both(start: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
     """Run both; return only when both have ended, even if one failed, because closing must not run beside them."""
-    election = asyncio.ensure_future(office)
+    election = asyncio.ensure_future(start)
     await asyncio.gather(election, scan, return_exceptions=True)
     if scan.exception() is not None:
         # Raise the scan's error, which an election that waited for the scan repeats.

@@ -26,14 +26,14 @@ from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.client_metrics.client_instances import Telemetry
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.cluster.cluster_view import Seat
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.cluster_view import ControllerLeadership
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import CloseDeletions
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.controller_election import ControllerElection, SoleController
 from pybroker.broker.controller.internal_events import FenceBroker
 from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
-from pybroker.broker.controller.local_controller_client import LocalPort
+from pybroker.broker.controller.local_controller_client import LocalControllerClient
 from pybroker.broker.controller.terms import StoreTerms
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
@@ -88,9 +88,9 @@ from pybroker.broker.replicas.strays import Strays
 from pybroker.broker.security.authorizer import Authorizer
 from pybroker.broker.security.broker_gate import BrokerGate
 from pybroker.broker.security.credentials import Credentials, secret_of
-from pybroker.broker.security.mutation_usage import CountedMutations
+from pybroker.broker.security.mutation_usage import NativeMutationUsage
 from pybroker.broker.security.oauth.oauth_listeners import OAuthListeners
-from pybroker.broker.security.pending_acls import DecidedRights
+from pybroker.broker.security.pending_acls import PendingAcls
 from pybroker.broker.security.sasl_server import SaslServer
 from pybroker.broker.security.security_state import Security
 from pybroker.broker.services import Services
@@ -101,11 +101,11 @@ from pybroker.native import NativeBroker, Uuid
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.share_partition.manager import SharePartitions
-    from pybroker.broker.interbroker.cluster_controller_client import ClusterPort
-    from pybroker.broker.interbroker.connection_pool import Lines
+    from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
+    from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
     # Import modules of clusters only in a cluster.
-    from pybroker.broker.interbroker.connector import Dialer
+    from pybroker.broker.interbroker.connector import Connector
     from pybroker.broker.interbroker.peer_watch import PeerWatch
 
 log = logging.getLogger(__name__)
@@ -143,10 +143,10 @@ class InterBrokerParts(msgspec.Struct, frozen=True):
     """The connections to other brokers."""
 
     view: KnownCluster
-    port: ControllerPort
-    dial: Dialer | None
+    port: ControllerClient
+    open_connection: Connector | None
     """None on a single broker."""
-    lines: Lines | None = None
+    lines: ConnectionPool | None = None
     """Connections for administrators' requests that other brokers must answer."""
 
 
@@ -188,10 +188,10 @@ class BrokerParts(msgspec.Struct):
     """None on a single broker."""
     following: Following | None
     """None on a single broker."""
-    port: ControllerPort
-    own_port: LocalPort
+    port: ControllerClient
+    own_port: LocalControllerClient
     """The queue from which this broker's controller takes events while it leads."""
-    office: SoleController | ControllerElection
+    election: SoleController | ControllerElection
     """How this broker becomes the controller."""
     peers: PeerWatch | None
     """Detects killed brokers; None on a single broker."""
@@ -207,39 +207,39 @@ class BrokerParts(msgspec.Struct):
 
 def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
     """Build and connect all objects. `on_fatal` is called when the broker cannot go on."""
-    own_port, seat = LocalPort(ground.broker_id), Seat()
+    own_port, leadership = LocalControllerClient(ground.broker_id), ControllerLeadership()
     changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
     view, authorizer, credentials = _view(ground, changes)
     use_names(view.name_of)
     between = ground.config.between_brokers
-    dial: Dialer | None = None
-    lines: Lines | None = None
+    open_connection: Connector | None = None
+    lines: ConnectionPool | None = None
     peers: PeerWatch | None = None
-    port: ControllerPort = own_port
+    port: ControllerClient = own_port
     disconnect: Callable[[], None] | None = None
     check = None if ground.guard is None else ground.guard.check
     if between is not None:
-        from pybroker.broker.interbroker.cluster_controller_client import ClusterPort
-        from pybroker.broker.interbroker.connection_pool import Lines
-        from pybroker.broker.interbroker.connector import Dialer
+        from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
+        from pybroker.broker.interbroker.connection_pool import ConnectionPool
+        from pybroker.broker.interbroker.connector import Connector
 
-        dial = Dialer(ground.broker_id, between, ground.login)
-        port = cluster = ClusterPort(
+        open_connection = Connector(ground.broker_id, between, ground.login)
+        port = cluster = ClusterControllerClient(
             broker_id=ground.broker_id,
             local=own_port,
-            changes=lambda: office.changes,
-            seat=seat,
+            changes=lambda: election.changes,
+            leadership=leadership,
             view=view,
-            dial=dial,
+            open_connection=open_connection,
         )
-        lines = Lines(view, dial)
+        lines = ConnectionPool(view, open_connection)
         disconnect = partial(_close_all, cluster, lines)
     staging, replicas, following = _replicas(ground, view, port)
     local = Local(
         view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
     )
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
-    followers = _followers(ground, local, topics, port, dial)
+    followers = _followers(ground, local, topics, port, open_connection)
     fence = Fence()
     closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
     receiver = _receiver(ground, local, followers, fence, closing)
@@ -251,28 +251,30 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             terms=StoreTerms(ground.store, ground.clock, ground.broker_id),
             clock=ground.clock,
             broker_id=ground.broker_id,
-            channels=_channels(ground, LocalChannel(receiver.handle), dial),
+            channels=_channels(ground, LocalChannel(receiver.handle), open_connection),
             between=between,
             settings=ground.config,
             unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
             on_fatal=on_fatal,
-            mutations=CountedMutations(ground.native.quotas),
-            rights=DecidedRights(ground.config) if authorizer.enabled else None,
+            mutations=NativeMutationUsage(ground.native.quotas),
+            acls=PendingAcls(ground.config) if authorizer.enabled else None,
         )
 
-    office: SoleController | ControllerElection
-    if dial is None:
-        office = SoleController(seat, ground.broker_id, make_controller())
+    election: SoleController | ControllerElection
+    if open_connection is None:
+        election = SoleController(leadership, ground.broker_id, make_controller())
     else:
-        office = ControllerElection(
+        election = ControllerElection(
             store=ground.store,
             broker_id=ground.broker_id,
-            seat=seat,
+            leadership=leadership,
             make_controller=make_controller,
             on_fatal=on_fatal,
             check=check,
         )
-        peers = _peer_watch(ground, local.view, seat, own_port, dial=dial, office=office)
+        peers = _peer_watch(
+            ground, local.view, leadership, own_port, open_connection=open_connection, election=election
+        )
     isr = IsrKeeper(
         ground.native,
         port,
@@ -305,7 +307,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             local,
             followers,
             topics,
-            InterBrokerParts(local.view, port, dial, lines),
+            InterBrokerParts(local.view, port, open_connection, lines),
             figures=figures,
             roles=roles,
         ),
@@ -331,16 +333,16 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         returned_offsets=followers.returned_offsets,
         following=local.following,
         isr=isr,
-        failed=None if dial is None else FailedReplicas(port, ground.broker_id, lambda: fence.broker_epoch),
+        failed=None if open_connection is None else FailedReplicas(port, ground.broker_id, lambda: fence.broker_epoch),
         port=port,
         own_port=own_port,
-        office=office,
+        election=election,
         peers=peers,
         disconnect=disconnect,
     )
 
 
-def _close_all(*connections: ClusterPort | Lines) -> None:
+def _close_all(*connections: ClusterControllerClient | ConnectionPool) -> None:
     for each in connections:
         each.close()
 
@@ -348,11 +350,11 @@ def _close_all(*connections: ClusterPort | Lines) -> None:
 def _peer_watch(
     ground: BrokerDependencies,
     view: KnownCluster,
-    seat: Seat,
-    own_port: LocalPort,
+    leadership: ControllerLeadership,
+    own_port: LocalControllerClient,
     *,
-    dial: Dialer,
-    office: ControllerElection,
+    open_connection: Connector,
+    election: ControllerElection,
 ) -> PeerWatch:
     from pybroker.broker.interbroker.peer_watch import PeerWatch
 
@@ -363,18 +365,25 @@ def _peer_watch(
             log.info("broker not fenced broker=%d: %s", broker.broker_id, error)
 
     async def unseat(broker: BrokerImage) -> None:
-        await office.unseat(broker.broker_id)
+        await election.unseat(broker.broker_id)
 
-    return PeerWatch(broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat)
+    return PeerWatch(
+        broker_id=ground.broker_id,
+        view=view,
+        leadership=leadership,
+        open_connection=open_connection,
+        fence=fence,
+        unseat=unseat,
+    )
 
 
-def _channels(ground: BrokerDependencies, local: LocalChannel, dial: Dialer | None) -> Channels:
-    if dial is None:
+def _channels(ground: BrokerDependencies, local: LocalChannel, open_connection: Connector | None) -> Channels:
+    if open_connection is None:
         return LocalOnly(ground.broker_id, local)
     from pybroker.broker.interbroker.channels import BrokerChannels
     from pybroker.broker.interbroker.remote_channel import RemoteChannel
 
-    reach, config = dial, ground.config
+    reach, config = open_connection, ground.config
     turn = asyncio.Lock()
 
     def open_channel(broker: BrokerImage) -> RemoteChannel:
@@ -412,7 +421,7 @@ def _is_doubtful(ground: BrokerDependencies) -> bool:
 
 
 def _replicas(
-    ground: BrokerDependencies, view: KnownCluster, port: ControllerPort
+    ground: BrokerDependencies, view: KnownCluster, port: ControllerClient
 ) -> tuple[Staging, ReplicaManager, Following | None]:
     native, config = ground.native, ground.config
     known = KnownTopics(
@@ -443,7 +452,11 @@ def _replicas(
 
 
 def _followers(
-    ground: BrokerDependencies, local: Local, topics: TopicAdmin, port: ControllerPort, dial: Dialer | None
+    ground: BrokerDependencies,
+    local: Local,
+    topics: TopicAdmin,
+    port: ControllerClient,
+    open_connection: Connector | None,
 ) -> TopicListeners:
     native, view = ground.native, local.view
 
@@ -465,7 +478,7 @@ def _followers(
     )
     settings = GroupCoordinatorSettings(ground.config, own_settings)
     states, persister, ends, dead_letters, disconnect = _share_states(
-        ground, ports, InterBrokerParts(view, port, dial), appends
+        ground, ports, InterBrokerParts(view, port, open_connection), appends
     )
     late_offsets = LateOffsets(view, port)
     groups = GroupCoordinator(ports, settings, persister, late_offsets.keep)
@@ -523,13 +536,13 @@ def _followers(
         groups,
         ids=producer_ids,
         markers=LocalMarkers(appends, groups, ground.clock),
-        between=InterBrokerParts(view, port, dial),
+        between=InterBrokerParts(view, port, open_connection),
     )
     colleagues = None
-    if dial is not None:
+    if open_connection is not None:
         from pybroker.broker.interbroker.remote_ingest_orders import IngestOrders
 
-        colleagues = IngestOrders(view, dial)
+        colleagues = IngestOrders(view, open_connection)
     ingests = Ingests(
         broker_id=ground.broker_id,
         leader=IngestLeader(native.ingests),
@@ -572,15 +585,15 @@ def _share_states(
 ) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, DeadLetterAppends, Callable[[], None] | None]:
     native, here = ground.native, ground.broker_id
     states = ShareStateCoordinator(ports, ground.config, native.partitions)
-    if between.dial is None:
+    if between.open_connection is None:
         ends = PartitionEnds(here, ports.topics, native.partitions, None)
         return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
     from pybroker.broker.coordinators.share_state.colleagues import OtherShareCoordinators
-    from pybroker.broker.interbroker.connection_pool import Lines
+    from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
-    lines = Lines(between.view, between.dial)
+    lines = ConnectionPool(between.view, between.open_connection)
     # An append waits for replicas; a query must not wait behind it, so it has other connections.
-    letters = Lines(between.view, between.dial)
+    letters = ConnectionPool(between.view, between.open_connection)
     others = OtherShareCoordinators(lines)
     ends = PartitionEnds(here, ports.topics, native.partitions, lines)
 
@@ -603,12 +616,15 @@ def _transactions(
     writer: MarkerWriter = OnlyHere(ground.broker_id, markers)
     colleagues: TransactionPeers | None = None
     close = None
-    if between.dial is not None:
+    if between.open_connection is not None:
         from pybroker.broker.coordinators.transaction.everywhere import Everywhere
-        from pybroker.broker.interbroker.connection_pool import Lines
+        from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
         everywhere = Everywhere(
-            ground.broker_id, markers, Lines(between.view, between.dial), Lines(between.view, between.dial)
+            ground.broker_id,
+            markers,
+            ConnectionPool(between.view, between.open_connection),
+            ConnectionPool(between.view, between.open_connection),
         )
         writer = colleagues = everywhere
         close = everywhere.close

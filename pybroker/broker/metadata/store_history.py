@@ -16,7 +16,7 @@ import msgspec
 
 from pybroker.broker.metadata import znodes
 
-OFFICES_MAX = 1_000
+TERMS_MAX = 1_000
 """Number of remembered terms, the latest."""
 
 
@@ -40,12 +40,12 @@ def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], 
     another store; None if it is neither. Terms before the oldest in `offices` are forgotten and prove nothing."""
     if seen is None:
         return None
-    office = offices.get(seen.epoch)
-    if office is None:
+    term = offices.get(seen.epoch)
+    if term is None:
         if offices and min(offices) > seen.epoch:
             return None
         return f"this broker has seen controller epoch {seen.epoch}, which the store does not contain"
-    if office.word != seen.word:
+    if term.word != seen.word:
         return f"controller epoch {seen.epoch} in the store is not the one that this broker has seen"
     later = [one.first_decision for epoch, one in offices.items() if epoch > seen.epoch]
     end = min(later, default=last_decision + 1)
@@ -57,27 +57,27 @@ def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], 
     return None
 
 
-def encode_offices(offices: Mapping[int, StoredTerm]) -> bytes:
+def encode_terms(offices: Mapping[int, StoredTerm]) -> bytes:
     """Return the content of /controller_offices: the latest terms."""
-    latest = sorted(offices)[-OFFICES_MAX:]
+    latest = sorted(offices)[-TERMS_MAX:]
     return msgspec.json.encode({"version": 1, "offices": {str(epoch): tuple(offices[epoch]) for epoch in latest}})
 
 
-class _Offices(msgspec.Struct):
+class _Terms(msgspec.Struct):
     offices: dict[int, StoredTerm]
 
 
-def decode_offices(data: bytes) -> dict[int, StoredTerm]:
+def decode_terms(data: bytes) -> dict[int, StoredTerm]:
     """Return the terms in /controller_offices, which is empty at first. Raises DamagedNodeError."""
     if not data:
         return {}
-    node: _Offices = znodes.decode_json(znodes.OFFICES, data, _Offices)
+    node: _Terms = znodes.decode_json(znodes.OFFICES, data, _Terms)
     return node.offices
 
 
-def office_of(offices: Mapping[int, StoredTerm], decision: int) -> tuple[int, StoredTerm] | None:
+def term_of(offices: Mapping[int, StoredTerm], decision: int) -> tuple[int, StoredTerm] | None:
     """Return the epoch and the term of a decision; None if it is forgotten."""
-    begun = [epoch for epoch, office in offices.items() if office.first_decision <= decision]
+    begun = [epoch for epoch, term in offices.items() if term.first_decision <= decision]
     return (max(begun), offices[max(begun)]) if begun else None
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import Event, ReplicasOffline
 from pybroker.broker.replicas.isr_proposals import PAUSE_MAX_S, PAUSE_S, UNDECIDED
 from pybroker.errors import KafkaError
@@ -26,7 +26,7 @@ class Telling:
 
     def __init__(
         self,
-        port: ControllerPort,
+        port: ControllerClient,
         event_of: Callable[[tuple[Partition, ...]], Event[Any] | None],
         *,
         refused: str,
@@ -75,7 +75,7 @@ class Telling:
 class FailedReplicas:
     """The reports of a broker in a cluster; a single broker has no other replica to lead. On the loop's thread."""
 
-    def __init__(self, port: ControllerPort, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, port: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._telling = Telling(
             port,
             lambda told: ReplicasOffline(broker_id, told, broker_epoch()),

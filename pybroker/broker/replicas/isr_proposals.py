@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import AlterIsr, IsrChange, IsrOutcome
 from pybroker.errors import KafkaError
 from pybroker.native import IsrProposal, NativeBroker, Uuid
@@ -39,7 +39,7 @@ class IsrKeeper:
     def __init__(
         self,
         native: NativeBroker,
-        port: ControllerPort,
+        port: ControllerClient,
         broker_id: int,
         broker_epoch: Callable[[], int],
         *,

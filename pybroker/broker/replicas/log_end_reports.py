@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import LogEndsTold
 from pybroker.broker.metadata.image import NO_LEADER
 from pybroker.broker.metadata.znodes import UNKNOWN_END
@@ -20,7 +20,7 @@ class LogEnds:
     """The log-end reports of a broker in a cluster. On the loop's thread."""
 
     def __init__(
-        self, partitions: NativePartitions, view: ClusterView, port: ControllerPort, broker_id: int
+        self, partitions: NativePartitions, view: ClusterView, port: ControllerClient, broker_id: int
     ) -> None:
         self._partitions = partitions
         self._view = view

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
 from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,
@@ -104,7 +104,7 @@ class RoleReconciler:
         closing: TopicClosing,
         replicas: ReplicaManager,
         on_led: Callable[[LeaderAndIsrRequest], None],
-        port: ControllerPort,
+        port: ControllerClient,
     ) -> None:
         """`on_led` is called after a LeaderAndIsr was executed."""
         self._broker_id = broker_id

@@ -22,9 +22,9 @@ from pybroker.broker.metadata.store_history import (
     Acceptance,
     ControllerHistory,
     decode_acceptance,
-    decode_offices,
-    office_of,
+    decode_terms,
     set_back,
+    term_of,
 )
 from pybroker.errors import FatalError
 from pybroker.files import read_bounded, write_atomically
@@ -80,7 +80,7 @@ class StoreGuard:
         offices = await get_or_none(self._store, znodes.OFFICES)
         return set_back(
             None if noted is None or not noted.word else ControllerHistory(noted.epoch, noted.word, noted.decision),
-            {} if offices is None else decode_offices(offices.data),
+            {} if offices is None else decode_terms(offices.data),
             0 if counted is None else znodes.decode_decisions(counted.data),
         )
 
@@ -135,16 +135,16 @@ class StoreGuard:
         try:
             # In this order: decisions made in between belong to the terms read here, or to a later one.
             counted = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
-            offices = decode_offices((await self._store.get(znodes.OFFICES)).data)
+            offices = decode_terms((await self._store.get(znodes.OFFICES)).data)
         except (StoreError, znodes.DamagedNodeError) as problem:
             log.debug("cannot read the history of the metadata store now: %s", problem)
             return
-        found = office_of(offices, counted)
+        found = term_of(offices, counted)
         if found is None:
             return
-        epoch, office = found
+        epoch, term = found
         accepted = [] if self._noted is None else self._noted.accepted
-        now = _File(epoch, office.word, counted, accepted)
+        now = _File(epoch, term.word, counted, accepted)
         if now != self._noted:
             await asyncio.get_running_loop().run_in_executor(None, self._write, now)
 

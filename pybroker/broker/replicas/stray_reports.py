@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import FoundReplicas, FoundTopic
 from pybroker.broker.replicas.partition_metadata import last_epoch
 from pybroker.errors import KafkaError
@@ -24,7 +24,7 @@ RETRY_S = 5.0
 class FoundReports:
     """The reports of one broker; on the loop's thread."""
 
-    def __init__(self, native: NativeBroker, port: ControllerPort, clock: Clock, broker_id: int) -> None:
+    def __init__(self, native: NativeBroker, port: ControllerClient, clock: Clock, broker_id: int) -> None:
         self._native = native
         self._port = port
         self._clock = clock

@@ -13,7 +13,7 @@ from pybroker.protocol.acl_codes import AclOperation, ResourceType
 from pybroker.protocol.caller import Caller
 
 
-class DecidedRights:
+class PendingAcls:
     """Implements `controller.authorization.Rights` for one term of a controller."""
 
     def __init__(self, config: BrokerConfig) -> None:

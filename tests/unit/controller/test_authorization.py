@@ -11,9 +11,9 @@ import pytest
 
 from pybroker.broker.cluster import events as e
 from pybroker.broker.cluster.events import CreatedTopic, CreateTopics, Event, NewTopic
-from pybroker.broker.controller.authorization import RULES, AuthorizedEvent, grant
+from pybroker.broker.controller.authorization import RULES, AuthorizedEvent, authorize_event
 from pybroker.broker.controller.decision import rule_of
-from pybroker.broker.controller.decision_modules import FAMILIES
+from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.local_controller_client import Submission
 from pybroker.broker.metadata.acl_nodes import CLUSTER_NAME, AclBinding, AclFilter
 from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
@@ -49,26 +49,26 @@ OF_BROKERS = {
     e.TouchIngests,
 }
 
-assert FAMILIES, "the decisions are registered"
+assert DECISION_MODULES, "the decisions are registered"
 
 
 class Rights:
     """These, and no others."""
 
-    def __init__(self, *rights: tuple[AclOperation, ResourceType, str]) -> None:
-        self.rights = rights
+    def __init__(self, *acls: tuple[AclOperation, ResourceType, str]) -> None:
+        self.acls = acls
 
     def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         raise AssertionError
 
     def permits(self, caller: Caller, *right: Any) -> bool:
         assert caller == CALLER
-        return right in self.rights
+        return right in self.acls
 
 
-def granted(image: ClusterImage, event: Event[Any], *rights: tuple[AclOperation, ResourceType, str]) -> AuthorizedEvent:
+def granted(image: ClusterImage, event: Event[Any], *acls: tuple[AclOperation, ResourceType, str]) -> AuthorizedEvent:
     submission = Submission(event, 2, None, None, asyncio.Future(), 0.0, None, CALLER)
-    return grant(image, submission, Rights(*rights))
+    return authorize_event(image, submission, Rights(*acls))
 
 
 def topic(name: str) -> NewTopic:
@@ -152,7 +152,7 @@ async def test_each_event_needs_its_right() -> None:
         # Nothing is left, and nothing is what that comes to.
         decision = rule_of(found.event).decide(image, found.event)
         assert (decision.operations, decision.reply) == ((), []), event
-        assert [error.code for error in found.whole([])] == [code]
+        assert [error.code for error in found.complete_reply([])] == [code]
 
 
 async def test_what_does_not_live_is_left_to_the_decision() -> None:
@@ -166,7 +166,7 @@ async def test_some_of_it_is_refused_and_the_rest_is_answered_in_its_place() -> 
     found = granted(cluster(1), event, (AclOperation.CREATE, TOPIC, "b"))
     assert isinstance(found.event, CreateTopics)
     assert [one.name for one in found.event.topics] == ["b"]
-    first, second, third = found.whole(["made"])
+    first, second, third = found.complete_reply(["made"])
     assert (first.code, second, third.code) == (MAY_NOT_TOPIC, "made", MAY_NOT_TOPIC)
 
 

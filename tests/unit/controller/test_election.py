@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pybroker.broker.cluster.cluster_view import Seat
-from pybroker.broker.controller.activation import take_office
+from pybroker.broker.cluster.cluster_view import ControllerLeadership
+from pybroker.broker.controller.activation import take_leadership
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.controller_election import ControllerElection
 from pybroker.broker.metadata import znodes
@@ -45,7 +45,7 @@ class Meanwhile:
         if path == self._after:
             self._after = ""
             await self._store.delete(znodes.CONTROLLER)
-            await take_office(self._store, FASTER, 0)
+            await take_leadership(self._store, FASTER, 0)
         return found
 
 
@@ -57,7 +57,9 @@ def election(store: Any, broker_id: int) -> ControllerElection:
         raise problem
 
     fatal: Callable[[FatalError], None] = failed
-    return ControllerElection(store=store, broker_id=broker_id, seat=Seat(), make_controller=make, on_fatal=fatal)
+    return ControllerElection(
+        store=store, broker_id=broker_id, leadership=ControllerLeadership(), make_controller=make, on_fatal=fatal
+    )
 
 
 async def holder(store: EmbeddedStore) -> int | None:
@@ -67,7 +69,7 @@ async def holder(store: EmbeddedStore) -> int | None:
 
 @pytest.mark.checklist("R27")
 async def test_a_dead_controller_is_unseated(store: EmbeddedStore) -> None:
-    await take_office(store, DEAD, 0)
+    await take_leadership(store, DEAD, 0)
     await election(store, SLOWER).unseat(DEAD)
     assert await holder(store) is None
     await election(store, SLOWER).unseat(DEAD)
@@ -77,16 +79,16 @@ async def test_a_dead_controller_is_unseated(store: EmbeddedStore) -> None:
 @pytest.mark.parametrize("after", [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
 async def test_who_has_taken_the_office_meanwhile_keeps_it(store: EmbeddedStore, after: str) -> None:
     """Two brokers find the same controller dead. The successor's node has the version that the dead one's had."""
-    await take_office(store, DEAD, 0)
+    await take_leadership(store, DEAD, 0)
     await election(Meanwhile(store, after), SLOWER).unseat(DEAD)
     assert await holder(store) == FASTER
 
 
 @pytest.mark.checklist("R27")
 async def test_who_leaves_after_another_has_taken_its_office_takes_nothing_from_it(store: EmbeddedStore) -> None:
-    await take_office(store, DEAD, 0)
+    await take_leadership(store, DEAD, 0)
     await election(store, FASTER).unseat(DEAD)
-    await take_office(store, FASTER, 0)
+    await take_leadership(store, FASTER, 0)
     leaving = election(store, DEAD)
     leaving._controller = Resigned()  # type: ignore[assignment]  # its term, of which it does not know that it is over
     await leaving.stop()

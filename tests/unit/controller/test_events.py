@@ -89,7 +89,7 @@ def test_a_strange_value_is_seen() -> None:
 
 
 def test_every_event_is_decided_by_one_function() -> None:
-    assert decision_modules.FAMILIES
+    assert decision_modules.DECISION_MODULES
     assert decided_kinds() == set(KINDS)
 
 

@@ -26,7 +26,7 @@ from pybroker.broker.controller.ingest_decisions import (
     decide_touch_ingests,
 )
 from pybroker.broker.controller.isr_decisions import decide_alter_isr
-from pybroker.broker.controller.leader_election import attaching, may_elect_uncleanly
+from pybroker.broker.controller.leader_election import linking_partitions, may_elect_uncleanly
 from pybroker.broker.ingest.ingest_changes import changes_of
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, decode_ingest
@@ -101,7 +101,7 @@ def test_nobody_else_comes_into_sync_or_leads_before_it_is_attached(image: Clust
     assert may_elect_uncleanly(lossy, lossy.topics["a"])
     decided = lossy.apply(decide_commit_ingest(lossy, commit(lossy)).delta)
     topic_id = job(image)[0]
-    assert attaching(decided, topic_id) == {0, 1}
+    assert linking_partitions(decided, topic_id) == {0, 1}
     assert expand(decided, 0)[1] == ErrorCode.INELIGIBLE_REPLICA
     assert not may_elect_uncleanly(decided, decided.topics["a"])
     nobody = [msgspec.structs.replace(one, leader=-1) for one in decided.topics["a"].partitions]
@@ -114,7 +114,7 @@ def test_nobody_else_comes_into_sync_or_leads_before_it_is_attached(image: Clust
     one = decide_finish_ingest(decided, FinishIngest(job(image), {0: (10, 13)}))
     assert one.reply.state == COMMITTING
     decided = decided.apply(one.delta)
-    assert attaching(decided, topic_id) == {1}
+    assert linking_partitions(decided, topic_id) == {1}
     assert expand(decided, 0)[1] == ErrorCode.NONE
     assert expand(decided, 1)[1] == ErrorCode.INELIGIBLE_REPLICA
     assert decide_finish_ingest(decided, FinishIngest(job(image), {0: (99, 102)})).operations == (), "it is known"

@@ -17,7 +17,7 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
 )
 from pybroker.broker.controller import local_controller_client
-from pybroker.broker.controller.local_controller_client import LocalPort
+from pybroker.broker.controller.local_controller_client import LocalControllerClient
 from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, RestoreReplicasRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -109,7 +109,7 @@ async def test_who_waits_when_the_controller_stops_is_answered(
     held.free.clear()
     asker = asyncio.create_task(parts.port.submit(UndeleteTopic(made.topic_id, None, "User:a", 300)))
     await until(lambda: held.waiting)
-    stopping = asyncio.create_task(parts.office.stop())
+    stopping = asyncio.create_task(parts.election.stop())
     await asyncio.sleep(0)
     with pytest.raises(KafkaError) as refused:
         await parts.port.submit(topic("b"))
@@ -127,7 +127,7 @@ async def test_who_waits_when_the_controller_stops_is_answered(
 
 async def test_events_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_controller_client, "EVENTS_QUEUED_MAX", 2)
-    port = LocalPort(1)
+    port = LocalControllerClient(1)
     with pytest.raises(KafkaError) as closed:
         await port.submit(topic("a"))
     assert closed.value.code == ErrorCode.NOT_CONTROLLER

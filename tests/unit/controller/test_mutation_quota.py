@@ -24,10 +24,10 @@ class Bucket:
         self.left = partitions
         self.taken: list[int] = []
 
-    def bounds(self, caller: Caller) -> bool:
+    def has_quota(self, caller: Caller) -> bool:
         return caller == CALLER
 
-    def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
+    def charge(self, caller: Caller, partitions: int) -> tuple[bool, int]:
         assert caller == CALLER
         if self.left < 0:
             return False, 1_000
@@ -82,7 +82,7 @@ def test_places_are_those_of_the_request() -> None:
     left = granted.without(ITEMS, refused)
     assert [one.name for one in left.event.topics] == ["b"]  # type: ignore[attr-defined]
     made = e.CreatedTopic("b", Uuid.random(), 1, 1, {})
-    assert left.whole([made]) == [DENIED, made, refused[2]]
+    assert left.complete_reply([made]) == [DENIED, made, refused[2]]
 
 
 def test_items_have_the_same_field_for_rights_and_quotas() -> None:

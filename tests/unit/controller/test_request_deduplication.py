@@ -36,9 +36,9 @@ class Store:
 
 
 def decide(outcomes: RequestOutcomes, store: Store, asked: RequestIdentity, reply: object = REPLY) -> None:
-    kept = outcomes.to_keep(EVENT, asked, reply)
+    kept = outcomes.change_for(EVENT, asked, reply)
     store.apply(kept.operations)
-    outcomes.kept(kept)
+    outcomes.note_durable(kept)
 
 
 def controller(store: Store, now_ms: int = NOW_MS) -> RequestOutcomes:

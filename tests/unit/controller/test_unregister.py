@@ -21,7 +21,7 @@ from pybroker.broker.cluster.events import (
 from pybroker.broker.controller.broker_decisions import decide_brokers
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.internal_events import AdvanceDeletions, BrokerForgotten, BrokersChanged, FinishUndelete
-from pybroker.broker.controller.pending_undeletes import Restores
+from pybroker.broker.controller.pending_undeletes import PendingUndeletes
 from pybroker.broker.controller.reassignment_decisions import decide_reassign
 from pybroker.broker.controller.topic_decisions import decide_create
 from pybroker.broker.controller.topic_deletion import decide_advance, decide_delete, decide_found
@@ -146,15 +146,15 @@ def test_an_undeletion_goes_on_without_it() -> None:
     image = with_topic(store, begun(store), "a", (1, DEAD), (DEAD, 1))
     image, topic_id = without(store, died(store, image), "a")
     image = after(store, image, decide_undelete(image, UndeleteTopic(topic_id, None, "u", 10)))
-    restores = Restores()
+    restores = PendingUndeletes()
     restores.begin(image.deletions[topic_id])
     (one,) = restores._restores.values()
     one.waiting.discard(1)
     one.holders = {0: [1], 1: [1]}
     image = unregistered(store, image)
     restores.begin(image.deletions[topic_id])
-    assert restores.due(image) == [FinishUndelete(topic_id, None, {0: (1,), 1: (1,)})]
-    image = after(store, image, decide_finish_undelete(image, restores.due(image)[0]))
+    assert restores.ready(image) == [FinishUndelete(topic_id, None, {0: (1,), 1: (1,)})]
+    image = after(store, image, decide_finish_undelete(image, restores.ready(image)[0]))
     same(store, image)
     assert [(one.replicas, one.leader) for one in image.topics["a"].partitions] == [((1,), 1), ((1,), 1)]
 

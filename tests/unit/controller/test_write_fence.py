@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from pybroker.broker.controller.outbox import Outbox
-from pybroker.broker.controller.write_fence import Closing
+from pybroker.broker.controller.write_fence import WriteFences
 from pybroker.broker.metadata.control_messages import (
     ClosedTopic,
     CloseTopics,
@@ -54,7 +54,7 @@ class MuteChannels(dict[int, Mute]):
 @pytest.mark.checklist("R22")
 async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_needs() -> None:
     channels = MuteChannels({broker_id: Mute() for broker_id in (OWN, OTHER, PAUSED)})
-    closing = Closing(OWN, Outbox(OWN, channels, None, lambda *answer: None))
+    closing = WriteFences(OWN, Outbox(OWN, channels, None, lambda *answer: None))
     image = created(cluster(OWN, OTHER, PAUSED), "a", partitions=3)
     topic = image.topics["a"]
     work = asyncio.create_task(closing.close(image, [topic]))
@@ -80,7 +80,7 @@ async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_nee
 
 async def test_a_broker_that_refuses_to_close_is_not_known() -> None:
     channels = MuteChannels({OWN: Mute()})
-    closing = Closing(OWN, Outbox(OWN, channels, None, lambda *answer: None))
+    closing = WriteFences(OWN, Outbox(OWN, channels, None, lambda *answer: None))
     image = created(cluster(OWN), "a", partitions=1)
     topic = image.topics["a"]
     work = asyncio.create_task(closing.close(image, [topic]))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pybroker.broker.controller.activation import take_office
+from pybroker.broker.controller.activation import take_leadership
 from pybroker.broker.controller.decision_writer import ResignedError, Writer
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.metadata_store import (
@@ -63,7 +63,7 @@ async def trouble(tmp_path: Path) -> AsyncIterator[Trouble]:
 
 async def writer_on(trouble: Trouble) -> Writer:
     store: MetadataStore = trouble  # type: ignore[assignment]  # has everything that the real one has
-    return Writer(store, await take_office(store, 1, 0))
+    return Writer(store, await take_leadership(store, 1, 0))
 
 
 @pytest.mark.parametrize("what", ["away", "lost before", "lost after"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.cluster.cluster_view import Seat
+from pybroker.broker.cluster.cluster_view import ControllerLeadership
 from pybroker.broker.cluster.value_codec import pack
-from pybroker.broker.interbroker.controller_discovery import Whereabouts
+from pybroker.broker.interbroker.controller_discovery import ControllerDiscovery
 from pybroker.client.client_errors import BrokerConnectionError
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
@@ -27,7 +27,7 @@ class Brokers:
             brokers={number: SimpleNamespace(broker_id=number) for number in (OWN, BEFORE, NEXT, THIRD)}
         )
 
-    async def dial(self, broker: Any) -> Any:
+    async def open_connection(self, broker: Any) -> Any:
         number = broker.broker_id
         self.asked.append(number)
         answer = self.says.get(number)
@@ -45,28 +45,28 @@ def denies(controller: int | None) -> wire.EnvelopeResponse:
     return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(controller))
 
 
-def of(brokers: Brokers, seat: Seat) -> Whereabouts:
+def of(brokers: Brokers, leadership: ControllerLeadership) -> ControllerDiscovery:
     view: Any = brokers
-    return Whereabouts(OWN, seat, view, brokers.dial)
+    return ControllerDiscovery(OWN, leadership, view, brokers.open_connection)
 
 
-def seated(controller: int | None) -> Seat:
-    seat = Seat()
-    seat.taken_by(controller)
-    return seat
+def seated(controller: int | None) -> ControllerLeadership:
+    leadership = ControllerLeadership()
+    leadership.set_controller(controller)
+    return leadership
 
 
 def test_who_is_not_the_controller_any_more_says_who_is() -> None:
-    seat = seated(BEFORE)
-    whereabouts = of(Brokers(), seat)
-    whereabouts.denied(BEFORE, denies(NEXT))
-    assert whereabouts.controller == NEXT
+    leadership = seated(BEFORE)
+    discovery = of(Brokers(), leadership)
+    discovery.note_denial(BEFORE, denies(NEXT))
+    assert discovery.controller == NEXT
     # It is not, and knows nobody: the store's word is all there is again.
-    whereabouts.denied(NEXT, denies(None))
-    assert whereabouts.controller == BEFORE
-    whereabouts.denied(BEFORE, denies(NEXT))
-    seat.taken_by(THIRD)
-    assert whereabouts.controller == THIRD, "the store has said more since"
+    discovery.note_denial(NEXT, denies(None))
+    assert discovery.controller == BEFORE
+    discovery.note_denial(BEFORE, denies(NEXT))
+    leadership.set_controller(THIRD)
+    assert discovery.controller == THIRD, "the store has said more since"
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_who_is_not_the_controller_any_more_says_who_is() -> None:
     ids=["nobody", "itself", "who asks", "a version that does not say it", "damaged"],
 )
 def test_an_answer_that_does_not_help(answer: wire.EnvelopeResponse) -> None:
-    whereabouts = of(Brokers(), seated(BEFORE))
-    whereabouts.denied(BEFORE, answer)
-    assert whereabouts.controller == BEFORE
+    discovery = of(Brokers(), seated(BEFORE))
+    discovery.note_denial(BEFORE, answer)
+    assert discovery.controller == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_an_answer_that_does_not_help(answer: wire.EnvelopeResponse) -> None:
 )
 async def test_all_others_are_asked(third: Any, found: int) -> None:
     brokers = Brokers(b3=None, b4=third)
-    whereabouts = of(brokers, seated(BEFORE))
-    await whereabouts.search()
-    assert whereabouts.controller == found
+    discovery = of(brokers, seated(BEFORE))
+    await discovery.search()
+    assert discovery.controller == found
     assert brokers.asked == [NEXT, THIRD], "not itself, and not who cannot be asked"
-    await whereabouts.search()
+    await discovery.search()
     assert len(brokers.asked) == 2, "only just tried"
-    whereabouts.close()
+    discovery.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.cluster.cluster_view import Seat
+from pybroker.broker.cluster.cluster_view import ControllerLeadership
 from pybroker.broker.interbroker import peer_watch
 from pybroker.broker.interbroker.peer_watch import PAUSE_S, PeerWatch
 from pybroker.broker.metadata.image import BrokerImage
@@ -28,8 +28,8 @@ class Others:
         self.brokers = {number: BrokerImage(number, number, (endpoint,), None) for number in (OWN, DEAD, WITNESS)}
         self.leaving: frozenset[int] = frozenset()
         self.image = self
-        self.seat = Seat()
-        self.seat.taken_by(DEAD)
+        self.leadership = ControllerLeadership()
+        self.leadership.set_controller(DEAD)
 
     def on_change(self, tell: Any) -> None:
         self.tell = tell
@@ -77,13 +77,15 @@ async def test_who_takes_a_dead_controllers_office_fences_it_at_once(waits: list
     fenced: asyncio.Future[set[float]] = asyncio.get_running_loop().create_future()
 
     async def unseat(_: BrokerImage) -> None:
-        others.seat.taken_by(OWN)
+        others.leadership.set_controller(OWN)
 
     async def fence(_: BrokerImage) -> None:
         if not fenced.done():
             fenced.set_result(set(waits))
 
-    watch = PeerWatch(broker_id=OWN, view=others, seat=others.seat, dial=others, fence=fence, unseat=unseat)
+    watch = PeerWatch(
+        broker_id=OWN, view=others, leadership=others.leadership, open_connection=others, fence=fence, unseat=unseat
+    )
     watch.start()
     assert await asyncio.wait_for(fenced, 30) == {0, PAUSE_S}
     await watch.stop()
@@ -91,7 +93,7 @@ async def test_who_takes_a_dead_controllers_office_fences_it_at_once(waits: list
 
 async def test_who_registers_again_and_again_and_is_never_reached_is_looked_at_less_often(waits: list[float]) -> None:
     others: Any = Others()
-    others.seat.taken_by(OWN)
+    others.leadership.set_controller(OWN)
     lives: list[int] = []
     over = asyncio.Event()
 
@@ -102,7 +104,9 @@ async def test_who_registers_again_and_again_and_is_never_reached_is_looked_at_l
             if len(lives) == 4:
                 over.set()
 
-    watch = PeerWatch(broker_id=OWN, view=others, seat=others.seat, dial=others, fence=fence, unseat=fence)
+    watch = PeerWatch(
+        broker_id=OWN, view=others, leadership=others.leadership, open_connection=others, fence=fence, unseat=fence
+    )
     watch.start()
     await asyncio.wait_for(over.wait(), 30)
     await watch.stop()

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerPort
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker
@@ -38,7 +38,7 @@ RETRY_S_MAX = 5.0
 class KeptOutcomes:
     """Implements `ports.DeadTopics` with the controller."""
 
-    def __init__(self, port: ControllerPort) -> None:
+    def __init__(self, port: ControllerClient) -> None:
         self._port = port
 
     async def keep(self, marker: Marker, parts: Sequence[TransactionPartition]) -> frozenset[Uuid]:
@@ -84,7 +84,7 @@ class OwedMarkers:
         self,
         broker_id: int,
         view: ClusterView,
-        port: ControllerPort,
+        port: ControllerClient,
         partitions: MarkerPartitions,
         markers: LocalMarkers,
     ) -> None:
