@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pybroker.broker.client_metrics.client_instances import Telemetry
     from pybroker.broker.cluster.cluster_view import ClusterView
     from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-    from pybroker.broker.coordinators.group.streams import StreamsCoordination
     from pybroker.broker.coordinators.producer_ids import ProducerIds
     from pybroker.broker.coordinators.shards.topic_view import CachedTopics
     from pybroker.broker.coordinators.share_partition.ends import PartitionEnds
@@ -51,7 +50,6 @@ class Services(msgspec.Struct):
     group_topics: CachedTopics
     transactions: Transactions
     shares: Shares
-    streams: StreamsCoordination
     ends: PartitionEnds
     producer_ids: ProducerIds
     authorizer: Authorizer

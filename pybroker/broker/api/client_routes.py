@@ -89,7 +89,7 @@ def routes(services: Services) -> Routes:
         68: lambda: partial(api.k68_consumer_group_heartbeat.handle, groups, admin.features, authorizer),
         69: lambda: partial(
             api.k69_consumer_group_describe.handle,
-            api.k69_consumer_group_describe.ConsumerGroupSources(groups, services.group_topics, admin.features),
+            api.described_groups.DescribedGroupSources(groups, services.group_topics, admin.features),
             authorizer,
         ),
         57: lambda: partial(api.k57_update_features.handle, admin.features, authorizer),
@@ -154,8 +154,12 @@ def _of_shares(services: Services) -> Routes:
         return api.share_records.ShareSources(shares.partitions, shares.settings, admin.features)
 
     return {
-        76: lambda: partial(api.k76_share_group_heartbeat.handle, coordination, admin.features, authorizer),
-        77: lambda: partial(api.k77_share_group_describe.handle, shares_admin(), authorizer),
+        76: lambda: partial(api.k76_share_group_heartbeat.handle, services.groups, admin.features, authorizer),
+        77: lambda: partial(
+            api.k77_share_group_describe.handle,
+            api.described_groups.DescribedGroupSources(services.groups, topics, admin.features),
+            authorizer,
+        ),
         78: lambda: partial(api.k78_share_fetch.handle, sources(), authorizer),
         79: lambda: partial(api.k79_share_acknowledge.handle, sources(), authorizer),
         90: lambda: partial(
@@ -171,19 +175,19 @@ def _of_shares(services: Services) -> Routes:
 
 
 def _of_streams(services: Services) -> Routes:
-    streams, admin, authorizer = services.streams, services.admin, services.authorizer
+    groups, admin, authorizer = services.groups, services.admin, services.authorizer
     return {
         88: lambda: partial(
             api.k88_streams_group_heartbeat.handle,
-            api.k88_streams_group_heartbeat.StreamsHeartbeatSources(streams, admin.streams_topics, admin.features),
+            api.k88_streams_group_heartbeat.StreamsHeartbeatSources(groups, admin.streams_topics, admin.features),
             authorizer,
         ),
         89: lambda: partial(
             api.k89_streams_group_describe.handle,
-            api.k89_streams_group_describe.StreamsGroupSources(streams, admin.features),
+            api.k89_streams_group_describe.StreamsGroupSources(groups, admin.features),
             authorizer,
         ),
         93: lambda: partial(
-            api.k93_streams_group_topology_description_update.handle, streams, admin.features, authorizer
+            api.k93_streams_group_topology_description_update.handle, groups, admin.features, authorizer
         ),
     }

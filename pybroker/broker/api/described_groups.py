@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+from pybroker.broker.admin.features import FeatureAdmin
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
+
+
+class DescribedGroupSources(NamedTuple):
+    """The dependencies of the handlers."""
+
+    groups: GroupCoordinator
+    topics: Topics
+    features: FeatureAdmin
 
 
 def described(

@@ -15,14 +15,18 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.heartbeats import answered, client_host, filled, require_may_beat
 from pybroker.broker.coordinators.consumer.membership import check_form
-from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
+from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult, MayRead
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.requests.context import RequestContext, Standing
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -46,9 +50,12 @@ def handle(
     may_read = partial(authorizer.permits_topic, context, AclOperation.DESCRIBE)
     try:
         require_may_beat(request.group_id, request.subscribed_topic_names or (), may_read)
-        beat = _heartbeat(context, request)
+        beat = _heartbeat(context, request, may_read)
         check_form(beat, groups.assignors, own_id_required=context.api_version >= 1)
-        outcome = groups.consumer_heartbeat(request.group_id, beat, may_read)
+        if not beat.member_id:
+            beat = structs.replace(beat, member_id=str(Uuid.random()))
+        groups.require_served(GroupKind.CONSUMER)
+        outcome = groups.member_heartbeat(GroupKind.CONSUMER, request.group_id, beat)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     if isinstance(outcome, ConsumerHeartbeatResult) and outcome.stands:
@@ -57,7 +64,9 @@ def handle(
     return answered(outcome, _response)
 
 
-def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+def _heartbeat(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, may_read: MayRead
+) -> ConsumerHeartbeat:
     topics, owned = request.subscribed_topic_names, request.topic_partitions
     return ConsumerHeartbeat(
         member_id=request.member_id,
@@ -73,6 +82,7 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
         owned=None
         if owned is None
         else frozenset((topic.topic_id, partition) for topic in owned for partition in topic.partitions),
+        may_read=may_read,
     )
 
 

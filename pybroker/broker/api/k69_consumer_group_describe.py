@@ -11,15 +11,12 @@ Versions
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
-from pybroker.broker.admin.features import FeatureAdmin
-from pybroker.broker.api.described_groups import described
+from pybroker.broker.api.described_groups import DescribedGroupSources, described
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import ConsumerMember, Partition
 from pybroker.broker.coordinators.consumer.records import by_topic
-from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import Authorizer
@@ -37,16 +34,8 @@ API_KEY = 69
 MEMBER_CLASSIC, MEMBER_CONSUMER = 0, 1
 
 
-class ConsumerGroupSources(NamedTuple):
-    """The services that the handler reads."""
-
-    groups: GroupCoordinator
-    topics: Topics
-    features: FeatureAdmin
-
-
 def handle(
-    sources: ConsumerGroupSources,
+    sources: DescribedGroupSources,
     authorizer: Authorizer,
     context: RequestContext,
     request: ConsumerGroupDescribeRequest,

@@ -13,7 +13,8 @@ from typing import Any
 
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.heartbeats import answered, client_host, filled, require_may_beat
-from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult, check_form
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
@@ -29,7 +30,7 @@ API_KEY = 76
 
 
 def handle(
-    shares: ShareCoordination,
+    groups: GroupCoordinator,
     features: FeatureAdmin,
     authorizer: Authorizer,
     context: RequestContext,
@@ -51,7 +52,7 @@ def handle(
             None if topics is None else tuple(sorted(set(topics))),
         )
         check_form(beat)
-        outcome = shares.heartbeat(request.group_id, beat)
+        outcome = groups.member_heartbeat(GroupKind.SHARE, request.group_id, beat)
     except KafkaError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     return answered(outcome, _response)

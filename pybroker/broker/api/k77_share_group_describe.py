@@ -8,8 +8,7 @@ Behavior
 from __future__ import annotations
 
 from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
-from pybroker.broker.api.described_groups import described
-from pybroker.broker.api.share_records import ShareAdmin
+from pybroker.broker.api.described_groups import DescribedGroupSources, described
 from pybroker.broker.coordinators.consumer.records import by_topic
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.share.assignor import NAME
@@ -29,13 +28,13 @@ API_KEY = 77
 
 
 def handle(
-    sources: ShareAdmin, authorizer: Authorizer, context: RequestContext, request: ShareGroupDescribeRequest
+    sources: DescribedGroupSources, authorizer: Authorizer, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
     """Return the descriptions. Not a coroutine: everything is in memory."""
-    shares, topics, features = sources
+    groups, topics, features = sources
 
     def describe(group_id: str) -> ShareGroupDescribeResponse_DescribedGroup:
-        return _described(shares.describe(group_id), topics)
+        return _described(groups.describe(group_id, ShareGroup), topics)
 
     served = features.require_share_groups
     failed = ShareGroupDescribeResponse_DescribedGroup

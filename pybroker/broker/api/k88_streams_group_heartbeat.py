@@ -20,7 +20,8 @@ from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.admin.topic_names import check_topic_name
 from pybroker.broker.admin.topics import TopicSpec
 from pybroker.broker.api.heartbeats import answered, client_host, require_may_beat
-from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.streams.membership import check_form
 from pybroker.broker.coordinators.streams.model import (
     EndpointPartitions,
@@ -58,7 +59,7 @@ PROBLEMS_TOLD = 3
 class StreamsHeartbeatSources(NamedTuple):
     """The services that the handler needs."""
 
-    streams: StreamsCoordination
+    groups: GroupCoordinator
     topics: StreamsTopics
     features: FeatureAdmin
 
@@ -71,7 +72,7 @@ def handle(
 ) -> StreamsGroupHeartbeatResponse | Coroutine[Any, Any, StreamsGroupHeartbeatResponse]:
     """Return the response, or a coroutine if something has to be written first."""
     sources.features.require_streams_groups()
-    sources.streams.require_served()
+    sources.groups.require_served(GroupKind.STREAMS)
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     try:
         beat = _beat(context, request)
@@ -83,7 +84,7 @@ def handle(
         check_form(beat)
         if beat.owned is None and (request.active_tasks, request.standby_tasks, request.warmup_tasks) != (None,) * 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "If one task-type is non-null, all must be non-null.")
-        outcome = sources.streams.heartbeat(request.group_id, beat)
+        outcome = sources.groups.member_heartbeat(GroupKind.STREAMS, request.group_id, beat)
     except KafkaError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     return answered(outcome, partial(_response, sources, authorizer, context, request.group_id))
@@ -220,7 +221,7 @@ def _make_topics(
     if forbidden:
         return f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
     specs = [TopicSpec(topic.name, topic.partitions, topic.replication_factor, (), topic.configs) for topic in missing]
-    timeout_ms = 2 * sources.streams.settings.heartbeat_interval_ms(group_id)
+    timeout_ms = 2 * sources.groups.settings.streams.heartbeat_interval_ms(group_id)
     sources.topics.make(specs, timeout_ms, context.principal, context.caller)
     problems = [f"{name} ({why})" for name, why in sources.topics.problems(names).items()]
     if not problems:

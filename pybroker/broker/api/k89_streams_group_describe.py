@@ -17,7 +17,8 @@ from typing import NamedTuple
 from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.described_groups import described
-from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.streams.assignor import NAME
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import StreamsMember, Task, TaskOffsetReport, TaskOffsets, Tasks
@@ -49,7 +50,7 @@ NOT_REQUESTED, NOT_STORED = 0, 1
 class StreamsGroupSources(NamedTuple):
     """The services that the handler needs."""
 
-    streams: StreamsCoordination
+    groups: GroupCoordinator
     features: FeatureAdmin
 
 
@@ -57,14 +58,14 @@ def handle(
     sources: StreamsGroupSources, authorizer: Authorizer, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     """Return the descriptions. Not a coroutine: everything is in memory."""
-    streams, features = sources
+    groups, features = sources
 
     def served() -> None:
         features.require_streams_groups()
-        streams.require_served()
+        groups.require_served(GroupKind.STREAMS)
 
     def describe(group_id: str) -> StreamsGroupDescribeResponse_DescribedGroup:
-        answer = _described(streams.describe(group_id))
+        answer = _described(groups.describe(group_id, StreamsGroup))
         answer.topology_description_status = NOT_STORED if request.include_topology_description else NOT_REQUESTED
         return answer
 

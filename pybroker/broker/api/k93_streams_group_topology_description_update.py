@@ -9,7 +9,8 @@ Behavior
 from __future__ import annotations
 
 from pybroker.broker.admin.features import FeatureAdmin
-from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
@@ -20,7 +21,7 @@ API_KEY = 93
 
 
 def handle(
-    streams: StreamsCoordination,
+    groups: GroupCoordinator,
     features: FeatureAdmin,
     authorizer: Authorizer,
     context: RequestContext,
@@ -28,7 +29,7 @@ def handle(
 ) -> None:
     """Refuse the request with KafkaError, always."""
     features.require_streams_groups()
-    streams.require_served()
+    groups.require_served(GroupKind.STREAMS)
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     raise KafkaError(
         ErrorCode.UNSUPPORTED_VERSION, "The broker has no streams group topology description plugin configured."

@@ -38,7 +38,6 @@ from pybroker.broker.controller.terms import StoreTerms
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.group.streams import StreamsCoordination
 from pybroker.broker.coordinators.producer_ids import ProducerIds
 from pybroker.broker.coordinators.shards.appends import NativeAppends
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
@@ -160,7 +159,6 @@ class TopicListeners(msgspec.Struct, frozen=True):
     producer_ids: ProducerIds
     transactions: Transactions
     shares: Shares
-    streams: StreamsCoordination
     ends: PartitionEnds
     ingests: Ingests
     late_offsets: LateOffsets
@@ -572,7 +570,6 @@ def _followers(
         producer_ids,
         transactions,
         shares,
-        StreamsCoordination(groups, settings.streams, ground.loop),
         ends,
         ingests,
         late_offsets,
@@ -708,7 +705,6 @@ def _services(
         producer_ids=followers.producer_ids,
         transactions=followers.transactions,
         shares=followers.shares,
-        streams=followers.streams,
         ends=followers.ends,
         authorizer=local.authorizer,
         sasl=SaslServer(

@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import (
-    GOES_AWAY,
-    JOINS,
-    LEAVES,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatResult,
-)
+from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
+from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, LEAVES
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest, LeavingMember, SyncRequest
 from pybroker.broker.requests.context import CommitGrant
@@ -36,16 +32,13 @@ async def new_world(partitions: int = 4) -> World:
     return world
 
 
-def everything(name: str) -> bool:
-    return True
-
-
 async def beat(world: World, member: str, epoch: int = JOINS, **changes: Any) -> ConsumerHeartbeatResult:
     """The answer to a heartbeat; a joining one says everything."""
     fields: dict[str, Any] = {"client_id": "client", "client_host": "/127.0.0.1"}
     if epoch == JOINS:
         fields |= {"rebalance_timeout_ms": 60_000, "topics": ("orders",), "owned": frozenset()}
-    outcome = world.groups.consumer_heartbeat(G, ConsumerHeartbeat(member, epoch, **(fields | changes)), everything)
+    said = ConsumerHeartbeat(member, epoch, **(fields | changes))
+    outcome = world.groups.member_heartbeat(GroupKind.CONSUMER, G, said)
     await world.settle()
     result = await answered(outcome)
     assert isinstance(result, ConsumerHeartbeatResult)
@@ -109,7 +102,7 @@ async def test_commits_are_left_to_data_threads_while_nothing_happens_to_the_gro
     assert grant(1) is None
     assert grant(2, version_9=False) is None
     world.log.hold = True
-    joined = world.groups.consumer_heartbeat(G, joining("b"), everything)
+    joined = world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("b"))
     assert right.taken_back, "before anybody is told of it"
     await world.settle()
     assert grant(2) is None, "a change is being written"
@@ -147,7 +140,7 @@ async def test_a_large_group_does_not_come_all_at_once() -> None:
     world = await new_world()
     world.config["group.consumer.max.size"] = 10_000
     for number in range(1_000):
-        world.groups.consumer_heartbeat(G, joining(f"m{number}"), everything)
+        world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining(f"m{number}"))
     await world.settle()
     assert (await beat(world, "one more")).interval_ms == 2_002
     world.config["group.consumer.rebalance.heartbeat.interval.ms"] = 60_000
@@ -157,8 +150,8 @@ async def test_a_large_group_does_not_come_all_at_once() -> None:
 async def test_what_is_answered_is_on_disk() -> None:
     world = await new_world()
     world.log.hold = True
-    first = world.groups.consumer_heartbeat(G, joining("a"), everything)
-    second = world.groups.consumer_heartbeat(G, joining("b"), everything)
+    first = world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("a"))
+    second = world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("b"))
     await world.settle()
     assert isinstance(first, asyncio.Future)
     assert isinstance(second, asyncio.Future)
@@ -177,7 +170,7 @@ async def test_a_member_that_leaves_right_behind_its_heartbeat_leaves_nobody_wit
     world.log.hold = True
     last, leaving = ConsumerHeartbeat("a", 2, "client", "/host"), ConsumerHeartbeat("a", LEAVES, "client", "/host")
     beats = [joining("b"), last, leaving, joining("c")]
-    asked = [world.groups.consumer_heartbeat(G, one, everything) for one in beats]
+    asked = [world.groups.member_heartbeat(GroupKind.CONSUMER, G, one) for one in beats]
     await world.settle()
     world.log.release()
     await world.settle()
@@ -192,7 +185,7 @@ async def test_a_member_that_leaves_and_comes_back_within_one_write_has_no_targe
     await beat(world, "a")
     world.log.hold = True
     beats = [joining("b"), ConsumerHeartbeat("a", LEAVES, "client", "/host"), joining("a")]
-    asked = [world.groups.consumer_heartbeat(G, one, everything) for one in beats]
+    asked = [world.groups.member_heartbeat(GroupKind.CONSUMER, G, one) for one in beats]
     await world.settle()
     world.log.release()
     await world.settle()
@@ -206,9 +199,9 @@ async def test_a_member_that_comes_back_within_the_write_that_ends_its_session_h
     world = await new_world()
     await beat(world, "a")
     world.log.hold = True
-    world.groups.consumer_heartbeat(G, joining("b"), everything)
+    world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("b"))
     await world.pass_time(46_000)
-    back = world.groups.consumer_heartbeat(G, joining("a"), everything)
+    back = world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("a"))
     world.log.release()
     await world.settle()
     assert (await answered(back)).error is ErrorCode.NONE
@@ -225,7 +218,7 @@ def joining(member: str) -> ConsumerHeartbeat:
 
 async def test_members_that_come_at_once_cost_two_writes() -> None:
     world = await new_world(100)
-    outcomes = [world.groups.consumer_heartbeat(G, joining(f"m{n}"), everything) for n in range(50)]
+    outcomes = [world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining(f"m{n}")) for n in range(50)]
     await world.settle()
     assert {(await answered(one)).error for one in outcomes} == {ErrorCode.NONE}
     assert world.log.batches == 2
@@ -577,14 +570,14 @@ async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what:
     world.log.hold = True
     match what:
         case "another joins":
-            world.groups.consumer_heartbeat(G, joining("b"), everything)
+            world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("b"))
         case "it joins again":
-            world.groups.consumer_heartbeat(G, joining("a"), everything)
+            world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("a"))
         case "it leaves":
-            world.groups.consumer_heartbeat(G, ConsumerHeartbeat("a", LEAVES, "client", "/h"), everything)
+            world.groups.member_heartbeat(GroupKind.CONSUMER, G, ConsumerHeartbeat("a", LEAVES, "client", "/h"))
         case "it tells something":
             changed = ConsumerHeartbeat("a", 2, "client", "/h", topics=("orders", "more"))
-            world.groups.consumer_heartbeat(G, changed, everything)
+            world.groups.member_heartbeat(GroupKind.CONSUMER, G, changed)
         case _:
             world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
     assert answer.taken_back, "what is written of it is not on disk yet"

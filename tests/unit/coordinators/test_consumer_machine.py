@@ -18,15 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pybroker.broker.coordinators.consumer import assignment, membership, records
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import (
-    GOES_AWAY,
-    JOINS,
-    LEAVES,
     ConsumerGroupState,
     ConsumerHeartbeat,
     ConsumerMemberState,
     Partition,
 )
 from pybroker.broker.coordinators.consumer.topics import resolve
+from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, LEAVES
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

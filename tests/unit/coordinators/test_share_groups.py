@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.coordinators.group.epoch_group import JOINS, LEAVES
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
-from pybroker.broker.coordinators.share.group import JOINS, LEAVES, ShareGroup
+from pybroker.broker.coordinators.share.group import ShareGroup
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.broker.metadata.deletion_records import DELETING, REMOVED, STAGED
@@ -90,17 +92,15 @@ def coordination(world: World) -> ShareCoordination:
 async def beat(world: World, member: str, epoch: int = JOINS) -> ShareHeartbeatResult:
     answer: asyncio.Future[ShareHeartbeatResult] = world.loop.create_future()
     topics = ("orders",) if epoch == JOINS else None
-    world.groups.shard(G).shares.heartbeat(
-        G, ShareHeartbeat(member, epoch, "client", "/host", topics=topics), answer.set_result
+    world.groups.shard(G).heartbeat(
+        GroupKind.SHARE, G, ShareHeartbeat(member, epoch, "client", "/host", topics=topics), answer.set_result
     )
     await world.settle()
     return answer.result()
 
 
 def group(world: World) -> ShareGroup:
-    found = world.groups.shard(G).shares.get(G)
-    assert found is not None
-    return found
+    return world.groups.describe(G, ShareGroup)
 
 
 async def joined(world: World, member: str) -> frozenset[tuple[Uuid, int]]:

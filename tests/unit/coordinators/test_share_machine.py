@@ -25,14 +25,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec import structs
 
 from pybroker.broker.clock import FakeClock
-from pybroker.broker.coordinators.group.group import GroupRegistry
+from pybroker.broker.coordinators.group.epoch_group import JOINS, LEAVES
+from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group.group import GroupKind, GroupRegistry
 from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share import records
-from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareGroupMember
-from pybroker.broker.coordinators.share.groups import RETRY_MS, ShareGroupDependencies, ShareGroups
+from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember
+from pybroker.broker.coordinators.share.kind import ShareKind
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.broker.coordinators.share.settings import ShareSettings
+from pybroker.broker.coordinators.share.states import RETRY_MS, ShareGroupDependencies
 from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -203,16 +206,27 @@ class Machine(RuleBasedStateMachine):
         """Epoch and target epoch of the group, when they were last seen."""
         self.groups = self.start()
 
-    def start(self) -> ShareGroups:
+    def start(self) -> EpochGroups:
         self.wheel = TimerWheel(self.clock)
         ground = ShareGroupDependencies(
             self.clock, self.loop, self.wheel, self.view, ShareSettings(self.config, lambda _: {}), self.states
         )
-        return ShareGroups(ground, GroupRegistry(), self.disk.write)
+        kind = ShareKind(ground)
+        groups = EpochGroups(
+            [kind],
+            GroupRegistry(),
+            self.disk.write,
+            replaces=lambda group: None,
+            clock=self.clock,
+            timers=self.wheel,
+            view=self.view,
+        )
+        self.work = kind.states
+        return groups
 
     def teardown(self) -> None:
         self.clients.clear()
-        self.groups.give_up_all(ErrorCode.NOT_COORDINATOR)
+        self.groups.forget_all(ErrorCode.NOT_COORDINATOR)
         self.end_tasks()
         self.loop.close()
 
@@ -225,7 +239,7 @@ class Machine(RuleBasedStateMachine):
 
     @property
     def group(self) -> ShareGroup | None:
-        return self.groups.get(G)
+        return self.groups.registry.get_as(G, ShareGroup)
 
     def run_due(self) -> None:
         """Lets everything that is due on the loop happen."""
@@ -246,7 +260,8 @@ class Machine(RuleBasedStateMachine):
         if client.full:
             client.said = client.topics
         beat = ShareHeartbeat(member_id, client.epoch, "client", "/host", topics=client.topics if client.full else None)
-        self.groups.heartbeat(G, beat, partial(self.hear if answered else self.miss, member_id, client, beat))
+        hear = partial(self.hear if answered else self.miss, member_id, client, beat)
+        self.groups.heartbeat(GroupKind.SHARE, G, beat, hear)
 
     def miss(self, member_id: str, client: Client, beat: ShareHeartbeat, answer: ShareHeartbeatResult) -> None:
         """It does not know what was heard: it says everything again."""
@@ -334,7 +349,7 @@ class Machine(RuleBasedStateMachine):
         if client is None:
             return
         answers: list[ShareHeartbeatResult] = []
-        self.groups.heartbeat(G, ShareHeartbeat(member_id, LEAVES, "client", "/host"), answers.append)
+        self.groups.heartbeat(GroupKind.SHARE, G, ShareHeartbeat(member_id, LEAVES, "client", "/host"), answers.append)
         assert all(answer.error in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID) for answer in answers)
         if comes_back:
             self.join(member_id, client.topics)
@@ -366,7 +381,7 @@ class Machine(RuleBasedStateMachine):
         else:
             self.view.topics.pop(name, None)
         if known is not None:
-            self.groups.bury_the_dead()
+            self.work.bury_the_dead()
 
     @rule(interval_ms=st.sampled_from([0, INTERVAL_MS]))
     def set_interval(self, interval_ms: int) -> None:
@@ -425,13 +440,14 @@ class Machine(RuleBasedStateMachine):
             if client.waits:
                 client.waits, client.full = False, True
         orphans, self.clients = self.clients, {}
-        dead.give_up_all(ErrorCode.NOT_COORDINATOR)
+        dead.forget_all(ErrorCode.NOT_COORDINATOR)
         self.end_tasks()
         self.states.catch_up(states_work)
         self.clients = {one: Client(c.topics, c.said, c.epoch, c.reads, c.full) for one, c in orphans.items()}
         self.groups = self.start()
-        self.groups.install(G, self.disk.read())
-        self.groups.bury_the_dead()
+        if (stored := self.disk.read().group(G)) is not None:
+            self.groups.load(stored)
+        self.work.bury_the_dead()
         self.note_epochs()
 
     @precondition(lambda self: self.group is not None and not self.group.members)
@@ -441,13 +457,13 @@ class Machine(RuleBasedStateMachine):
         assert group is not None
         self.states.slow = True
         deletion = self.loop.create_task(
-            self.groups.delete_states(G, group.initialized.keys() | group.initializing.keys())
+            self.work.delete_states(G, group.initialized.keys() | group.initializing.keys())
         )
         deletion.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.run_due()
         self.join(member_id, subscription)
 
-    @precondition(lambda self: self.group is not None and not self.group.members and self.groups.turns.is_quiet(G))
+    @precondition(lambda self: self.group is not None and not self.group.members and self.groups.is_quiet(G))
     @rule()
     def delete(self) -> None:
         """As DeleteGroups does it: the states first."""
@@ -456,7 +472,7 @@ class Machine(RuleBasedStateMachine):
         if self.states.slow or self.disk.slow:
             return
         self.run_due()
-        self.loop.run_until_complete(self.groups.delete_states(G, group.initialized.keys() | group.initializing.keys()))
+        self.loop.run_until_complete(self.work.delete_states(G, group.initialized.keys() | group.initializing.keys()))
         group = self.group
         assert group is not None
         assert not self.states.epochs

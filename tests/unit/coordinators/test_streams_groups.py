@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.broker.coordinators.streams.model import JOINS, StreamsHeartbeat, StreamsHeartbeatResult, Tasks
+from pybroker.broker.coordinators.group.epoch_group import JOINS
+from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.streams.group import StreamsGroup
+from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult, Tasks
 from pybroker.broker.coordinators.streams.topology import Subtopology, Topology
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered
@@ -52,14 +55,12 @@ def join(world: World, member: str) -> asyncio.Future[StreamsHeartbeatResult]:
         owned=Tasks(),
         process_id=member,
     )
-    world.groups.shard(G).streams_heartbeat(G, beat, answer.set_result)
+    world.groups.shard(G).heartbeat(GroupKind.STREAMS, G, beat, answer.set_result)
     return answer
 
 
 def members(world: World) -> set[str]:
-    group = world.groups.shard(G).streams.get(G)
-    assert group is not None
-    return set(group.members)
+    return set(world.groups.describe(G, StreamsGroup).members)
 
 
 async def test_a_member_that_comes_back_within_the_write_that_ends_its_session_has_another() -> None:

@@ -11,8 +11,6 @@ import msgspec
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import (
-    GOES_AWAY,
-    JOINS,
     ConsumerHeartbeat,
     ConsumerMember,
     ConsumerSubscription,
@@ -20,6 +18,7 @@ from pybroker.broker.coordinators.consumer.model import (
     ResolvedRegex,
 )
 from pybroker.broker.coordinators.consumer.reconciliation import reconcile
+from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

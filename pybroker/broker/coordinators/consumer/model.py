@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
 
 import msgspec
@@ -13,8 +13,8 @@ from pybroker.protocol.error_codes import ErrorCode
 Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
 
-JOINS, LEAVES, GOES_AWAY = 0, -1, -2
-"""Special epochs in a heartbeat: a member joins, leaves, or (a static member) leaves temporarily."""
+MayRead = Callable[[str], bool]
+"""Whether the client is authorized to see a topic; an expression matches no other topics."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -117,6 +117,7 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
     regex: str | None = None
     assignor: str | None = None
     owned: frozenset[Partition] | None = None
+    may_read: MayRead = lambda _: True
 
     @property
     def said(self) -> ConsumerSubscription:

@@ -15,11 +15,6 @@ class ConsumerSettings:
         self._config = config
         self._own = own
 
-    @property
-    def served(self) -> bool:
-        """Whether group.coordinator.rebalance.protocols includes consumer groups."""
-        return "consumer" in self._config["group.coordinator.rebalance.protocols"]
-
     def session_timeout_ms(self, group_id: str) -> int:
         """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms"""
         return in_force(SESSION_TIMEOUT, self._own(group_id), self._config)

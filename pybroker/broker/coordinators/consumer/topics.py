@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.model import ResolvedRegex
+from pybroker.broker.coordinators.consumer.model import MayRead, ResolvedRegex
 from pybroker.errors import KafkaError
 from pybroker.native import Pattern, Uuid
 from pybroker.protocol import patterns
@@ -40,10 +40,6 @@ class TopicView(Protocol):
     def partition_count(self, topic_id: Uuid) -> int:
         """Return the number of partitions of a topic; 0 if it does not exist."""
         ...
-
-
-MayRead = Callable[[str], bool]
-"""Whether the client is authorized to see a topic; an expression matches no other topics."""
 
 
 @functools.lru_cache(PATTERNS_KEPT)

@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.broker.coordinators.consumer import membership
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish
+from pybroker.broker.coordinators.consumer.kind import ConsumerKind
 from pybroker.broker.coordinators.consumer.model import (
     ClassicSide,
     ConsumerMember,
@@ -24,11 +24,13 @@ from pybroker.broker.coordinators.consumer.model import (
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.group.classic_group import JoinReply, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.embedded import EmbeddedSubscription, read_subscription, write_assignment
+from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import Outcome
+from pybroker.broker.coordinators.shards.turns import Finish, Outcome
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -40,9 +42,10 @@ class ClassicMembers:
     """JoinGroup, SyncGroup, Heartbeat and LeaveGroup for classic members of the consumer groups of one shard."""
 
     def __init__(
-        self, consumers: ConsumerGroups, settings: ConsumerSettings, timers: TimerWheel, topics: Topics
+        self, groups: EpochGroups, kind: ConsumerKind, settings: ConsumerSettings, timers: TimerWheel, topics: Topics
     ) -> None:
-        self._consumers = consumers
+        self._groups = groups
+        self._kind = kind
         self._settings = settings
         self._timers = timers
         self._topics = topics
@@ -53,7 +56,7 @@ class ClassicMembers:
         """Handle a JoinGroup. Reply once the member's step is durable, without waiting for other members."""
         member_id = request.member_id
         if not member_id:
-            group = self._consumers.get(group_id)
+            group = self._groups.registry.get_as(group_id, ConsumerGroup)
             if group is not None and not _speaks(group, request):
                 # Refuse before assigning a member id; a request with a member id is checked inside `change`.
                 reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
@@ -67,15 +70,16 @@ class ClassicMembers:
             epoch = draft.epoch
             asked = msgspec.structs.replace(request, member_id=member_id)
             owned = enter(draft, asked, self._topics, self._settings.max_size)
-            self._consumers.look_again(draft, epoch, lambda name: True)
-            return lambda done: self._consumers.progress(done, member_id, owned)
+            self._kind.look_again(draft, epoch, lambda name: True)
+            return lambda done: (done, self._kind.progress(done, member_id, owned))
 
         def answered(outcome: Outcome) -> None:
             if isinstance(outcome, KafkaError):
                 reply(JoinResult(ErrorCode(outcome.code), request.member_id))
                 return
-            member: ConsumerMember = outcome
-            self._consumers.keep_alive(group_id, member)
+            group: ConsumerGroup = outcome[0]
+            member: ConsumerMember = outcome[1]
+            self._groups.keep_alive(group, member)
             self._timers.cancel(_rejoin(group_id, member_id))
             self._expect(_sync(group_id, member_id), group_id, member, "no SyncGroup from it")
             reply(
@@ -84,14 +88,14 @@ class ClassicMembers:
                 )
             )
 
-        self._consumers.turns.submit(group_id, change, answered)
+        self._groups.submit(group_id, change, answered, of=GroupKind.CONSUMER)
 
     def _expect(self, key: tuple[str, str, str], group_id: str, member: ConsumerMember, reason: str) -> None:
         """Remove the member unless it takes its next step within its rebalance timeout."""
         self._timers.schedule(
             key,
             member.subscription.rebalance_timeout_ms,
-            lambda: self._consumers.expire(
+            lambda: self._groups.expire(
                 group_id, member.member_id, reason, lambda now: now.is_classic and now.epoch == member.epoch
             ),
         )
@@ -111,7 +115,7 @@ class ClassicMembers:
             self._rejoins(group, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(_sync(group.group_id, member.member_id))
-        self._consumers.keep_alive(group.group_id, member)
+        self._groups.keep_alive(group, member)
         assignment = write_assignment(member.assigned, side.protocols[0][1], self._topics)
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER_PROTOCOL_TYPE, protocol)
 
@@ -121,7 +125,7 @@ class ClassicMembers:
         Raise KafkaError if the member is unknown.
         """
         member = self._member(group, member_id, instance_id, generation)
-        self._consumers.keep_alive(group.group_id, member)
+        self._groups.keep_alive(group, member)
         # While `AssignmentInterval` delays the next target, rejoining would not advance the member.
         behind = member.epoch < group.target_epoch or member.state is ConsumerMemberState.UNREVOKED
         if behind or (member.state is ConsumerMemberState.UNRELEASED and not group.waits_in_vain(member)):
@@ -139,14 +143,14 @@ class ClassicMembers:
 
         def change(draft: ConsumerGroup) -> Finish:
             answers = [_leave_one(draft, one) for one in leaving]
-            self._consumers.note_topics(draft)
+            self._kind.note_topics(draft)
             return lambda _: answers
 
         def answered(outcome: Outcome) -> None:
             reply([ErrorCode(outcome.code) for _ in leaving] if isinstance(outcome, KafkaError) else outcome)
 
         leaving = list(leaving)
-        self._consumers.turns.submit(group_id, change, answered)
+        self._groups.submit(group_id, change, answered, of=GroupKind.CONSUMER)
 
     def _member(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
         member = group.member(member_id) if instance_id is None else group.instance(instance_id, member_id)

@@ -21,7 +21,6 @@ from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
-from pybroker.broker.coordinators.shards.said import said_bytes
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.shards.shards import Shards
 from pybroker.broker.coordinators.shards.timers import TimerWheel, WheelDriver
@@ -30,17 +29,16 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
-    from pybroker.broker.coordinators.consumer.topics import MayRead
     from pybroker.broker.coordinators.group.classic_group import JoinResult, SyncResult
     from pybroker.broker.coordinators.group.commits import Finished
+    from pybroker.broker.coordinators.group.epoch_kind import EpochHeartbeat
     from pybroker.broker.coordinators.group.ground import GroupDependencies
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
     from pybroker.broker.coordinators.group.requests import CommitRequest, JoinRequest, LeavingMember, SyncRequest
     from pybroker.broker.coordinators.group.shard import GroupShard
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
     from pybroker.broker.coordinators.shards.standing import StandingAnswers
-    from pybroker.broker.coordinators.share.groups import States
+    from pybroker.broker.coordinators.share.states import States
     from pybroker.broker.requests.context import CommitGrant
 
 log = logging.getLogger(__name__)
@@ -69,7 +67,7 @@ class GroupCoordinator:
         self._ports = ports
         self._keep_offsets = keep_offsets
         self._states = states
-        self._settings = settings
+        self.settings = settings
         self._clock = ports.clock
         self._loop = ports.loop
         self._driver = WheelDriver(ports.clock, ports.loop)
@@ -88,7 +86,7 @@ class GroupCoordinator:
 
         return GroupDependencies(
             self._ports,
-            self._settings,
+            self.settings,
             self._driver.wheel,
             states=self._states,
             removals=self._removals,
@@ -125,10 +123,6 @@ class GroupCoordinator:
         """Return the bytes of all members' metadata."""
         return sum(shard.said_bytes() for shard in self.shards)
 
-    def require_room(self, size: int, before: int) -> None:
-        """Take what a member says, which said `before` bytes until now. KafkaError GROUP_MAX_SIZE_REACHED."""
-        self._ground.member_metadata.require_room(size, before)
-
     @property
     def timers(self) -> TimerWheel:
         """The timer wheel, which runs until `stop`."""
@@ -163,7 +157,7 @@ class GroupCoordinator:
         Raise KafkaError for the whole request.
         """
         shard = self.shard(group_id)
-        settings = self._settings
+        settings = self.settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         kind = shard.groups.require(
@@ -231,40 +225,41 @@ class GroupCoordinator:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
         return shard.rounds.leave(group, leaving)
 
-    # --- consumer groups ----------------------------------------------------------------------------------------------
+    # --- members with epochs ------------------------------------------------------------------------------------------
 
-    def consumer_heartbeat(
-        self, group_id: str, beat: ConsumerHeartbeat, may_read: MayRead
-    ) -> ConsumerHeartbeatResult | asyncio.Future[ConsumerHeartbeatResult]:
-        """Handle a ConsumerGroupHeartbeat: return the result, or a future for it until its changes are durable.
-
-        `may_read`: whether the member is authorized to see a topic. Raise KafkaError UNSUPPORTED_VERSION, or if this
-        broker does not coordinate the group.
-        """
-        if not self._settings.consumer.served:
+    def require_served(self, kind: GroupKind) -> None:
+        """Raise KafkaError UNSUPPORTED_VERSION if the broker's settings disable a kind of groups."""
+        if not self.settings.serves(kind):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "Consumer groups are disabled (group.coordinator.rebalance.protocols).",
+                f"{kind.capitalize()} groups are disabled (group.coordinator.rebalance.protocols).",
             )
+
+    def member_heartbeat(self, kind: GroupKind, group_id: str, beat: EpochHeartbeat) -> Any:
+        """Handle a valid heartbeat of a consumer, share or streams group's member.
+
+        Return the result, or a future for it until its changes are durable. Raise KafkaError GROUP_ID_NOT_FOUND or
+        GROUP_MAX_SIZE_REACHED, or if this broker does not coordinate the group.
+        """
         shard = self.shard(group_id)
-        shard.groups.require(group_id, GroupKind.CONSUMER, GroupKind.CLASSIC)
+        shard.groups.require(group_id, kind, GroupKind.CLASSIC)
         if not beat.is_plain:
-            self.require_room(said_bytes(beat.said), shard.consumers.turns.said.of(group_id, beat.member_id))
-        reply: Reply[ConsumerHeartbeatResult] = Reply()
-        shard.consumer_heartbeat(group_id, beat, may_read, reply)
+            self._ground.member_metadata.require_room(*shard.epochs.metadata_bytes(kind, group_id, beat))
+        reply: Reply[Any] = Reply()
+        shard.heartbeat(kind, group_id, beat, reply)
         return reply.outcome(self._loop)
 
     def consumer_answers_to_repeat(self, group_id: str) -> StandingAnswers:
-        """Return the cache for responses with `HeartbeatResult.stands` set.
+        """Return the cache for responses with `ConsumerHeartbeatResult.stands` set.
 
         Raise KafkaError if this broker does not coordinate the group.
         """
-        return self.shard(group_id).consumers.answers(group_id)
+        return self.shard(group_id).epochs.answers(group_id)
 
     @property
     def assignors(self) -> Sequence[str]:
         """Names of the server-side assignors, the default first."""
-        return self._settings.consumer.assignors
+        return self.settings.consumer.assignors
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -297,7 +292,7 @@ class GroupCoordinator:
             shard = self.shard(request.group_id)
         except KafkaError:
             return None
-        return self._ground.commits.grant(shard, request, self._settings.commit_timeout_ms)
+        return self._ground.commits.grant(shard, request, self.settings.commit_timeout_ms)
 
     def fetch(
         self,
@@ -350,7 +345,7 @@ class GroupCoordinator:
 
     def _bound(self, waits: BoundedCallback) -> None:
         if not waits.over:
-            self._deadlines.add(waits, self._settings.commit_timeout_ms)
+            self._deadlines.add(waits, self.settings.commit_timeout_ms)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -440,7 +435,7 @@ class GroupCoordinator:
         self._holds.hold(topic_id)
         for shard in self.shards:
             shard.offsets.take_back()
-        deadline = self._clock.monotonic_ms() + self._settings.commit_timeout_ms
+        deadline = self._clock.monotonic_ms() + self.settings.commit_timeout_ms
         while any(
             shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
         ):
@@ -474,21 +469,21 @@ class GroupCoordinator:
     # --- retention ----------------------------------------------------------------------------------------------------
 
     def _watch_retention(self) -> None:
-        self._driver.wheel.schedule("retention", self._settings.retention_check_interval_ms, self._check_retention)
+        self._driver.wheel.schedule("retention", self.settings.retention_check_interval_ms, self._check_retention)
 
     def _check_retention(self) -> None:
         self._watch_retention()
         todo: list[tuple[GroupShard, Group]] = []
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                shard.shares.bury_the_dead()
+                shard.share_states.bury_the_dead()
                 todo += ((shard, group) for group in shard.groups)
         self._expire(todo)
 
     def _expire(self, todo: list[tuple[GroupShard, Group]]) -> None:
         if self._stopped or not todo:
             return
-        now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
+        now_ms, retention_ms = self._clock.wall_ms(), self.settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
             self._figures.offset_expirations += self._ground.expire(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:

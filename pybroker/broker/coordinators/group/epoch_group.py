@@ -18,6 +18,9 @@ from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
+JOINS, LEAVES, GOES_AWAY = 0, -1, -2
+"""Special epochs in a heartbeat: a member joins, leaves, or (a static member) leaves temporarily."""
+
 FIRST_EPOCH = 1
 
 

@@ -19,8 +19,7 @@ from pybroker.broker.coordinators.group.shard import GroupShard
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.share.groups import ShareGroupDependencies, States
-from pybroker.broker.coordinators.streams.groups import StreamsGroupDependencies
+from pybroker.broker.coordinators.share.states import ShareGroupDependencies, States
 
 
 class GroupDependencies:
@@ -50,9 +49,6 @@ class GroupDependencies:
         self._figures = figures
         self._keep_offsets = keep_offsets
         self._share = ShareGroupDependencies(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
-        self._streams = StreamsGroupDependencies(
-            ports.clock, timers, ports.topics, settings.streams, self._streams_assigned
-        )
         self.member_metadata = MemberMetadata(settings, figures, ports.clock, member_bytes)
         self.commits = OffsetCommits(
             ports.topics,
@@ -71,13 +67,9 @@ class GroupDependencies:
             topics=self._ports.topics,
             removals=self._removals,
             settings=self._settings,
-            consumer_settings=self._settings.consumer,
             share=self._share,
-            streams=self._streams,
             timers=self._timers,
             figures=self._figures,
             keep_offsets=self._keep_offsets,
         )
 
-    def _streams_assigned(self) -> None:
-        self._figures.streams_rebalances += 1

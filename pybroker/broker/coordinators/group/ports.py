@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.share.settings import ShareSettings
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
 from pybroker.native import Uuid
@@ -126,6 +127,10 @@ class GroupCoordinatorSettings:
     def commit_timeout_ms(self) -> int:
         """offsets.commit.timeout.ms"""
         return int(self._config["offsets.commit.timeout.ms"])
+
+    def serves(self, kind: GroupKind) -> bool:
+        """Return whether group.coordinator.rebalance.protocols includes a kind of groups."""
+        return kind in self._config["group.coordinator.rebalance.protocols"]
 
     @property
     def consumer(self) -> ConsumerSettings:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish
-from pybroker.broker.coordinators.consumer.model import JOINS, ConsumerHeartbeat, ConsumerHeartbeatResult
-from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
-from pybroker.broker.coordinators.consumer.topics import MayRead
+from pybroker.broker.coordinators.consumer.kind import ConsumerKind
 from pybroker.broker.coordinators.group.classic_group import (
     ClassicGroup,
     ClassicGroupState,
@@ -22,12 +20,15 @@ from pybroker.broker.coordinators.group.classic_group import (
     JoinResult,
 )
 from pybroker.broker.coordinators.group.classic_members import ClassicMembers
+from pybroker.broker.coordinators.group.epoch_group import JOINS, EpochGroup
+from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group.epoch_kind import EpochHeartbeat, Records
 from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry, is_not, not_found
 from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
-from pybroker.broker.coordinators.group.ports import GroupSettings
+from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.rebalance import Rounds
 from pybroker.broker.coordinators.group.records import (
     GroupValue,
@@ -45,12 +46,11 @@ from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import GroupTurns, Outcome, Records
-from pybroker.broker.coordinators.share.group import ShareGroup
-from pybroker.broker.coordinators.share.groups import ShareGroupDependencies, ShareGroups
+from pybroker.broker.coordinators.shards.turns import Finish, Outcome, Reply
+from pybroker.broker.coordinators.share.kind import ShareKind
+from pybroker.broker.coordinators.share.states import ShareGroupDependencies
 from pybroker.broker.coordinators.streams.group import StreamsGroup
-from pybroker.broker.coordinators.streams.groups import StreamsGroupDependencies, StreamsGroups
-from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult
+from pybroker.broker.coordinators.streams.kind import StreamsKind
 from pybroker.errors import KafkaError
 from pybroker.native import ShardCommits, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -73,33 +73,36 @@ class GroupShard(Shard[LoadedGroups]):
         clock: Clock,
         topics: Topics,
         removals: Removals,
-        settings: GroupSettings,
-        consumer_settings: ConsumerSettings,
+        settings: GroupCoordinatorSettings,
         share: ShareGroupDependencies,
-        streams: StreamsGroupDependencies,
         timers: TimerWheel,
         figures: GroupFigures,
         keep_offsets: KeepOffsetsOf,
     ) -> None:
         super().__init__(shard_log)
         self.groups = GroupRegistry()
-        self.consumers = ConsumerGroups(
+        consumer = ConsumerKind(
+            clock,
+            topics,
+            settings.consumer,
+            figures,
+            upgrade=self._upgrade,
+            changed=self._consumer_changed,
+        )
+        share_kind = ShareKind(share)
+        streams = StreamsKind(clock, timers, topics, settings.streams, figures)
+        self.epochs = EpochGroups(
+            (consumer, share_kind, streams),
+            self.groups,
+            self._write_changes,
+            self._replaced,
             clock=clock,
             timers=timers,
             view=topics,
-            settings=consumer_settings,
-            registry=self.groups,
-            write=self._write_changes,
-            replaces=self._replaced,
-            changed=self._consumer_changed,
-            assigned=self._consumer_assigned,
         )
-        self.shares = ShareGroups(share, self.groups, self._write_changes, self._replaced)
-        self.streams = StreamsGroups(streams, self.groups, self._write_changes, self._replaced)
-        self._all_turns: tuple[GroupTurns[Any], ...] = (self.consumers.turns, self.shares.turns, self.streams.turns)
-        self.classic_members = ClassicMembers(self.consumers, consumer_settings, timers, topics)
+        self.share_states = share_kind.states
+        self.classic_members = ClassicMembers(self.epochs, consumer, settings.consumer, timers, topics)
         self._settings = settings
-        self._consumer_settings = consumer_settings
         self._timers = timers
         self.commits_of_members = ShardCommits(shard_log.topic_id, shard_log.partition, shard_log.leader_epoch)
         """The commits delegated to data threads."""
@@ -150,11 +153,10 @@ class GroupShard(Shard[LoadedGroups]):
             if not classic.formed_topics:
                 classic.formed_topics = self._existed(classic)
             self.groups.put(classic)
-        for (_, group_id), records in loaded.epoch_groups.items():
-            group = records.group(group_id)
-            if group is not None:
-                next(turns for turns in self._all_turns if isinstance(group, turns.kind.make)).load(group)
-        self.shares.bury_the_dead()
+        stored_groups = (records.group(group_id) for (_, group_id), records in loaded.epoch_groups.items())
+        for group in {group.group_id: group for group in stored_groups if group is not None}.values():
+            self.epochs.load(group)
+        self.share_states.bury_the_dead()
         for group_id in self.offsets.groups():
             self.note_group(group_id)
         for pending in loaded.pending.values():
@@ -191,9 +193,7 @@ class GroupShard(Shard[LoadedGroups]):
         self.note_commits()
         for group in self.groups.all_of(ClassicGroup):
             self.rounds.give_up(group, error, self._clock.wall_ms())
-        self.consumers.give_up_all(error)
-        self.shares.give_up_all(error)
-        self.streams.give_up_all(error)
+        self.epochs.forget_all(error)
         self.groups.clear()
 
     # --- groups -------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class GroupShard(Shard[LoadedGroups]):
         if not isinstance(group, ConsumerGroup):
             return self.answers_to_repeat(request.group_id)
         is_current = request.generation == group.member(request.member_id).epoch
-        return self.consumers.answers(group.group_id) if is_current and self.is_quiet(group) else None
+        return self.epochs.answers(group.group_id) if is_current and self.is_quiet(group) else None
 
     def heard_commit(self, group: Group, member_id: str) -> None:
         """Extend the session of a classic group's member that has committed. Commits do not keep other members
@@ -254,7 +254,7 @@ class GroupShard(Shard[LoadedGroups]):
 
     def is_quiet(self, group: Group) -> bool:
         """Return whether no change of the group is being written."""
-        return all(turns.is_quiet(group.group_id) for turns in self._all_turns)
+        return self.epochs.is_quiet(group.group_id)
 
     def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
         """Apply a durable marker at offset `at`. While the shard loads, the replay may or may not contain the
@@ -267,7 +267,7 @@ class GroupShard(Shard[LoadedGroups]):
     def said_bytes(self) -> int:
         """What the metadata of all members takes in memory."""
         classic = sum(group.metadata_bytes for group in self.groups.all_of(ClassicGroup))
-        return classic + sum(turns.said.total for turns in self._all_turns)
+        return classic + self.epochs.said.total
 
     def has_commit_under_way(self, group_id: str) -> bool:
         """Return whether a commit is being written or its transaction is open; the group then counts as used."""
@@ -285,65 +285,54 @@ class GroupShard(Shard[LoadedGroups]):
         """Count the commits of data threads."""
         self._figures.offset_commits += self.offsets.take_count()
 
-    # --- consumer groups ----------------------------------------------------------------------------------------------
+    # --- changes of kind ----------------------------------------------------------------------------------------------
 
-    def consumer_heartbeat(
-        self,
-        group_id: str,
-        beat: ConsumerHeartbeat,
-        may_read: MayRead,
-        reply: Callable[[ConsumerHeartbeatResult], None],
-    ) -> None:
-        """Handle a ConsumerGroupHeartbeat.
+    def heartbeat(self, of: GroupKind, group_id: str, beat: EpochHeartbeat, reply: Reply) -> None:
+        """Handle a valid heartbeat of a member with an epoch; `reply` gets the result once its changes are durable.
 
-        The first member of the consumer protocol turns a classic group into a consumer group: at once if it has no
-        members, else together with its members, if group.consumer.migration.policy allows it.
+        The first member may turn a classic group into one of its kind (`EpochKind.may_replace`). Raise KafkaError
+        GROUP_ID_NOT_FOUND.
         """
-        if self.groups.require(group_id, GroupKind.CONSUMER, GroupKind.CLASSIC) is GroupKind.CONSUMER:
-            self.consumers.heartbeat(group_id, beat, may_read, reply)
-            return
-        classic = self.groups.get_as(group_id, ClassicGroup)
-        crowded = classic is not None and bool(classic.members)
-        if beat.epoch != JOINS or (crowded and not self._consumer_settings.upgrades):
-            raise not_found(group_id) if classic is None else is_not(group_id, GroupKind.CONSUMER)
-        also: dict[bytes, bytes | None] = {}
-        if classic is not None and classic.protocol_type is not None:
-            also[encode_group_key(group_id)] = None
-        if classic is None or not crowded:
-            self.consumers.heartbeat(group_id, beat, may_read, reply, also=also)
-            return
-        old = classic
+        kind, classic = self.groups.require(group_id, of, GroupKind.CLASSIC), self.classic_group(group_id)
+        if kind is None and beat.epoch != JOINS:
+            raise not_found(group_id)
+        also: Records = {}
+        if classic is not None:
+            if kind is GroupKind.CLASSIC and (beat.epoch != JOINS or not self.epochs.may_replace(of, classic)):
+                raise is_not(group_id, of)
+            if classic.protocol_type is not None:
+                also[encode_group_key(group_id)] = None
+            if classic.members:
+                reply = partial(self._answer_upgrade, classic, reply)
+        self.epochs.heartbeat(of, group_id, beat, reply, also=also)
 
-        def begin(draft: ConsumerGroup) -> None:
-            upgrade(old, draft, self._topics, self._consumer_settings.max_size)
-            self.rounds.freeze(old)
-            log.info("group %s becomes a consumer group at epoch %d", group_id, draft.epoch)
+    def _upgrade(self, draft: ConsumerGroup) -> None:
+        classic = self.classic_group(draft.group_id)
+        if classic is not None and classic.members:
+            upgrade(classic, draft, self._topics, self._settings.consumer.max_size)
+            self.rounds.freeze(classic)
+            log.info("group %s becomes a consumer group at epoch %d", draft.group_id, draft.epoch)
 
-        def answered(result: ConsumerHeartbeatResult) -> None:
-            if self.groups.get(group_id) is old and self.groups.kind(group_id) is GroupKind.CLASSIC:
-                self.rounds.thaw(old)
-            reply(result)
-
-        self.consumers.heartbeat(group_id, beat, may_read, answered, also=also, begin=begin)
+    def _answer_upgrade(self, classic: ClassicGroup, reply: Reply, result: object) -> None:
+        """Answer a heartbeat that could upgrade a classic group; the group continues if it was not upgraded."""
+        if self.groups.get(classic.group_id) is classic and self.groups.kind(classic.group_id) is GroupKind.CLASSIC:
+            self.rounds.thaw(classic)
+        reply(result)
 
     def _replaced(self, group: Group) -> None:
         if isinstance(group, ClassicGroup):
             self.rounds.give_up(group, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
 
-    def _consumer_changed(self, consumer: ConsumerGroup) -> None:
-        if self._consumer_settings.downgrades and can_downgrade(consumer, self._settings.max_size):
-            self._downgrade_later(consumer.group_id, 0)
-
-    def _consumer_assigned(self) -> None:
-        self._figures.consumer_rebalances += 1
+    def _consumer_changed(self, group: ConsumerGroup) -> None:
+        if self._settings.consumer.downgrades and can_downgrade(group, self._settings.max_size):
+            self._downgrade_later(group.group_id, 0)
 
     def _downgrade_later(self, group_id: str, delay_ms: int) -> None:
         self._timers.schedule(("consumer downgrade", group_id), delay_ms, lambda: self._downgrade(group_id))
 
     def _downgrade(self, group_id: str) -> None:
         """Turn the group into a classic group after the last member of the consumer protocol has left."""
-        before = self.consumers.get(group_id)
-        if before is None:
+        if self.groups.get_as(group_id, ConsumerGroup) is None:
             return
 
         def change(draft: ConsumerGroup) -> Finish:
@@ -364,50 +353,40 @@ class GroupShard(Shard[LoadedGroups]):
         def answered(outcome: Outcome) -> None:
             if isinstance(outcome, ClassicGroup):
                 log.info("group %s becomes a classic group at generation %d", group_id, outcome.generation)
-                self.consumers.cancel_timers(before)
                 self.groups.put(outcome)
                 self.rounds.resume(outcome)
                 self.rounds.rebalance(outcome, "the last member of the consumer protocol has left")
-            elif isinstance(outcome, KafkaError) and self.consumers.get(group_id) is not None:
+            elif isinstance(outcome, KafkaError) and self.groups.get_as(group_id, ConsumerGroup) is not None:
                 self._downgrade_later(group_id, DOWNGRADE_RETRY_MS)
 
-        self.consumers.turns.submit(group_id, change, answered)
+        self.epochs.submit(group_id, change, answered, of=GroupKind.CONSUMER)
+
+    def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
+        """Handle a JoinGroup for a streams group, which becomes a classic group and keeps its offsets if it has no
+        members."""
+
+        def change(draft: StreamsGroup) -> Finish:
+            if not draft.is_empty:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {group_id} is a streams group, with members."
+                )
+            draft.successor = {}
+            return lambda emptied: ClassicGroup(group_id, identity=emptied.identity)
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, KafkaError):
+                reply(JoinResult(ErrorCode(outcome.code), request.member_id))
+                return
+            log.info("group %s: the empty streams group becomes a classic group", group_id)
+            self.groups.put(outcome)
+            self.join_classic(group_id, request, reply)
+
+        self.epochs.submit(group_id, change, answered, of=GroupKind.STREAMS)
 
     def _write_changes(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
         self.log.write(records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error))
 
-    # --- streams groups -----------------------------------------------------------------------------------------------
-
-    def streams_heartbeat(
-        self, group_id: str, beat: StreamsHeartbeat, reply: Callable[[StreamsHeartbeatResult], None]
-    ) -> None:
-        """Handle a StreamsGroupHeartbeat. The first member turns a classic group without members into a streams
-        group."""
-        also: dict[bytes, bytes | None] = {}
-        if self.groups.require(group_id, GroupKind.STREAMS, GroupKind.CLASSIC) is not GroupKind.STREAMS:
-            classic = self.groups.get_as(group_id, ClassicGroup)
-            if beat.epoch != JOINS or (classic is not None and not classic.is_empty):
-                raise not_found(group_id) if classic is None else is_not(group_id, GroupKind.STREAMS)
-            if classic is not None and classic.protocol_type is not None:
-                also[encode_group_key(group_id)] = None
-        self.streams.heartbeat(group_id, beat, reply, also=also)
-
-    def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
-        """Handle a JoinGroup for a streams group, which becomes a classic group if it has no members."""
-        before = self.streams.get(group_id)
-
-        def done(error: KafkaError | None) -> None:
-            if error is not None:
-                reply(JoinResult(ErrorCode(error.code), request.member_id))
-                return
-            group = ClassicGroup(group_id)
-            if before is not None:
-                group.identity = before.identity
-            self.groups.put(group)
-            log.info("group %s: the empty streams group becomes a classic group", group_id)
-            self.join_classic(group_id, request, reply)
-
-        self.streams.become_classic(group_id, done)
+    # --- deletion -----------------------------------------------------------------------------------------------------
 
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> int:
         """Delete a group without members; return the number of its offsets.
@@ -479,21 +458,17 @@ class GroupShard(Shard[LoadedGroups]):
         """
         keys = self._forget_offsets(group.group_id)
         records: list[Record] = [(encode_offset_key(key), None) for key in keys]
-        records += self._end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE).items()
+        records += self._end(group).items()
         self.log.write(records, lambda error, _: done(error))
         return len(keys)
 
-    def _end(self, group: Group, error: ErrorCode) -> Records:
-        """End a deleted group: waiting clients get `error`. Return the tombstones of its records."""
-        if isinstance(group, ConsumerGroup):
-            return self.consumers.drop(group, error)
-        if isinstance(group, StreamsGroup):
-            return self.streams.drop(group, error)
-        if isinstance(group, ShareGroup):
-            return self.shares.drop(group)
-        assert isinstance(group, ClassicGroup)
+    def _end(self, group: Group) -> Records:
+        """End a deleted group; return the tombstones of its records."""
+        if isinstance(group, EpochGroup):
+            return self.epochs.drop(group)
         self.groups.remove(group.group_id)
-        self.rounds.give_up(group, error, self._clock.wall_ms())
+        if isinstance(group, ClassicGroup):
+            self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
         return {encode_group_key(group.group_id): None}
 
     def _forget_offsets(self, group_id: str) -> list[OffsetKey]:

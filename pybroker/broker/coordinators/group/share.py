@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind, not_found
-from pybroker.broker.coordinators.group.reply import Reply
+from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.shards.ports import Topics
-from pybroker.broker.coordinators.shards.said import said_bytes
-from pybroker.broker.coordinators.share.group import JOINS, ShareGroup, TopicState
+from pybroker.broker.coordinators.share.group import ShareGroup, TopicState
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -21,8 +19,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.shard import GroupShard
-    from pybroker.broker.coordinators.share.groups import Finish, States
-    from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
+    from pybroker.broker.coordinators.shards.turns import Finish
+    from pybroker.broker.coordinators.share.states import States
 
 
 class ShareOffset(msgspec.Struct, frozen=True):
@@ -47,25 +45,6 @@ class ShareCoordination:
         self._topics = topics
         self._states = states
         self._loop = loop
-
-    # --- membership ---------------------------------------------------------------------------------------------------
-
-    def heartbeat(
-        self, group_id: str, beat: ShareHeartbeat
-    ) -> ShareHeartbeatResult | asyncio.Future[ShareHeartbeatResult]:
-        """Handle a valid ShareGroupHeartbeat: return the result, or a future for it while changes are written."""
-        shard = self._groups.shard(group_id)
-        if shard.groups.require(group_id, GroupKind.SHARE) is None and beat.epoch != JOINS:
-            raise not_found(group_id)
-        if beat.topics is not None or beat.rack_id is not None:
-            self._groups.require_room(said_bytes(beat.said), shard.shares.turns.said.of(group_id, beat.member_id))
-        reply: Reply[ShareHeartbeatResult] = Reply()
-        shard.shares.heartbeat(group_id, beat, reply)
-        return reply.outcome(self._loop)
-
-    def describe(self, group_id: str) -> ShareGroup:
-        """Return a share group; callers must not change it."""
-        return self._find(group_id)[1]
 
     def _find(self, group_id: str) -> tuple[GroupShard, ShareGroup]:
         shard = self._groups.shard(group_id, empty_allowed=True)
@@ -130,7 +109,7 @@ class ShareCoordination:
         group.require_empty()
         known = self.partitions_of(group_id).keys()
         return {
-            topic_id: await _code(shard.shares.delete_states(group_id, [topic_id]))
+            topic_id: await _code(shard.share_states.delete_states(group_id, [topic_id]))
             if topic_id in known
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic_id in topics
@@ -143,16 +122,15 @@ class ShareCoordination:
         """
         shard, group = self._find(group_id)
         group.require_empty()
-        await shard.shares.delete_states(group_id, self.partitions_of(group_id))
+        await shard.share_states.delete_states(group_id, self.partitions_of(group_id))
         shard, group = self._find(group_id)
         group.require_empty()
         done: asyncio.Future[ErrorCode] = self._loop.create_future()
-        records = shard.shares.drop(group)
-        shard.log.write(list(records.items()), lambda error, _: None if done.done() else done.set_result(error))
+        shard.drop_group(group, lambda error: None if done.done() else done.set_result(error))
         return await done
 
     async def _submitted(self, shard: GroupShard, group_id: str, change: Callable[[ShareGroup], Finish]) -> int:
-        outcome = await shard.shares.submit(group_id, change)
+        outcome = await shard.share_states.submit(group_id, change)
         if isinstance(outcome, KafkaError):
             raise outcome
         return int(outcome or 0)

@@ -6,36 +6,28 @@ answer heartbeats that change nothing, and heartbeats of a consumer group's clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.group.epoch_group import EpochGroup
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 
 RETRY_MS = 1_000
 """Delay before retrying a target that could not be written."""
 
 
-class GroupWithTarget(Protocol):
-    """A group whose members have a target assignment."""
-
-    group_id: str
-    target_timestamp_ms: int
-    """When the last target that assigned anything was made; 0: never."""
-
-    @property
-    def members(self) -> Collection[str]:
-        """The members' ids."""
-        ...
-
-
 class AssignmentInterval:
-    """The assignment intervals of one shard's groups of one type."""
+    """The assignment intervals of one shard's groups."""
 
     def __init__(
-        self, clock: Clock, timers: TimerWheel, interval_ms: Callable[[str], int], over: Callable[[str], None]
+        self,
+        clock: Clock,
+        timers: TimerWheel,
+        interval_ms: Callable[[EpochGroup[Any, Any]], int],
+        over: Callable[[str], None],
     ) -> None:
-        """interval_ms: the interval of a group, by its id.
+        """interval_ms: the interval of a group.
 
         over: called with the id of a delayed group when its interval ends; the group may have its target by then.
         """
@@ -44,7 +36,7 @@ class AssignmentInterval:
         self._interval_ms = interval_ms
         self._over = over
 
-    def left_ms(self, group: GroupWithTarget) -> int:
+    def left_ms(self, group: EpochGroup[Any, Any]) -> int:
         """Return how long a group still has to wait for a target.
 
         0 for a group without members, and after the broker's clock was set back.
@@ -52,9 +44,9 @@ class AssignmentInterval:
         since_ms = self._clock.wall_ms() - group.target_timestamp_ms
         if not group.members or not group.target_timestamp_ms or since_ms < 0:
             return 0
-        return max(self._interval_ms(group.group_id) - since_ms, 0)
+        return max(self._interval_ms(group) - since_ms, 0)
 
-    def is_over(self, group: GroupWithTarget) -> bool:
+    def is_over(self, group: EpochGroup[Any, Any]) -> bool:
         """Return whether a group may get a target now; if not, call `over` once it may."""
         group_id, left_ms = group.group_id, self.left_ms(group)
         if left_ms:

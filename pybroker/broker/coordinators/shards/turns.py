@@ -8,28 +8,25 @@ log: the next turn overwrites every record that it could have left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from pybroker.broker.coordinators.group.epoch_group import EpochGroup
-from pybroker.broker.coordinators.group.group import Group, GroupRegistry
+from pybroker.broker.coordinators.group.epoch_kind import EpochKind, Records
+from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry
 from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.broker.coordinators.shards.said import SaidBytes
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
-Records = dict[bytes, bytes | None]
-"""Key → value; None: a tombstone."""
-
-
-G = TypeVar("G", bound=EpochGroup[Any, Any])
-
+AnyGroup = EpochGroup[Any, Any]
 Outcome = Any
 """The result of a change; a KafkaError if the change was refused."""
-Finish = Callable[[G], Outcome]
-Change = Callable[[G], Callable[[G], Outcome]]
+Finish = Callable[[Any], Outcome]
+Change = Callable[[Any], Finish]
 """Changes the copy, or raises KafkaError before changing it.
 
 The returned function is called when the target is known. It may change the copy again, and returns the result or
@@ -40,19 +37,9 @@ Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; calls back with NONE when they are on disk."""
 
 
-class EpochKind(msgspec.Struct, Generic[G], frozen=True):
-    """How to create and store groups of one kind."""
-
-    make: type[G]
-    changes: Callable[[G | None, G], Records]
-    """Returns the records that turn the first state in the log (None: nothing) into the second."""
-    tombstones: Callable[[G], Records]
-    said: Callable[[G], dict[str, Any]]
-    """Member id → what the member says of itself, an immutable value; what members share has the id ""."""
-
-
-class _Turns(msgspec.Struct, Generic[G], eq=False):
-    waiting: list[tuple[Change[G], Reply]] = []
+class _Turns(msgspec.Struct, eq=False):
+    kind: EpochKind[Any, Any, Any]
+    waiting: list[tuple[Change, Reply]] = []
     writing: list[Reply] | None = None
     """Callers that wait for the current write; None: no write is in flight."""
     doubtful: Records = {}
@@ -61,71 +48,75 @@ class _Turns(msgspec.Struct, Generic[G], eq=False):
     """Records to add to the next turn's write."""
 
 
-class GroupTurns(Generic[G]):
-    """The groups of one shard, as stored, and their turns."""
+class GroupTurns(ABC):
+    """The turns of all groups with epochs of one shard."""
 
     def __init__(
         self,
-        kind: EpochKind[G],
+        kinds: Iterable[EpochKind[Any, Any, Any]],
         registry: GroupRegistry,
         write: Write,
-        *,
-        assign: Callable[[G], None],
-        changed: Callable[[G | None, G], None],
         replaces: Callable[[Group], None],
-        moves: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """assign: brings the target of a copy to its epoch. changed: called after each turn with (before, after).
-        replaces: called with the group that a new group of this kind replaces. moves: called with the group's id before
-        the group changes."""
-        self._registry = registry
+        """replaces: called with the classic group that a new group replaces."""
         self.said = SaidBytes()
-        self.kind = kind
-        self._turns: dict[str, _Turns[G]] = {}
+        self._kinds: dict[GroupKind, EpochKind[Any, Any, Any]] = {kind.group_type.kind: kind for kind in kinds}
+        self.registry = registry
+        self._turns: dict[str, _Turns] = {}
         self._write = write
-        self._assign = assign
-        self._changed = changed
         self._replaces = replaces
-        self._moves = moves
 
-    def get(self, group_id: str) -> G | None:
+    @abstractmethod
+    def _moves(self, group_id: str) -> None:
+        """Prepare for a change of the group."""
+
+    @abstractmethod
+    def _assign(self, draft: AnyGroup) -> None:
+        """Bring the target of a copy to its epoch."""
+
+    @abstractmethod
+    def _changed(self, before: AnyGroup | None, after: AnyGroup) -> None:
+        """Act on a turn whose records are on disk, or on a loaded group."""
+
+    @abstractmethod
+    def _ended(self, group_id: str, of: GroupKind, group: AnyGroup | None) -> None:
+        """Act on the end of a group; None: it was being created."""
+
+    def get(self, group_id: str) -> AnyGroup | None:
         """Return a group as stored; callers must not change it."""
-        return self._registry.get_as(group_id, self.kind.make)
-
-    def all(self) -> list[G]:
-        """Return all groups as stored; callers must not change them."""
-        return self._registry.all_of(self.kind.make)
+        return self.registry.get_as(group_id, EpochGroup)
 
     def is_quiet(self, group_id: str) -> bool:
         """Return whether no write of the group is in flight."""
         turns = self._turns.get(group_id)
         return turns is None or turns.writing is None
 
-    def submit(self, group_id: str, change: Change[G], reply: Reply, *, also: Records | None = None) -> None:
+    def submit(
+        self, group_id: str, change: Change, reply: Reply, *, of: GroupKind, also: Records | None = None
+    ) -> None:
         """Make a change in the next turn, at once if no write is in flight.
 
-        `also`: records of another type to write with it.
+        of: the group's kind; the group is created if it does not exist. also: records of another type to write with it.
         """
         self._moves(group_id)
-        turns = self._turns.setdefault(group_id, _Turns[G]())
+        turns = self._turns.setdefault(group_id, _Turns(self._kinds[of]))
         turns.waiting.append((change, reply))
         turns.also.update(also or {})
         if self.get(group_id) is None:
-            self._registry.creating[group_id] = self.kind.make.kind
+            self.registry.creating[group_id] = of
         if turns.writing is None:
             self._run(group_id, turns)
 
-    def submit_until_stored(
-        self, group_id: str, change: Change[G], later: Callable[[Callable[[], None]], None]
-    ) -> None:
+    def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
         """Make a change of an existing group that no caller waits for.
 
         As long as the change cannot be stored, call `later` with a function that retries it.
         """
 
         def again() -> None:
-            if self.get(group_id) is not None:
-                self.submit(group_id, change, answered)
+            group = self.get(group_id)
+            if group is not None:
+                self.submit(group_id, change, answered, of=group.kind)
 
         def answered(outcome: Outcome) -> None:
             if isinstance(outcome, KafkaError) and self.get(group_id) is not None:
@@ -133,9 +124,9 @@ class GroupTurns(Generic[G]):
 
         again()
 
-    def _run(self, group_id: str, turns: _Turns[G]) -> None:
+    def _run(self, group_id: str, turns: _Turns) -> None:
         before = self.get(group_id)
-        after = self.kind.make(group_id) if before is None else before.fork()
+        after: AnyGroup = turns.kind.group_type(group_id) if before is None else before.fork()
         waiting, turns.waiting = turns.waiting, []
         answers: list[tuple[Reply, Any, bool]] = []
         for place, (change, reply) in enumerate(waiting):
@@ -186,22 +177,22 @@ class GroupTurns(Generic[G]):
 
         self._write(list(written.items()), done)
 
-    def load(self, group: G) -> None:
+    def load(self, group: AnyGroup) -> None:
         """Take over a group that was read from the log."""
         self._install(None, group)
 
-    def _install(self, before: G | None, after: G) -> None:
-        replaced = self._registry.put(after)
+    def _install(self, before: AnyGroup | None, after: AnyGroup) -> None:
+        replaced = self.registry.put(after)
         if before is None:
-            self._registry.creating.pop(after.group_id, None)
+            self.registry.creating.pop(after.group_id, None)
             if replaced is not None:
                 after.identity = replaced.identity
                 self._replaces(replaced)
-        self.said.note(after.group_id, self.kind.said(after))
+        self.said.note(after.group_id, self._kinds[after.kind].said(after))
         self._changed(before, after)
 
-    def _records(self, turns: _Turns[G], before: G | None, after: G) -> Records:
-        kind = self.kind
+    def _records(self, turns: _Turns, before: AnyGroup | None, after: AnyGroup) -> Records:
+        kind = turns.kind
         if after.successor is not None:
             buried = {} if before is None else kind.tombstones(before)
             return {**dict.fromkeys(turns.doubtful), **buried, **after.successor}
@@ -210,32 +201,35 @@ class GroupTurns(Generic[G]):
             return {**dict.fromkeys(turns.doubtful), **kind.changes(None, after), **written}
         return written
 
-    def _over(self, group_id: str, turns: _Turns[G]) -> None:
+    def _over(self, group_id: str, turns: _Turns) -> None:
         # Keep `doubtful` while the group lives. If the group was never created, a successor loads such records as a
         # group of its own and expires the members.
         if self._turns.get(group_id) is turns and (not turns.doubtful or self.get(group_id) is None):
             del self._turns[group_id]
-            self._registry.creating.pop(group_id, None)
+            self.registry.creating.pop(group_id, None)
 
     def forget(self, group_id: str, error: ErrorCode) -> None:
         """End the group: waiting callers get `error`."""
         self._moves(group_id)
-        if self.get(group_id) is not None:
-            self._registry.remove(group_id)
-        self._registry.creating.pop(group_id, None)
+        group, turns = self.get(group_id), self._turns.pop(group_id, None)
         self.said.note(group_id, {})
-        turns = self._turns.pop(group_id, None)
+        self.registry.creating.pop(group_id, None)
+        if group is not None:
+            self.registry.remove(group_id)
+            self._ended(group_id, group.kind, group)
+        elif turns is not None:
+            self._ended(group_id, turns.kind.group_type.kind, None)
         if turns is not None:
             replies = [*(turns.writing or ()), *(reply for _, reply in turns.waiting)]
             _answer([(reply, KafkaError(error)) for reply in replies])
 
     def forget_all(self, error: ErrorCode) -> None:
         """End all groups."""
-        for group_id in [*(group.group_id for group in self.all()), *self._turns]:
+        for group_id in [*(group.group_id for group in self.registry.all_of(EpochGroup)), *self._turns]:
             self.forget(group_id, error)
 
 
-def _finished(finish: Finish[G], group: G) -> Outcome:
+def _finished(finish: Finish, group: AnyGroup) -> Outcome:
     try:
         return finish(group)
     except KafkaError as refused:

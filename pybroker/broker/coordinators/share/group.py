@@ -24,8 +24,6 @@ from pybroker.native import Uuid
 Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
 
-JOINS, LEAVES = 0, -1
-
 
 class ShareGroupState(StrEnum):
     """The states, spelt as in ShareGroupDescribe and ListGroups."""

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pybroker.broker.coordinators.group.epoch_group import JOINS, LEAVES
 from pybroker.broker.coordinators.share.assignor import simple
-from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareGroupMember
+from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -30,8 +31,13 @@ class ShareHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> tuple[object, ...]:
-        """What the member says of itself, as far as it says it again."""
+        """The member's description of itself, as far as the heartbeat has it."""
         return self.client_id, self.client_host, self.rack_id, self.topics
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the member does not describe itself."""
+        return self.topics is None and self.rack_id is None
 
 
 class ShareHeartbeatResult(msgspec.Struct, frozen=True):

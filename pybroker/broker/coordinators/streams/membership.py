@@ -9,12 +9,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS
 from pybroker.broker.coordinators.streams import topology as topologies
 from pybroker.broker.coordinators.streams.assignor import Worker, sticky
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (
-    GOES_AWAY,
-    JOINS,
     NOTHING,
     StreamsHeartbeat,
     StreamsMember,

@@ -16,9 +16,6 @@ Task = tuple[str, int]
 TaskOffsets = Mapping[Task, int]
 """Changelog offsets of tasks, summed over their stores."""
 
-JOINS, LEAVES, GOES_AWAY = 0, -1, -2
-"""Special epochs in a heartbeat: a member joins, leaves, or (a static member) leaves temporarily."""
-
 NO_TASKS: frozenset[Task] = frozenset()
 
 

@@ -32,11 +32,6 @@ class StreamsSettings:
     def _in_force(self, name: str, group_id: str) -> int:
         return in_force(name, self._own(group_id), self._config)
 
-    @property
-    def served(self) -> bool:
-        """Whether group.coordinator.rebalance.protocols includes streams groups."""
-        return "streams" in self._config["group.coordinator.rebalance.protocols"]
-
     def session_timeout_ms(self, group_id: str) -> int:
         """streams.session.timeout.ms of the group, else group.streams.session.timeout.ms"""
         return self._in_force(STREAMS_SESSION_TIMEOUT, group_id)

@@ -1,0 +1,238 @@
+"""The consumer, share and streams groups of one shard: heartbeats, targets, sessions and timeouts.
+
+Pure functions on copies make the decisions (`membership` of each kind); `turns` makes them durable. Everything here
+is synchronous, on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.consumer.topics import TopicView
+from pybroker.broker.coordinators.group.classic_group import ClassicGroup
+from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, EpochMember
+from pybroker.broker.coordinators.group.epoch_kind import EpochHeartbeat, EpochKind, Records
+from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry
+from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.shards.said import SHARED, said_bytes
+from pybroker.broker.coordinators.shards.standing import StandingAnswers
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import AnyGroup, Finish, GroupTurns, Outcome, Reply, Write
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""Delay before retrying a change that could not be written."""
+
+
+class EpochGroups(GroupTurns):
+    """The groups with epochs of one shard, of all kinds."""
+
+    def __init__(
+        self,
+        kinds: Sequence[EpochKind[Any, Any, Any]],
+        registry: GroupRegistry,
+        write: Write,
+        replaces: Callable[[Group], None],
+        *,
+        clock: Clock,
+        timers: TimerWheel,
+        view: TopicView,
+    ) -> None:
+        """replaces: called with the classic group that a new group replaces."""
+        super().__init__(kinds, registry, write, replaces)
+        self._timers = timers
+        self._view = view
+        self._answers: dict[str, StandingAnswers] = {}
+        self.interval = AssignmentInterval(clock, timers, self._assignment_interval_ms, self.assign)
+        for kind in kinds:
+            kind.bind(self)
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, of: GroupKind, group_id: str, beat: EpochHeartbeat, reply: Reply, *, also: Records | None = None
+    ) -> None:
+        """Handle a valid heartbeat; `reply` gets the result once its changes are durable.
+
+        also: records to write with the first member of a group.
+        """
+        kind, group = self._kinds[of], self.get(group_id)
+        leaves = beat.epoch < JOINS
+        member = None if group is None else group.members.get(beat.member_id)
+        if group is not None and member is not None and not leaves:
+            # The session must not depend on how long a write takes.
+            self.keep_alive(group, member)
+            answer = kind.answer(group, beat) if self._is_up_to_date(group, member, beat) else None
+            if answer is not None:
+                reply(answer)
+                return
+
+        def change(draft: AnyGroup) -> Finish:
+            if leaves:
+                result = kind.leave(draft, beat)
+                how = "goes away" if beat.epoch == GOES_AWAY else "leaves"
+                log.info("%s group %s: member %s %s", of, group_id, beat.member_id, how)
+                return lambda _: result
+            is_new = beat.member_id not in draft.members
+            finish = kind.join(draft, beat)
+            if is_new:
+                log.info("%s group %s: member %s joins at epoch %d", of, group_id, beat.member_id, draft.epoch)
+            return finish
+
+        def answered(outcome: Outcome) -> None:
+            refused = isinstance(outcome, KafkaError)
+            reply(kind.result_type(ErrorCode(outcome.code), outcome.message) if refused else outcome)
+
+        self.submit(group_id, change, answered, of=of, also=also)
+
+    def may_replace(self, of: GroupKind, classic: ClassicGroup) -> bool:
+        """Return whether the first member of this kind turns the classic group into a group of its kind."""
+        return self._kinds[of].may_replace(classic)
+
+    def _is_up_to_date(self, group: AnyGroup, member: EpochMember, beat: EpochHeartbeat) -> bool:
+        """Return whether a member that has its target learns nothing new."""
+        return (
+            0 < beat.epoch == member.epoch == group.target_epoch == group.epoch
+            and group.looked_at == self._view.version
+            and self.is_quiet(group.group_id)
+        )
+
+    def metadata_bytes(self, of: GroupKind, group_id: str, beat: EpochHeartbeat) -> tuple[int, int]:
+        """Return the size of the member's description in a heartbeat, and the size of what it replaces."""
+        said = self.said
+        # The first member describes what all members share.
+        shared = 0 if said.of(group_id, SHARED) else said_bytes(self._kinds[of].shared(beat))
+        return said_bytes(beat.said) + shared, said.of(group_id, beat.member_id)
+
+    def answers(self, group_id: str) -> StandingAnswers:
+        """Return the group's cache of responses."""
+        return self._answers.setdefault(group_id, StandingAnswers())
+
+    def _moves(self, group_id: str) -> None:
+        answers = self._answers.get(group_id)
+        if answers is not None:
+            answers.take_back()
+
+    # --- targets ------------------------------------------------------------------------------------------------------
+
+    def _assignment_interval_ms(self, group: AnyGroup) -> int:
+        return self._kinds[group.kind].assignment_interval_ms(group.group_id)
+
+    def _assign(self, draft: AnyGroup) -> None:
+        kind = self._kinds[draft.kind]
+        if not kind.delays_target(draft) and self.interval.is_over(draft):
+            kind.assign(draft)
+
+    def assign(self, group_id: str) -> None:
+        """Compute the target that the assignment interval or the kind has delayed."""
+
+        def change(draft: AnyGroup) -> Finish:
+            self._kinds[draft.kind].before_target(draft)
+            return lambda _: None
+
+        self.submit_until_stored(group_id, change, partial(self.interval.again, group_id))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, before: AnyGroup | None, after: AnyGroup) -> None:
+        group_id, kind = after.group_id, self._kinds[after.kind]
+        known = {} if before is None else before.members
+        for member_id in known.keys() - after.members.keys():
+            self._forget_member(group_id, member_id)
+        for member_id, member in after.members.items():
+            was = known.get(member_id)
+            if was is member:
+                continue
+            # A member that rejoined during the write that ended its session has no session timer either.
+            if was is None or _session(group_id, member_id) not in self._timers:
+                self._watch_session(group_id, member_id, kind.session_timeout_ms(group_id, member))
+            revocation = kind.revocation(member)
+            if revocation is None:
+                self._timers.cancel(_revocation(group_id, member_id))
+            elif was is None or not _is_same(kind.revocation(was), revocation):
+                self._watch_revocation(kind, group_id, member_id, revocation)
+        kind.changed(after)
+
+    def keep_alive(self, group: AnyGroup, member: EpochMember) -> None:
+        """Extend the member's session."""
+        timeout_ms = self._kinds[group.kind].session_timeout_ms(group.group_id, member)
+        self._timers.touch(_session(group.group_id, member.member_id), timeout_ms)
+
+    def _watch_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        session_ended = partial(self._end_session, group_id, member_id)
+        self._timers.schedule(_session(group_id, member_id), timeout_ms, session_ended)
+
+    def _end_session(self, group_id: str, member_id: str) -> None:
+        group, answers = self.get(group_id), self._answers.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if answers is not None and group is not None and member is not None:
+            timeout_ms = self._kinds[group.kind].session_timeout_ms(group_id, member)
+            left_ms = answers.session_left_ms(member_id, timeout_ms)
+            if left_ms:
+                self._watch_session(group_id, member_id, left_ms)
+                return
+        self.expire(group_id, member_id, "its session is over", lambda _: True)
+
+    def _watch_revocation(
+        self, kind: EpochKind[Any, Any, Any], group_id: str, member_id: str, revocation: tuple[int, object]
+    ) -> None:
+        def is_due(member: EpochMember) -> bool:
+            return _is_same(kind.revocation(member), revocation)
+
+        self._timers.schedule(
+            _revocation(group_id, member_id),
+            revocation[0],
+            partial(self.expire, group_id, member_id, "it did not give up what it had to revoke in time", is_due),
+        )
+
+    def expire(self, group_id: str, member_id: str, reason: str, is_due: Callable[[Any], bool]) -> None:
+        """Remove a member if the group still has it and `is_due` holds for it."""
+
+        def change(draft: AnyGroup) -> Finish:
+            member = draft.members.get(member_id)
+            if member is not None and is_due(member):
+                log.info("%s group %s: member %s is removed: %s", draft.kind, group_id, member_id, reason)
+                self._kinds[draft.kind].remove(draft, member_id)
+            return lambda _: None
+
+        later = partial(self._timers.schedule, _session(group_id, member_id), RETRY_MS)
+        self.submit_until_stored(group_id, change, later)
+
+    # --- loading and ending groups ------------------------------------------------------------------------------------
+
+    def drop(self, group: AnyGroup) -> Records:
+        """End a deleted group; return its tombstones."""
+        self.forget(group.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        return self._kinds[group.kind].tombstones(group)
+
+    def _ended(self, group_id: str, of: GroupKind, group: AnyGroup | None) -> None:
+        self._answers.pop(group_id, None)
+        self.interval.forget(group_id)
+        for member_id in () if group is None else group.members:
+            self._forget_member(group_id, member_id)
+        self._kinds[of].ended(group_id)
+
+    def _forget_member(self, group_id: str, member_id: str) -> None:
+        self._timers.cancel(_session(group_id, member_id))
+        self._timers.cancel(_revocation(group_id, member_id))
+        if group_id in self._answers:
+            self._answers[group_id].forget(member_id)
+
+
+def _is_same(revocation: tuple[int, object] | None, other: tuple[int, object]) -> bool:
+    return revocation is not None and revocation[1] == other[1]
+
+
+def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "member session", group_id, member_id
+
+
+def _revocation(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "member revocation", group_id, member_id

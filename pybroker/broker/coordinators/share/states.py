@@ -1,0 +1,276 @@
+"""The share states of the groups of one shard: initializing them for new partitions, and deleting them.
+
+A group's record says what is pending (`initializing`, `deleting`); a broker that loads the group repeats it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.consumer.topics import TopicView
+from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import Finish, Outcome
+from pybroker.broker.coordinators.share.group import ShareGroup
+from pybroker.broker.coordinators.share.settings import ShareSettings
+from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""Delay before retrying a failed write or a failed request to the share coordinator."""
+
+
+class States(Protocol):
+    """Storage of share states (`coordinators.share_state`). Methods raise KafkaError."""
+
+    async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
+        """Create a state, or set its start offset under a later state epoch."""
+        ...
+
+    async def delete(self, key: Key) -> None:
+        """Delete a state."""
+        ...
+
+    async def summary(self, key: Key) -> ShareState | None:
+        """Return the state; None if there is none."""
+        ...
+
+
+class ShareTopicView(TopicView, Protocol):
+    """The broker's view of topics."""
+
+    def is_dead(self, topic_id: Uuid) -> bool:
+        """Return whether the incarnation is known to be deleted and cannot be undeleted."""
+        ...
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """Return the name of an existing incarnation."""
+        ...
+
+    def successor(self, topic_id: Uuid) -> Uuid | None:
+        """Return the existing topic that continues the offsets of a truncated one."""
+        ...
+
+    def start_offset(self, topic_id: Uuid, partition: int) -> int:
+        """Return the first offset that the log of a partition ever had."""
+        ...
+
+
+class ShareGroupDependencies(msgspec.Struct, frozen=True):
+    """The dependencies that the share groups of all shards have in common."""
+
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    timers: TimerWheel
+    view: ShareTopicView
+    settings: ShareSettings
+    states: States
+
+
+class ShareGroupStates:
+    """The share states of the groups of one shard."""
+
+    def __init__(self, ground: ShareGroupDependencies, groups: EpochGroups) -> None:
+        self._ground = ground
+        self._groups = groups
+        self._working: dict[str, asyncio.Task[None]] = {}
+        """Group id → the task that works on its states."""
+
+    def _get(self, group_id: str) -> ShareGroup | None:
+        return self._groups.registry.get_as(group_id, ShareGroup)
+
+    def work(self, group_id: str) -> None:
+        """Start pending work on a group's states unless it is already running."""
+        group = self._get(group_id)
+        if group is None or not (group.initializing or group.deleting) or group_id in self._working:
+            return
+        task = self._working[group_id] = self._ground.loop.create_task(self._work(group))
+        task.add_done_callback(lambda done: self._worked(group_id, done))
+
+    def _worked(self, group_id: str, task: asyncio.Task[None]) -> None:
+        if self._working.get(group_id) is task:
+            del self._working[group_id]
+        if task.cancelled():
+            return
+        problem = task.exception()
+        if problem is None:
+            self.work(group_id)
+            return
+        expected = isinstance(problem, KafkaError)
+        level = logging.INFO if expected else logging.ERROR
+        log.log(
+            level,
+            "share group %s: states of partitions are not ready: %s",
+            group_id,
+            problem,
+            exc_info=None if expected else problem,
+        )
+        self._ground.timers.schedule(("share states", group_id), RETRY_MS, lambda: self.work(group_id))
+
+    async def _work(self, group: ShareGroup) -> None:
+        """Do all pending work on the group's states once, then update the group. Raise KafkaError."""
+        group_id, states = group.group_id, self._ground.states
+        gone = self._gone(group)
+        await asyncio.gather(
+            *(
+                states.delete(Key(group_id, topic_id, partition))
+                for topic_id, partitions in gone.items()
+                for partition in partitions
+            )
+        )
+        made = {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in gone}
+        epochs = await asyncio.gather(
+            *(
+                self._initialize(group, Key(group_id, topic_id, partition))
+                for topic_id, topic in made.items()
+                for partition in topic.partitions
+            )
+        )
+        latest = max(epochs, default=0)
+
+        def change(draft: ShareGroup) -> Finish:
+            for topic_id, partitions in gone.items():
+                draft.forget_partitions(topic_id, partitions)
+                # The topic may be undeleted; its states then start anew.
+                draft.looked_at = -1
+            if latest > group.epoch:
+                # The group needs an epoch above that of the existing state; the next round initializes all states under
+                # it.
+                draft.epoch = max(draft.epoch, latest + 1)
+            elif made:
+                draft.made(made)
+                draft.epoch += 1
+            return lambda _: None
+
+        outcome = await self.submit(group_id, change)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+
+    async def _initialize(self, group: ShareGroup, key: Key) -> int:
+        """Initialize a state; return its epoch. Raise KafkaError.
+
+        The epoch is higher than the group's if a deleted group with the same id left a state behind.
+        """
+        states, epoch = self._ground.states, group.epoch
+        try:
+            await states.initialize(key, epoch, await self._start(group, key))
+        except KafkaError as problem:
+            left = await states.summary(key) if problem.code == ErrorCode.FENCED_STATE_EPOCH else None
+            if left is None or left.state_epoch <= epoch:
+                raise
+            return left.state_epoch
+        return epoch
+
+    async def _start(self, group: ShareGroup, key: Key) -> int:
+        """Return the start offset of a new state. Raise KafkaError.
+
+        If the topic continues the offsets of a topic that the group has read, it is the start of the log; otherwise
+        share.auto.offset.reset decides.
+        """
+        view = self._ground.view
+        for topic_id, topic in group.initialized.items():
+            if key.partition in topic.partitions and view.successor(topic_id) == key.topic_id:
+                known = await self._ground.states.summary(key._replace(topic_id=topic_id))
+                if known is not None and known.start_offset != NO_OFFSET:
+                    return view.start_offset(key.topic_id, key.partition)
+        return NO_OFFSET
+
+    def _gone(self, group: ShareGroup) -> dict[Uuid, frozenset[int]]:
+        """Return the partitions whose states have to be deleted, by topic.
+
+        For a topic that was deleted during initialization, only the unfinished ones: an undelete may restore the
+        others. Skip such topics for a loaded group that has not been checked since.
+        """
+        gone = {topic_id: group.known_partitions(topic_id) for topic_id in group.deleting}
+        if group.looked_at >= 0:
+            for topic_id in group.initializing.keys() - gone.keys():
+                if not self._ground.view.partition_count(topic_id):
+                    gone[topic_id] = group.unfinished_partitions(topic_id)
+        return gone
+
+    def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
+        """Make a change in the next turn; return a future for its result, a KafkaError if it was refused or not
+        stored."""
+        future: asyncio.Future[Outcome] = self._ground.loop.create_future()
+
+        def reply(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self._groups.submit(group_id, change, reply, of=GroupKind.SHARE)
+        return future
+
+    async def delete_states(self, group_id: str, topics: Collection[Uuid]) -> None:
+        """Delete the states of a group without members for these topics; a member that joins meanwhile starts anew.
+
+        Raise KafkaError NON_EMPTY_GROUP; after other errors the coordinator retries on its own.
+        """
+
+        def change(draft: ShareGroup) -> Finish:
+            draft.require_empty()
+            for topic_id in topics:
+                draft.bury_topic(topic_id)
+            return lambda _: None
+
+        outcome = await self.submit(group_id, change)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        while (group := self._get(group_id)) is not None and not group.deleting.keys().isdisjoint(topics):
+            task = self._working.get(group_id)
+            if task is None:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The states are being deleted.")
+            await asyncio.wait([task])
+            problem = None if task.cancelled() else task.exception()
+            if problem is not None:
+                raise problem
+
+    def bury_the_dead(self) -> None:
+        """Delete the states of topics that cannot be undeleted.
+
+        Until then an undelete finds them. The successor of a truncated topic gets its own states first.
+        """
+        view = self._ground.view
+        for group in self._groups.registry.all_of(ShareGroup):
+            known = group.initialized.keys() | group.initializing.keys()
+            for topic_id in known - group.deleting.keys():
+                successor = view.successor(topic_id)
+                if successor is not None and successor not in group.initialized:
+                    if successor not in group.initializing:
+                        self._submit_for(group.group_id, successor, self._begin)
+                elif view.is_dead(topic_id):
+                    self._submit_for(group.group_id, topic_id, self._bury)
+
+    def _begin(self, topic_id: Uuid, draft: ShareGroup) -> Finish:
+        view = self._ground.view
+        name, count = view.topic_name(topic_id) or "", view.partition_count(topic_id)
+        draft.begin(draft.missing({topic_id: (name, count)}))
+        return lambda _: None
+
+    def _bury(self, topic_id: Uuid, draft: ShareGroup) -> Finish:
+        draft.bury_topic(topic_id)
+        return lambda _: None
+
+    def _submit_for(self, group_id: str, topic_id: Uuid, change: Callable[[Uuid, ShareGroup], Finish]) -> None:
+        later = partial(self._ground.timers.schedule, ("share topic", group_id, topic_id), RETRY_MS)
+        self._groups.submit_until_stored(group_id, partial(change, topic_id), later)
+
+    def stop(self, group_id: str) -> None:
+        """Stop the work on a group's states."""
+        self._ground.timers.cancel(("share states", group_id))
+        task = self._working.pop(group_id, None)
+        if task is not None:
+            task.cancel()
