@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pybroker.broker.coordinators.group.requests import CommitItem
+from pybroker.broker.coordinators.group_base.requests import CommitItem
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

@@ -18,7 +18,7 @@ from typing import Any
 
 from pybroker.broker.coordinators.group.classic_group import JoinResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.requests import NO_REASON, JoinRequest
+from pybroker.broker.coordinators.group_base.requests import NO_REASON, JoinRequest
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

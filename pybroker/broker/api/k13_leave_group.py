@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.requests import NO_REASON, LeavingMember
+from pybroker.broker.coordinators.group_base.requests import NO_REASON, LeavingMember
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.api.transactional_requests import require_transactional_id
-from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.group_base.requests import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.requests.context import RequestContext

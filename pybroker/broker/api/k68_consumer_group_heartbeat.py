@@ -22,7 +22,7 @@ from pybroker.broker.api.heartbeats import answered, client_host, filled, requir
 from pybroker.broker.coordinators.consumer.membership import check_form
 from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult, MayRead
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.requests.context import RequestContext, Standing
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

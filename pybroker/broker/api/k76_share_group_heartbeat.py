@@ -14,7 +14,7 @@ from typing import Any
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.heartbeats import answered, client_host, filled, require_may_beat
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult, check_form
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

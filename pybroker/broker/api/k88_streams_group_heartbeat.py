@@ -21,7 +21,7 @@ from pybroker.broker.admin.topic_names import check_topic_name
 from pybroker.broker.admin.topics import TopicSpec
 from pybroker.broker.api.heartbeats import answered, client_host, require_may_beat
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.streams.membership import check_form
 from pybroker.broker.coordinators.streams.model import (
     EndpointPartitions,

@@ -18,7 +18,7 @@ from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.api.described_groups import described
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.streams.assignor import NAME
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import StreamsMember, Task, TaskOffsetReport, TaskOffsets, Tasks

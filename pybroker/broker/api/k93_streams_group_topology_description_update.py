@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pybroker.broker.coordinators.consumer.model import ConsumerGroupState
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.share.group import ShareGroupState
 from pybroker.broker.coordinators.streams.model import StreamsGroupState
 from pybroker.broker.observability.metrics_text import Metric

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.observability.metrics_text import Metric
 from pybroker.errors import KafkaError
 from pybroker.native import NativePartitions, Uuid

@@ -11,7 +11,7 @@ from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, JoinResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings
-from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.share_state.state import Key, ShareState

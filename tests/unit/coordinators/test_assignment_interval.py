@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pybroker.broker.coordinators.group.classic_group import JoinResult
-from pybroker.broker.coordinators.group.epoch_group import LEAVES
-from pybroker.broker.coordinators.group.requests import SyncRequest
+from pybroker.broker.coordinators.group_base.epoch_group import LEAVES
+from pybroker.broker.coordinators.group_base.requests import SyncRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered, join_request, subscription

@@ -19,7 +19,7 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset,
     encode_offset_key,
 )
-from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest
+from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered, join_request, read, subscription

@@ -12,10 +12,10 @@ import pytest
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
-from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, LEAVES
-from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
-from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS, LEAVES
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
+from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest, LeavingMember, SyncRequest
 from pybroker.broker.requests.context import CommitGrant
 from pybroker.errors import KafkaError
 from pybroker.native import decode_data

@@ -24,7 +24,7 @@ from pybroker.broker.coordinators.consumer.model import (
     Partition,
 )
 from pybroker.broker.coordinators.consumer.topics import resolve
-from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, LEAVES
+from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS, LEAVES
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

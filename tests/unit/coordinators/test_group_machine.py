@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState, JoinResult, SyncResult
-from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.rebalance import Rounds
-from pybroker.broker.coordinators.group.requests import CommitRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.requests import CommitRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.standing import COMMITS, HEARTBEATS
 from pybroker.broker.coordinators.shards.timers import TICK_MS, TimerWheel
 from pybroker.errors import KafkaError

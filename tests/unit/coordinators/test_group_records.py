@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.records import (
     EpochGroupKey,
     GroupKey,
@@ -23,6 +22,7 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset_key,
 )
 from pybroker.broker.coordinators.group.subscription import subscribed_topics
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.shards.hashing import java_hash, partition_for
 from pybroker.native import CodecError, Uuid
 from pybroker.protocol import messages as m

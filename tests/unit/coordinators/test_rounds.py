@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
-from pybroker.broker.coordinators.group.requests import LeavingMember
+from pybroker.broker.coordinators.group_base.requests import LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.fake_native import FakeAnswer

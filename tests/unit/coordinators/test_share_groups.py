@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.coordinators.group.epoch_group import JOINS, LEAVES
-from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.group_base.epoch_group import JOINS, LEAVES
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
 from pybroker.broker.coordinators.share.group import ShareGroup
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult

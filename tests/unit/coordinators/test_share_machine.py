@@ -25,17 +25,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec import structs
 
 from pybroker.broker.clock import FakeClock
-from pybroker.broker.coordinators.group.epoch_group import JOINS, LEAVES
-from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
-from pybroker.broker.coordinators.group.group import GroupKind, GroupRegistry
+from pybroker.broker.coordinators.group_base.epoch_group import JOINS, LEAVES
+from pybroker.broker.coordinators.group_base.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind, GroupRegistry
 from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share import records
 from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember
-from pybroker.broker.coordinators.share.kind import ShareKind
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.broker.coordinators.share.settings import ShareSettings
-from pybroker.broker.coordinators.share.states import RETRY_MS, ShareGroupDependencies
+from pybroker.broker.coordinators.share.share_group_states import RETRY_MS, ShareGroupDependencies
+from pybroker.broker.coordinators.share.share_kind import ShareKind
 from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid

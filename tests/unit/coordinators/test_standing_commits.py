@@ -12,7 +12,7 @@ import pytest
 from pybroker.broker.coordinators.group.classic_group import JoinResult
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, Offsets
 from pybroker.broker.coordinators.group.records import OffsetKey
-from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest
+from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.broker.coordinators.group.epoch_group import JOINS
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.epoch_group import JOINS
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import StreamsHeartbeat, StreamsHeartbeatResult, Tasks
 from pybroker.broker.coordinators.streams.topology import Subtopology, Topology

@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, LEAVES
+from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS, LEAVES
 from pybroker.broker.coordinators.streams import membership, records
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pybroker.broker.coordinators.consumer.assignors import ASSIGNORS, Subscriber
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import MayRead
-from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of, resolve, subscribed_topics
+from pybroker.broker.coordinators.consumer.topics import resolve, subscribed_topics
+from pybroker.broker.coordinators.group_base.topics_hash import TopicView, hash_of
 from pybroker.native import Uuid
 
 

@@ -21,10 +21,10 @@ from pybroker.broker.coordinators.consumer.model import (
     Partition,
     ResolvedRegex,
 )
-from pybroker.broker.coordinators.group.epoch_group import EpochGroup
-from pybroker.broker.coordinators.group.group import GroupKind
-from pybroker.broker.coordinators.group.removals import Removals
-from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
+from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.group_base.requests import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

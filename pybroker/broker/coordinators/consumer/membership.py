@@ -18,7 +18,7 @@ from pybroker.broker.coordinators.consumer.model import (
     ResolvedRegex,
 )
 from pybroker.broker.coordinators.consumer.reconciliation import reconcile
-from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS
+from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

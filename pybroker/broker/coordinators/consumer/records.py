@@ -19,8 +19,8 @@ from pybroker.broker.coordinators.consumer.model import (
     Partition,
     ResolvedRegex,
 )
-from pybroker.broker.coordinators.group.epoch_kind import Records
-from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.epoch_kind import Records
+from pybroker.broker.coordinators.group_base.record_types import RecordTypes
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned

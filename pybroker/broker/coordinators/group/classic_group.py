@@ -17,11 +17,10 @@ from enum import StrEnum
 
 import msgspec
 
-from pybroker.broker.coordinators.group.group import Group, GroupKind, not_found
-from pybroker.broker.coordinators.group.offsets import CommittedOffset
-from pybroker.broker.coordinators.group.removals import Removals
-from pybroker.broker.coordinators.group.requests import CommitRequest, Protocols
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_by_all
+from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, not_found
+from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.group_base.requests import CommitRequest, Protocols
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.errors import KafkaError
@@ -386,13 +385,13 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         if not self.is_empty and not self.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    def retained_since_ms(self, offset: CommittedOffset) -> int | None:
+    def retained_since_ms(self, commit_timestamp_ms: int) -> int | None:
         """Return the wall time (ms) from which the retention of an offset counts; see `expiry`."""
         if self.is_empty and self.protocol_type is not None and self.state_timestamp_ms >= 0:
             return self.state_timestamp_ms
         readable = self.uses_consumer_protocol and self.subscribed_topics is not None
         if self.is_empty or (self.state is ClassicGroupState.STABLE and readable):
-            return offset.commit_timestamp_ms
+            return commit_timestamp_ms
         return None
 
     # --- protocols ----------------------------------------------------------------------------------------------------

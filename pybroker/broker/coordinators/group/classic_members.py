@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from pybroker.broker.coordinators.consumer import membership
+from pybroker.broker.coordinators.consumer.consumer_kind import ConsumerKind
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.kind import ConsumerKind
 from pybroker.broker.coordinators.consumer.model import (
     ClassicSide,
     ConsumerMember,
@@ -24,13 +24,13 @@ from pybroker.broker.coordinators.consumer.model import (
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.group.classic_group import JoinReply, JoinResult, SyncResult
 from pybroker.broker.coordinators.group.embedded import EmbeddedSubscription, read_subscription, write_assignment
-from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
-from pybroker.broker.coordinators.group.group import GroupKind
-from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
+from pybroker.broker.coordinators.group_base.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group_base.epoch_kind import Finish, Outcome
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
+from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import Finish, Outcome
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -21,8 +21,6 @@ from functools import partial
 from typing import Any
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup
-from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import Group, GroupKind, not_found
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.offsets import CommittedOffset
 from pybroker.broker.coordinators.group.records import (
@@ -31,9 +29,11 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset,
     encode_offset_key,
 )
-from pybroker.broker.coordinators.group.removals import Removals
-from pybroker.broker.coordinators.group.requests import CommitItem, CommitRequest
 from pybroker.broker.coordinators.group.shard import GroupShard
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, not_found
+from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest
 from pybroker.broker.coordinators.shards.log import TOO_LARGE
 from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.standing import COMMITS

@@ -13,12 +13,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
-from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import G, Group, GroupKind
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
-from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.reply import Reply
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_registry import G, Group, GroupKind
+from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.shard import ShardState
@@ -31,14 +31,14 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.classic_group import JoinResult, SyncResult
     from pybroker.broker.coordinators.group.commits import Finished
-    from pybroker.broker.coordinators.group.epoch_kind import EpochHeartbeat
     from pybroker.broker.coordinators.group.ground import GroupDependencies
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
-    from pybroker.broker.coordinators.group.requests import CommitRequest, JoinRequest, LeavingMember, SyncRequest
     from pybroker.broker.coordinators.group.shard import GroupShard
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
+    from pybroker.broker.coordinators.group_base.epoch_kind import EpochHeartbeat
+    from pybroker.broker.coordinators.group_base.requests import CommitRequest, JoinRequest, LeavingMember, SyncRequest
     from pybroker.broker.coordinators.shards.standing import StandingAnswers
-    from pybroker.broker.coordinators.share.states import States
+    from pybroker.broker.coordinators.share.share_group_states import States
     from pybroker.broker.requests.context import CommitGrant
 
 log = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ An offset with its own retention (OffsetCommit 2–4) expires by that. A group w
 
 from __future__ import annotations
 
-from pybroker.broker.coordinators.group.group import Group
 from pybroker.broker.coordinators.group.offsets import CommittedOffset
 from pybroker.broker.coordinators.group.records import OffsetKey
 from pybroker.broker.coordinators.group.shard import GroupShard
+from pybroker.broker.coordinators.group_base.group_registry import Group
 from pybroker.native import Uuid
 
 
@@ -54,7 +54,7 @@ def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: 
         for topic_id, topic in shard.offsets.topics(group.group_id).items()
         if not group.is_subscribed_to(topic.name)
         for partition, offset in topic.partitions.items()
-        if _is_over(offset, group.retained_since_ms(offset), now_ms, retention_ms)
+        if _is_over(offset, group.retained_since_ms(offset.commit_timestamp_ms), now_ms, retention_ms)
     ]
 
 

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 from pybroker.broker.coordinators.group.commits import OffsetCommits
 from pybroker.broker.coordinators.group.expiry import expire
-from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.member_metadata import MemberMetadata
 from pybroker.broker.coordinators.group.offsets import KeepOffsetsOf
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
-from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.shard import GroupShard
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.share.states import ShareGroupDependencies, States
+from pybroker.broker.coordinators.share.share_group_states import ShareGroupDependencies, States
 
 
 class GroupDependencies:

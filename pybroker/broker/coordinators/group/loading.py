@@ -7,7 +7,6 @@ import logging
 import msgspec
 
 from pybroker.broker.coordinators.consumer.records import StoredConsumerGroup
-from pybroker.broker.coordinators.group.group import GroupKind
 from pybroker.broker.coordinators.group.records import (
     EpochGroupKey,
     GroupKey,
@@ -18,6 +17,7 @@ from pybroker.broker.coordinators.group.records import (
     decode_key,
     decode_offset_value,
 )
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.share.records import StoredShareGroup
 from pybroker.broker.coordinators.streams.records import StoredStreamsGroup
 from pybroker.native import CodecError, StoredRecord

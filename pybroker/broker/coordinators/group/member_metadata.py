@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group.classic_group import metadata_bytes
-from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
-from pybroker.broker.coordinators.group.requests import Protocols
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.requests import Protocols
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.share.settings import ShareSettings
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
 from pybroker.native import Uuid

@@ -21,9 +21,9 @@ from pybroker.broker.coordinators.group.classic_group import (
     SyncResult,
     new_member_id,
 )
-from pybroker.broker.coordinators.group.figures import GroupFigures
 from pybroker.broker.coordinators.group.ports import GroupSettings, GroupStore
-from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

@@ -14,8 +14,8 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.broker.coordinators.consumer import records as consumer
-from pybroker.broker.coordinators.group.group import GroupKind
-from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
+from pybroker.broker.coordinators.group_base.record_types import RecordTypes
 from pybroker.broker.coordinators.share import records as share
 from pybroker.broker.coordinators.streams import records as streams
 from pybroker.native import Uuid, decode_data, encode, stored_offset

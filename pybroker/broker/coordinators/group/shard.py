@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.consumer.consumer_kind import ConsumerKind
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
-from pybroker.broker.coordinators.consumer.kind import ConsumerKind
 from pybroker.broker.coordinators.group.classic_group import (
     ClassicGroup,
     ClassicGroupState,
@@ -20,11 +20,6 @@ from pybroker.broker.coordinators.group.classic_group import (
     JoinResult,
 )
 from pybroker.broker.coordinators.group.classic_members import ClassicMembers
-from pybroker.broker.coordinators.group.epoch_group import JOINS, EpochGroup
-from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
-from pybroker.broker.coordinators.group.epoch_kind import EpochHeartbeat, Records
-from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry, is_not, not_found
 from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
@@ -38,19 +33,23 @@ from pybroker.broker.coordinators.group.records import (
     encode_group_value,
     encode_offset_key,
 )
-from pybroker.broker.coordinators.group.removals import Removals
-from pybroker.broker.coordinators.group.requests import CommitRequest, JoinRequest
 from pybroker.broker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
+from pybroker.broker.coordinators.group_base.epoch_group import JOINS, EpochGroup
+from pybroker.broker.coordinators.group_base.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group_base.epoch_kind import EpochHeartbeat, Finish, Outcome, Records, Reply
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry, is_not, not_found
+from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.group_base.requests import CommitRequest, JoinRequest
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import Finish, Outcome, Reply
-from pybroker.broker.coordinators.share.kind import ShareKind
-from pybroker.broker.coordinators.share.states import ShareGroupDependencies
+from pybroker.broker.coordinators.share.share_group_states import ShareGroupDependencies
+from pybroker.broker.coordinators.share.share_kind import ShareKind
 from pybroker.broker.coordinators.streams.group import StreamsGroup
-from pybroker.broker.coordinators.streams.kind import StreamsKind
+from pybroker.broker.coordinators.streams.streams_kind import StreamsKind
 from pybroker.errors import KafkaError
 from pybroker.native import ShardCommits, Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.share.group import ShareGroup, TopicState
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
@@ -19,8 +19,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.shard import GroupShard
-    from pybroker.broker.coordinators.shards.turns import Finish
-    from pybroker.broker.coordinators.share.states import States
+    from pybroker.broker.coordinators.group_base.epoch_kind import Finish
+    from pybroker.broker.coordinators.share.share_group_states import States
 
 
 class ShareOffset(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from enum import StrEnum
 
 import msgspec
 
-from pybroker.broker.coordinators.group.epoch_group import EpochGroup
-from pybroker.broker.coordinators.group.group import GroupKind, is_not, not_found
-from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind, is_not, not_found
+from pybroker.broker.coordinators.group_base.requests import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.native import Uuid
 

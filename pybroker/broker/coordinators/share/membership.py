@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pybroker.broker.coordinators.group.epoch_group import JOINS, LEAVES
+from pybroker.broker.coordinators.group_base.epoch_group import JOINS, LEAVES
 from pybroker.broker.coordinators.share.assignor import simple
 from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember
 from pybroker.errors import KafkaError

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.coordinators.consumer.records import by_topic
-from pybroker.broker.coordinators.group.epoch_kind import Records
-from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.epoch_kind import Records
+from pybroker.broker.coordinators.group_base.record_types import RecordTypes
 from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember, TopicState
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m

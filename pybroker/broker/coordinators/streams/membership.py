@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS
+from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS
 from pybroker.broker.coordinators.streams import topology as topologies
 from pybroker.broker.coordinators.streams.assignor import Worker, sticky
 from pybroker.broker.coordinators.streams.group import StreamsGroup

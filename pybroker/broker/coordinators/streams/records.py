@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pybroker.broker.coordinators.group.epoch_kind import Records
-from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.epoch_kind import Records
+from pybroker.broker.coordinators.group_base.record_types import RecordTypes
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (
     HeldTasks,

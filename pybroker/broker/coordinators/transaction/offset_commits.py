@@ -19,7 +19,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.group.requests import CommitRequest
+    from pybroker.broker.coordinators.group_base.requests import CommitRequest
 
 
 class PartitionMembership(Protocol):

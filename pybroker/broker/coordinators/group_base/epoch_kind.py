@@ -4,16 +4,48 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from pybroker.broker.coordinators.group.epoch_group import EpochGroup
-
-if TYPE_CHECKING:
-    from pybroker.broker.coordinators.group.classic_group import ClassicGroup
-    from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
+from pybroker.broker.coordinators.group_base.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry
 
 Records = dict[bytes, bytes | None]
 """Key → value; None: a tombstone."""
+
+
+Outcome = Any
+"""The result of a change; a KafkaError if the change was refused."""
+Finish = Callable[[Any], Outcome]
+Change = Callable[[Any], Finish]
+"""Changes the copy, or raises KafkaError before changing it.
+
+The returned function is called when the target is known. It may change the copy again, and returns the result or
+raises KafkaError: a later change of the same turn may have removed its member.
+"""
+Reply = Callable[[Outcome], None]
+
+
+class EpochGroupManager(Protocol):
+    """What a kind asks of the manager of all kinds (`EpochGroups`)."""
+
+    @property
+    def registry(self) -> GroupRegistry: ...
+
+    @property
+    def interval(self) -> AssignmentInterval: ...
+
+    def submit(self, group_id: str, change: Change, reply: Reply, *, of: GroupKind) -> None:
+        """Change a group, which is created if it does not exist; see `GroupTurns`."""
+        ...
+
+    def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
+        """Change an existing group; see `GroupTurns`."""
+        ...
+
+    def assign(self, group_id: str) -> None:
+        """Compute the target that the kind has delayed."""
+        ...
 
 
 class EpochHeartbeat(Protocol):
@@ -48,9 +80,9 @@ class EpochKind(ABC, Generic[G, H, R]):
     result_type: ClassVar[type[Any]]
     """The class of results; its first fields are the error code and the error message."""
 
-    groups: EpochGroups
+    groups: EpochGroupManager
 
-    def bind(self, groups: EpochGroups) -> None:
+    def bind(self, groups: EpochGroupManager) -> None:
         """Take the manager of all kinds, which calls this before any other method."""
         self.groups = groups
 
@@ -75,7 +107,7 @@ class EpochKind(ABC, Generic[G, H, R]):
         """Return what a heartbeat describes for all members; None: nothing."""
         return None
 
-    def may_replace(self, classic: ClassicGroup) -> bool:
+    def may_replace(self, classic: Group) -> bool:
         """Return whether the first member turns this classic group into a group of this kind."""
         return False
 

@@ -14,25 +14,15 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.coordinators.group.epoch_group import EpochGroup
-from pybroker.broker.coordinators.group.epoch_kind import EpochKind, Records
-from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry
+from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group_base.epoch_kind import Change, EpochKind, Finish, Outcome, Records, Reply
+from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry
+from pybroker.broker.coordinators.group_base.said import SaidBytes
 from pybroker.broker.coordinators.shards.ports import Record
-from pybroker.broker.coordinators.shards.said import SaidBytes
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 AnyGroup = EpochGroup[Any, Any]
-Outcome = Any
-"""The result of a change; a KafkaError if the change was refused."""
-Finish = Callable[[Any], Outcome]
-Change = Callable[[Any], Finish]
-"""Changes the copy, or raises KafkaError before changing it.
-
-The returned function is called when the target is known. It may change the copy again, and returns the result or
-raises KafkaError: a later change of the same turn may have removed its member.
-"""
-Reply = Callable[[Outcome], None]
 Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; calls back with NONE when they are on disk."""
 

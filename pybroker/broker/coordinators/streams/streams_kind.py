@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of
-from pybroker.broker.coordinators.group.classic_group import ClassicGroup
-from pybroker.broker.coordinators.group.epoch_group import JOINS
-from pybroker.broker.coordinators.group.epoch_kind import EpochKind
-from pybroker.broker.coordinators.group.figures import GroupFigures
-from pybroker.broker.coordinators.shards.said import SHARED
+from pybroker.broker.coordinators.group_base.epoch_group import JOINS
+from pybroker.broker.coordinators.group_base.epoch_kind import EpochKind
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_registry import Group
+from pybroker.broker.coordinators.group_base.said import SHARED
+from pybroker.broker.coordinators.group_base.topics_hash import TopicView, hash_of
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.streams import membership, records
 from pybroker.broker.coordinators.streams.endpoints import partitions_by_endpoint
@@ -77,7 +77,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
     def shared(self, beat: StreamsHeartbeat) -> Topology | None:
         return beat.topology
 
-    def may_replace(self, classic: ClassicGroup) -> bool:
+    def may_replace(self, classic: Group) -> bool:
         return classic.is_empty
 
     def answer(self, group: StreamsGroup, beat: StreamsHeartbeat) -> StreamsHeartbeatResult | None:

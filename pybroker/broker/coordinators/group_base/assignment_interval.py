@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.group.epoch_group import EpochGroup
+from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 
 RETRY_MS = 1_000

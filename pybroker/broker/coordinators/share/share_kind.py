@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pybroker.broker.coordinators.consumer.topics import hash_of
-from pybroker.broker.coordinators.group.epoch_group import LEAVES
-from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
-from pybroker.broker.coordinators.group.epoch_kind import EpochKind
+from pybroker.broker.coordinators.group_base.epoch_group import LEAVES
+from pybroker.broker.coordinators.group_base.epoch_kind import EpochGroupManager, EpochKind
+from pybroker.broker.coordinators.group_base.topics_hash import hash_of
 from pybroker.broker.coordinators.share import membership, records
 from pybroker.broker.coordinators.share.group import ShareGroup, ShareGroupMember
 from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
-from pybroker.broker.coordinators.share.states import ShareGroupDependencies, ShareGroupStates
+from pybroker.broker.coordinators.share.share_group_states import ShareGroupDependencies, ShareGroupStates
 from pybroker.native import Uuid
 
 
@@ -34,7 +33,7 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
         self._view = ground.view
         self._settings = ground.settings
 
-    def bind(self, groups: EpochGroups) -> None:
+    def bind(self, groups: EpochGroupManager) -> None:
         super().bind(groups)
         self.states = ShareGroupStates(self._ground, groups)
 

@@ -22,10 +22,11 @@ from pybroker.broker.coordinators.consumer.model import (
     Partition,
 )
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
-from pybroker.broker.coordinators.consumer.topics import TopicView, resolve
-from pybroker.broker.coordinators.group.classic_group import ClassicGroup
-from pybroker.broker.coordinators.group.epoch_kind import EpochKind
-from pybroker.broker.coordinators.group.figures import GroupFigures
+from pybroker.broker.coordinators.consumer.topics import resolve
+from pybroker.broker.coordinators.group_base.epoch_kind import EpochKind
+from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_registry import Group
+from pybroker.broker.coordinators.group_base.topics_hash import TopicView
 
 BEATS_A_SECOND_MAX = 500
 """Limits one group's heartbeats during a rebalance, so that a large group does not keep the coordinator from others."""
@@ -63,7 +64,7 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
     def said(self, group: ConsumerGroup) -> dict[str, ConsumerSubscription]:
         return {member_id: member.subscription for member_id, member in group.members.items()}
 
-    def may_replace(self, classic: ClassicGroup) -> bool:
+    def may_replace(self, classic: Group) -> bool:
         """Return whether the classic group has no members, or group.consumer.migration.policy allows its upgrade."""
         return not classic.members or self._settings.upgrades
 

@@ -12,16 +12,22 @@ from functools import partial
 from typing import Any
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.consumer.topics import TopicView
-from pybroker.broker.coordinators.group.classic_group import ClassicGroup
-from pybroker.broker.coordinators.group.epoch_group import GOES_AWAY, JOINS, EpochMember
-from pybroker.broker.coordinators.group.epoch_kind import EpochHeartbeat, EpochKind, Records
-from pybroker.broker.coordinators.group.group import Group, GroupKind, GroupRegistry
-from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
-from pybroker.broker.coordinators.shards.said import SHARED, said_bytes
+from pybroker.broker.coordinators.group_base.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS, EpochMember
+from pybroker.broker.coordinators.group_base.epoch_kind import (
+    EpochHeartbeat,
+    EpochKind,
+    Finish,
+    Outcome,
+    Records,
+    Reply,
+)
+from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry
+from pybroker.broker.coordinators.group_base.said import SHARED, said_bytes
+from pybroker.broker.coordinators.group_base.topics_hash import TopicView
+from pybroker.broker.coordinators.group_base.turns import AnyGroup, GroupTurns, Write
 from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import AnyGroup, Finish, GroupTurns, Outcome, Reply, Write
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -92,7 +98,7 @@ class EpochGroups(GroupTurns):
 
         self.submit(group_id, change, answered, of=of, also=also)
 
-    def may_replace(self, of: GroupKind, classic: ClassicGroup) -> bool:
+    def may_replace(self, of: GroupKind, classic: Group) -> bool:
         """Return whether the first member of this kind turns the classic group into a group of its kind."""
         return self._kinds[of].may_replace(classic)
 

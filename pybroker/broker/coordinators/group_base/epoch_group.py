@@ -12,8 +12,8 @@ from typing import Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from pybroker.broker.coordinators.group.group import Group
-from pybroker.broker.coordinators.group.requests import CommitRequest
+from pybroker.broker.coordinators.group_base.group_registry import Group
+from pybroker.broker.coordinators.group_base.requests import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.group_base.requests import CommitRequest
+from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from pybroker.broker.coordinators.group.offsets import CommittedOffset
-    from pybroker.broker.coordinators.group.removals import Removals
-    from pybroker.broker.coordinators.group.requests import CommitRequest
-    from pybroker.broker.coordinators.shards.ports import Topics
-    from pybroker.native import Uuid
 
 
 class GroupKind(StrEnum):
@@ -88,9 +85,9 @@ class Group:
     def check_offset_deletion(self) -> None:
         """Raise KafkaError if the group's kind or state forbids deletions of offsets."""
 
-    def retained_since_ms(self, offset: CommittedOffset) -> int | None:
+    def retained_since_ms(self, commit_timestamp_ms: int) -> int | None:
         """Return the wall time (ms) from which the retention of an offset counts; None: it does not expire now."""
-        return offset.commit_timestamp_ms
+        return commit_timestamp_ms
 
 
 G = TypeVar("G", bound=Group)

@@ -9,24 +9,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.consumer.topics import TopicView
-from pybroker.broker.coordinators.group.group import GroupKind
+from pybroker.broker.coordinators.group_base.epoch_kind import EpochGroupManager, Finish, Outcome
+from pybroker.broker.coordinators.group_base.group_registry import GroupKind
+from pybroker.broker.coordinators.group_base.topics_hash import TopicView
 from pybroker.broker.coordinators.shards.timers import TimerWheel
-from pybroker.broker.coordinators.shards.turns import Finish, Outcome
 from pybroker.broker.coordinators.share.group import ShareGroup
 from pybroker.broker.coordinators.share.settings import ShareSettings
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from pybroker.broker.coordinators.group.epoch_groups import EpochGroups
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +81,7 @@ class ShareGroupDependencies(msgspec.Struct, frozen=True):
 class ShareGroupStates:
     """The share states of the groups of one shard."""
 
-    def __init__(self, ground: ShareGroupDependencies, groups: EpochGroups) -> None:
+    def __init__(self, ground: ShareGroupDependencies, groups: EpochGroupManager) -> None:
         self._ground = ground
         self._groups = groups
         self._working: dict[str, asyncio.Task[None]] = {}
