@@ -193,6 +193,11 @@ class NoOpRecord(msgspec.Struct):
     ingest_folders: list[NoOpRecord_IngestFolder] = []
     removed_ingest_folders: list[str] = []
     cluster: NoOpRecord_ClusterDetails | None = None
+    broker_runs: list[NoOpRecord_BrokerRun] = []
+    staged: list[NoOpRecord_StagedMark] = []
+    unstaged: list[NoOpRecord_StagedKey] = []
+    outcomes: list[NoOpRecord_RequestOutcome] = []
+    forgotten_outcomes: list[Uuid] = []
 
 class NoOpRecord_BrokerEpoch(msgspec.Struct):
     broker_id: int = 0
@@ -350,10 +355,42 @@ class NoOpRecord_ClusterDetails(msgspec.Struct):
     damaged_topics: list[NoOpRecord_DamagedTopic] = []
     damaged_ingests: list[str] = []
     delete_orders: list[str] = []
+    end_offset: int = 0
 
 class NoOpRecord_DamagedTopic(msgspec.Struct):
     topic_name: str = ""
     reason: str = ""
+
+class NoOpRecord_BrokerRun(msgspec.Struct):
+    broker_id: int = 0
+    boot_id: str = ""
+    flush_mode: str = ""
+    directory_ids: list[str] = []
+    gone: list[str] = []
+    stopped: bool = False
+    suspect: bool = False
+    topic_ids: bool = False
+
+class NoOpRecord_StagedMark(msgspec.Struct):
+    broker_id: int = 0
+    topic_id: Uuid = Uuid.ZERO
+    topic_name: str = ""
+    staged_ms: int = 0
+    remove_after_ms: int = 0
+    boot_id: str = ""
+    monotonic_ms: int = 0
+    left_ms: int = 0
+    promised: bool = False
+
+class NoOpRecord_StagedKey(msgspec.Struct):
+    broker_id: int = 0
+    topic_id: Uuid = Uuid.ZERO
+
+class NoOpRecord_RequestOutcome(msgspec.Struct):
+    request_id: Uuid = Uuid.ZERO
+    at_ms: int = 0
+    event: str = ""
+    reply: bytes | None = b""
 
 class NoOpRecord_TopicEvent(msgspec.Struct):
     what: str = ""

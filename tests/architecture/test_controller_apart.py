@@ -29,7 +29,8 @@ def test_the_inside_of_the_controller_is_its_own() -> None:
 def test_the_controller_knows_nobody_who_asks_it() -> None:
     """It reaches brokers by its channels only, its own too."""
     allowed = {"pybroker.errors", "pybroker.native", "pybroker.printable", "pybroker.protocol"}
-    allowed |= {f"pybroker.broker.{name}" for name in ("controller", "cluster", "metadata", "clock", "gc_tuning")}
+    rooms = ("controller", "cluster", "metadata", "quorum", "clock", "gc_tuning")
+    allowed |= {f"pybroker.broker.{name}" for name in rooms}
     known = {
         target
         for name, targets in imports(ROOT).items()

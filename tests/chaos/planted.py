@@ -148,7 +148,7 @@ def full_before_the_controller_is_loaded() -> None:
 @fault
 def full_split_in_two() -> None:
     """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
-    from pybroker.broker.controller.broadcast import Broadcast
+    from pybroker.broker.metadata.broadcast import Broadcast
     from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
     from pybroker.broker.replicas.stray_evidence import KnownTopics
     from pybroker.broker.replicas.stray_reconciliation import Evidence

@@ -11,7 +11,7 @@ from pybroker.broker.admin.partition_health import Conditions
 from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
-from pybroker.broker.metadata.store_session import StoreSession
+from pybroker.broker.metadata.store_session import MetadataSession
 from pybroker.broker.replicas.image_observers import ChangeFigures
 from pybroker.broker.replicas.role_reconciler import Mismatch
 from pybroker.native import Uuid
@@ -85,7 +85,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The broker that has this view."""
     cluster: ClusterAdmin
     conditions: Conditions
-    session: StoreSession
+    session: MetadataSession
     """The session with the metadata store."""
     wrong_roles: Callable[[], Sequence[Mismatch]]
     """Partitions whose role on this broker differs from the published metadata and is not corrected yet."""

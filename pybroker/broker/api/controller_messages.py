@@ -68,6 +68,10 @@ class ControlReceiver:
         refused = await self._fence.admit(request.controller_epoch, request.broker_epoch)
         if refused:
             return refusal(request, refused)
+        return await self.obey(request, by_name=by_name)
+
+    async def obey(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
+        """Execute a message that needs no admission: this broker has derived it from the metadata log."""
         view = self._cluster
         match request:
             case UpdateCluster():

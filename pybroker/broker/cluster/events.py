@@ -13,8 +13,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from pybroker.broker.metadata.acl_nodes import AclBinding, AclFilter
+from pybroker.broker.metadata.control_messages import (
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
 from pybroker.broker.metadata.token_nodes import DelegationToken
+from pybroker.broker.metadata.znodes import Endpoint, RunningNode, StagedNode
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 
@@ -420,6 +427,104 @@ class UnregisterBroker(Event[None], frozen=True):
     BROKER_ID_NOT_REGISTERED: the id is unknown; INVALID_REQUEST: the broker runs, or has replicas."""
 
     broker_id: int
+
+
+# --- brokers of a metadata quorum; with a metadata store brokers write this to the store ------------------------------
+
+
+class RegisteredBroker(msgspec.Struct, frozen=True):
+    """The result of a registration."""
+
+    epoch: int
+    """The broker epoch."""
+    lost_directories: tuple[str, ...] = ()
+    """Ids of log directories that are gone since the broker's previous run."""
+
+
+class RegisterBroker(Event[RegisteredBroker], frozen=True):
+    """Registration of a broker that starts, or whose registration has ended although it runs. A registration of its
+    previous run, recognized by the id of the first log directory, is replaced. KafkaError
+    DUPLICATE_BROKER_REGISTRATION: another live broker has the id."""
+
+    broker_id: int
+    incarnation: Uuid
+    """Chosen by the process: a repeated registration gets the same epoch."""
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    run: RunningNode
+    """The conditions of its run."""
+    log_dirs: tuple[str, ...] = ()
+    cordoned: tuple[str, ...] = ()
+
+
+class StopBroker(Event[None], frozen=True):
+    """The end of a broker's run after everything is on disk. KafkaError STALE_BROKER_EPOCH: another broker epoch is
+    registered."""
+
+    broker_id: int
+    broker_epoch: int
+    complete: bool
+    """No replica waits for the data of a lost log directory."""
+
+
+class BrokerHeartbeat(Event[None], frozen=True):
+    """A sign of life, with the end of the metadata log that the broker has applied. KafkaError STALE_BROKER_EPOCH:
+    another broker epoch is registered, or none."""
+
+    broker_id: int
+    broker_epoch: int
+    applied: int
+
+
+class MarkStaged(Event[None], frozen=True):
+    """Marks of a broker's staged data: new or changed ones, and those of topics whose data it has removed."""
+
+    broker_id: int
+    staged: Mapping[Uuid, StagedNode] = {}
+    removed: tuple[Uuid, ...] = ()
+
+
+class ReplicasStopped(Event[None], frozen=True):
+    """A broker's answer to an order that it has derived from the metadata log."""
+
+    broker_id: int
+    request: StopReplicaRequest
+    response: StopReplicaResponse
+
+
+class ReplicasRestored(Event[None], frozen=True):
+    """See `ReplicasStopped`."""
+
+    broker_id: int
+    request: RestoreReplicasRequest
+    response: RestoreReplicasResponse
+
+
+class ProducerIdRange(msgspec.Struct, frozen=True):
+    """A block of producer ids."""
+
+    first: int
+    last: int
+
+
+class AllocateProducerIds(Event[ProducerIdRange], frozen=True):
+    """A block of producer ids for one broker."""
+
+    broker_id: int
+
+
+ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
+    {
+        AllocateProducerIds,
+        BrokerHeartbeat,
+        MarkStaged,
+        RegisterBroker,
+        ReplicasRestored,
+        ReplicasStopped,
+        StopBroker,
+    }
+)
+"""A broker submits these while it applies changes, so their answers must not wait until it has applied them."""
 
 
 class ElectionOutcome(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from pybroker.broker.cluster.controller_client import ControllerClient, EventAnswer
 from pybroker.broker.cluster.events import (
+    ANSWERED_WHEN_DURABLE,
     BY_BROKER,
     AlterClientQuotas,
     AlterConfigs,
@@ -86,8 +87,8 @@ class DecisionCompleter:
         if isinstance(event, UndeleteTopic):
             if not isinstance(reply, KafkaError):
                 waits.append(self._deletions.undelete_finished(event.topic_id))
-        elif isinstance(event, AlterIsr):
-            pass  # the leader continues as soon as its ISR is written
+        elif isinstance(event, AlterIsr) or type(event) in ANSWERED_WHEN_DURABLE:
+            pass  # for AlterIsr: the leader continues as soon as its ISR is written
         elif type(event) in OBEYED_EVERYWHERE:
             waits += sent.applied()
         else:

@@ -19,10 +19,10 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.controller_client import EventAnswer
+from pybroker.broker.cluster.events import Event, ReplicasRestored, ReplicasStopped
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.authorization import AclEvaluator, AuthorizedEvent, authorize_event
-from pybroker.broker.controller.broadcast import Messages
 from pybroker.broker.controller.completion import DecisionCompleter, DurableDecision
 from pybroker.broker.controller.confirmations import ConfirmationListeners, Confirmations
 from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
@@ -35,13 +35,14 @@ from pybroker.broker.controller.leader_election import allows_more, unclean_elec
 from pybroker.broker.controller.local_controller_client import LocalControllerClient, Submission
 from pybroker.broker.controller.migration_decisions import Migrations
 from pybroker.broker.controller.mutation_quota import COSTS, ITEMS, MutationUsage, count_mutations
-from pybroker.broker.controller.outbox import ChangeDelivery, Outbox, OwedOrders, SentChange
+from pybroker.broker.controller.outbox import ChangeDelivery, OwedOrders, SentChange
 from pybroker.broker.controller.pending_removals import PendingRemovals
 from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.running_reassignments import Reassignments
 from pybroker.broker.controller.terms import ControllerTerms
 from pybroker.broker.controller.unregistrations import Unregistrations
 from pybroker.broker.controller.write_fence import WriteFences
+from pybroker.broker.metadata.broadcast import Messages
 from pybroker.broker.metadata.deletion_records import REMOVED
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.errors import FatalError, KafkaError
@@ -97,7 +98,7 @@ class Controller:
             self._report,
             self._send_whole,
         )
-        self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
+        self._outbox = terms.outbox(broker_id, channels, between, self._confirmations.answered)
         self._fences = WriteFences(broker_id, self._outbox)
         self._completer = DecisionCompleter(port, self._deletions, clock.wall_ms)
         self._outcomes = RequestOutcomes(clock.wall_ms) if between is not None else None
@@ -132,6 +133,7 @@ class Controller:
         gone = self._migrations.start(self._image, start.unfinished)
         # The registrations announce the brokers and elect leaders for the partitions they host. This event comes first
         # because the other decisions need brokers.
+        self._port.heartbeats = self._terms.heartbeat
         first = self._port.open(await self._brokers.start())
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
@@ -200,6 +202,12 @@ class Controller:
             if decided is None:
                 submission.require_time()
                 granted = await self._within_quota(submission, authorize_event(self._image, submission, self._acls))
+                event = granted.event
+                if isinstance(event, ReplicasStopped | ReplicasRestored) and granted.refusal is None:
+                    # In its turn: the order's own decision has been taken note of by now.
+                    self._confirmations.answered(event.broker_id, event.request, event.response)
+                    submission.answer(EventAnswer(None, True))
+                    return
                 topics = self._topics_to_fence(submission, granted)
                 if topics:
                     self._spawn(self._fence_first(submission, topics))
@@ -256,13 +264,14 @@ class Controller:
         except KafkaError:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
             raise
+        offset = -1
         if self._writer.changes_anything(decision):
-            await self._write(before, decision, submission)
+            offset = await self._write(before, decision, submission)
         else:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
         for sentence in decision.warnings:
             log.warning("%s", sentence)
-        self._image, messages = await self._run_apart(partial(self._consequences, before, decision.delta))
+        self._image, messages = await self._run_apart(partial(self._consequences, before, decision.delta, offset))
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
         if self._acls is not None:
@@ -282,9 +291,12 @@ class Controller:
             self._report(FinishMigrations(self._migrations.settled(self._image)))
         return self._completer.track(submission, decision.reply, self._send(decision.delta, messages))
 
-    def _consequences(self, before: ClusterImage, delta: ImageDelta) -> tuple[ClusterImage, Messages]:
-        """Return the image after a change and the messages for the brokers. Pure."""
+    def _consequences(self, before: ClusterImage, delta: ImageDelta, offset: int) -> tuple[ClusterImage, Messages]:
+        """Return the image after a change and the messages for the brokers. `offset` is the end of the metadata log; -1
+        with a metadata store, or for a decision without a change. Pure."""
         after = self._with_unclean_elections(before.apply(delta))
+        if offset >= 0:
+            after = msgspec.structs.replace(after, offset=offset)
         return after, self._outbox.messages_for(before, after, delta)
 
     async def _run_apart(self, work: Callable[[], R]) -> R:
@@ -315,14 +327,15 @@ class Controller:
         log.error("controller event failed event=%s: this is a bug in pybroker", name, exc_info=problem)
         submission.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
 
-    async def _write(self, before: ClusterImage, decision: Decision, submission: Submission) -> None:
+    async def _write(self, before: ClusterImage, decision: Decision, submission: Submission) -> int:
         outcomes, asked = self._outcomes, submission.asked
         kept = None
         if outcomes is not None and asked is not None:
             kept = outcomes.change_for(submission.event, asked, decision.reply)
-        await self._while_in_office(self._writer.write_decision(before, decision, kept, submission.decide_by))
+        offset = await self._while_in_office(self._writer.write_decision(before, decision, kept, submission.decide_by))
         if outcomes is not None and kept is not None:
             outcomes.note_durable(kept)
+        return offset
 
     async def _while_in_office(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a write or a confirmation; end the term if another controller is active."""

@@ -115,6 +115,8 @@ class Deletions:
         self._take(delta.deletions)
         for topic_id in delta.forgotten_deletions:
             self._drop(topic_id)
+        for _, topic_id in delta.unstaged:
+            self._staged_data_changed(topic_id)
         if delta.lost_brokers:
             # An undelete stops waiting for lost brokers.
             self._wake.set()

@@ -35,6 +35,14 @@ class FenceBroker(Event[None], frozen=True):
     broker_epoch: int
 
 
+class BrokerSessionEnded(Event[None], frozen=True):
+    """A broker of a metadata quorum has sent no heartbeat for too long, or its process was seen dead. KafkaError
+    STALE_BROKER_EPOCH: another broker epoch is registered."""
+
+    broker_id: int
+    broker_epoch: int
+
+
 class BrokerForgotten(Event[None], frozen=True):
     """The nodes that an unregistered broker wrote to the store are removed."""
 

@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.image import (
+    NO_LEADER,
+    ClusterImage,
+    ConfigImage,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+    begins_empty,
+)
 from pybroker.broker.metadata.ingest_records import COMMITTING
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG, MISSING_LOG, UNKNOWN_END, LogEnd
 from pybroker.native import Uuid
@@ -110,15 +118,6 @@ def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
     """Return the mark that lets a leader without a log create an empty one, see `begins_empty`."""
     missing = any(one.broker_id == leader and one.end == MISSING_LOG for one in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
-
-
-def begins_empty(partition: PartitionImage, replica: int) -> bool:
-    """Return whether the controller has allowed the replica to lead without a log, because its log was lost or not
-    created yet.
-    """
-    return bool(partition.suspect) and any(
-        one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
-    )
 
 
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:

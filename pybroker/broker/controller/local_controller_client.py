@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from pybroker.broker.cluster.controller_client import EventAnswer, RequestIdentity
-from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.events import BrokerHeartbeat, Event
 from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.controller.write_fence import ClosedTopics
 from pybroker.errors import KafkaError
@@ -78,6 +78,8 @@ class LocalControllerClient:
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
         self.figures = QueueFigures()
+        self.heartbeats: Callable[[BrokerHeartbeat], None] | None = None
+        """Takes heartbeats at once: they must not wait behind decisions. Raises KafkaError."""
         self._under_way: dict[Uuid, asyncio.Future[EventAnswer[Any]]] = {}
 
     @property
@@ -104,6 +106,9 @@ class LocalControllerClient:
             return await asyncio.shield(again)
         if not self._open:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+        if isinstance(event, BrokerHeartbeat) and self.heartbeats is not None:
+            self.heartbeats(event)
+            return EventAnswer(None, True)  # type: ignore[arg-type]  # a heartbeat's reply is None
         if self._queue.qsize() >= EVENTS_QUEUED_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,

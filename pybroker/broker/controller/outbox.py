@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.controller.broadcast import Broadcast, Messages
+from pybroker.broker.metadata.broadcast import Broadcast, Messages
 from pybroker.broker.metadata.control_messages import (
     CloseTopics,
     ControlRequest,
@@ -25,7 +25,7 @@ from pybroker.broker.metadata.deletion_records import DELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import Uuid
 
-Answered = Callable[[int, ControlRequest, ControlResponse], None]
+MessageAnswered = Callable[[int, ControlRequest, ControlResponse], None]
 
 
 class SentMessage(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class OwedOrders(NamedTuple):
 class Outbox:
     """The outgoing messages of one controller."""
 
-    def __init__(self, controller_id: int, channels: Channels, between: str | None, answered: Answered) -> None:
+    def __init__(self, controller_id: int, channels: Channels, between: str | None, answered: MessageAnswered) -> None:
         """`between` is the name of the inter-broker listener, if there is one."""
         self._broadcast = Broadcast(controller_id, between)
         self._controller_id = controller_id

@@ -16,6 +16,7 @@ import msgspec
 from pybroker.broker.cluster.controller_client import RequestIdentity
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_reply, unpack_reply
+from pybroker.broker.metadata.image import RequestOutcome
 from pybroker.broker.metadata.metadata_store import Create, Delete, MetadataStore, Node, Operation, ensure_path
 from pybroker.broker.metadata.znodes import OUTCOMES, DamagedNodeError, decode_json
 from pybroker.errors import KafkaError
@@ -30,15 +31,6 @@ REPLY_BYTES_MAX = 64 * 1024
 """For a longer reply, the log keeps only the fact that the request was decided."""
 FORGOTTEN_AT_ONCE_MAX = 50
 """Limit of removals in one multi."""
-
-
-class RequestOutcome(NamedTuple):
-    """The outcome of one request."""
-
-    at_ms: int
-    event: str
-    reply: bytes | None
-    """The serialized reply; None if it is too long to keep."""
 
 
 class OutcomeChange(NamedTuple):
@@ -92,6 +84,10 @@ class RequestOutcomes:
                 found[request_id] = RequestOutcome(read.at, read.event, read.reply)
             except DamagedNodeError:
                 found[request_id] = RequestOutcome(node.created_ms, "", None)
+        self.take(found)
+
+    def take(self, found: Mapping[Uuid, RequestOutcome]) -> None:
+        """Take over outcomes that earlier controllers have recorded."""
         self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
         if len(found) >= OUTCOMES_MAX:
             self._complete_since_ms = next(iter(self._known.values())).at_ms

@@ -6,20 +6,25 @@ With a metadata store the controller reads and watches nodes (`StoreTerms`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.channel import Channels
+from pybroker.broker.cluster.events import BrokerHeartbeat, Event
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_leadership
 from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.decision_writer import DecisionWriter, Writer
 from pybroker.broker.controller.internal_events import BrokersChanged
+from pybroker.broker.controller.outbox import MessageAnswered, Outbox
 from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.staged_data import StagedData, StoredStagedData
 from pybroker.broker.controller.unregistrations import BrokerNotes, StoredBrokerNotes
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.metadata_store import MetadataStore
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 
 
 class TermStart(msgspec.Struct, frozen=True):
@@ -57,15 +62,23 @@ class ControllerTerms(Protocol):
         ...
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
-        """Take the leadership and load everything. Raises OfficeTakenError, LoweredError, DamagedNodeError."""
+        """Take the leadership and load everything. Raises LeadershipTakenError, LoweredError, DamagedNodeError."""
         ...
 
     async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
         """Load the request deduplication log."""
         ...
 
-    def watch(self, report: Callable[[BrokersChanged], None]) -> RegistrationWatch:
+    def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
         """Return the watch of a new term; `report` queues an event."""
+        ...
+
+    def outbox(self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered) -> Outbox:
+        """Return the outbox of a new term."""
+        ...
+
+    def heartbeat(self, event: BrokerHeartbeat) -> None:
+        """Take a broker's heartbeat. Raises KafkaError."""
         ...
 
 
@@ -89,6 +102,15 @@ class StoreTerms:
         """Load the nodes."""
         await outcomes.load(self._store)
 
-    def watch(self, report: Callable[[BrokersChanged], None]) -> RegistrationWatch:
+    def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
         """Return a watch of the registrations' nodes."""
         return BrokerWatch(self._store, report)
+
+    def outbox(self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered) -> Outbox:
+        """Return an outbox that sends every change to every broker."""
+        return Outbox(broker_id, channels, between, answered)
+
+    def heartbeat(self, event: BrokerHeartbeat) -> None:
+        """Refuse: the sessions with the store show which brokers are alive."""
+        del event
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "This cluster has a metadata store and takes no heartbeats.")

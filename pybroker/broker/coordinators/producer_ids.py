@@ -1,7 +1,9 @@
-"""Producer ids, taken from the metadata store in blocks, so that no broker ever hands out an id twice.
+"""Producer ids, taken in blocks, so that no broker ever hands out an id twice. Unused ids of a stopped broker are lost,
+which is harmless.
 
-`/latest_producer_id_block` holds the block that any broker took last, in Kafka's format. A broker owns a block once
-it has changed the node under the version that it read. Unused ids of a stopped broker are lost, which is harmless.
+With a metadata store, `/latest_producer_id_block` holds the block that any broker took last, in Kafka's format. A
+broker owns a block once it has changed the node under the version that it read. In a metadata quorum the controller
+gives the blocks.
 """
 
 from __future__ import annotations
@@ -9,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.events import AllocateProducerIds
 from pybroker.broker.metadata.metadata_store import (
     BadVersionError,
     MetadataStore,
@@ -49,12 +54,95 @@ class ProducerIdBlock(msgspec.Struct):
     block_end: str
 
 
-class ProducerIds:
-    """The producer ids of one broker; for the event loop's thread only."""
+class ProducerIdBlocks(Protocol):
+    """The source of blocks."""
+
+    async def take(self) -> tuple[int, int]:
+        """Return first and last id of a new block. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry)."""
+        ...
+
+    async def highest(self, producer_id: int) -> int:
+        """Return the last id of the latest block of any broker, or of one that contains `producer_id`. Raises like
+        `take`."""
+        ...
+
+
+class StoredBlocks:
+    """Blocks from the metadata store."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
         self._broker_id = broker_id
+
+    async def take(self) -> tuple[int, int]:
+        """Change the node."""
+        while True:
+            try:
+                return await self._try_block()
+            except (BadVersionError, NodeExistsError):
+                continue  # Another broker was faster; the next read sees its block.
+            except StoreError as error:
+                raise _unavailable(error) from error
+
+    async def highest(self, producer_id: int) -> int:
+        """Read the node."""
+        del producer_id
+        try:
+            return int(_parse((await self._store.get(BLOCK_PATH)).data).block_end)
+        except NoNodeError:
+            return -1
+        except StoreError as error:
+            raise _unavailable(error) from error
+
+    async def _try_block(self) -> tuple[int, int]:
+        try:
+            node = await self._store.get(BLOCK_PATH)
+        except NoNodeError:
+            await self._store.create(BLOCK_PATH, self._encoded(0))
+            return 0, BLOCK_SIZE - 1
+        start = int(_parse(node.data).block_end) + 1
+        if start > PRODUCER_ID_MAX - BLOCK_SIZE:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been used.")
+        await self._store.set(BLOCK_PATH, self._encoded(start), node.version)
+        return start, start + BLOCK_SIZE - 1
+
+    def _encoded(self, start: int) -> bytes:
+        return msgspec.json.encode(ProducerIdBlock(1, self._broker_id, str(start), str(start + BLOCK_SIZE - 1)))
+
+
+class AllocatedBlocks:
+    """Blocks from the controller of a metadata quorum."""
+
+    def __init__(self, port: ControllerClient, view: ClusterView, broker_id: int) -> None:
+        self._port = port
+        self._view = view
+        self._broker_id = broker_id
+
+    async def take(self) -> tuple[int, int]:
+        """Submit an event."""
+        try:
+            block = (await self._port.submit(AllocateProducerIds(self._broker_id))).reply
+        except KafkaError as error:
+            if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                raise
+            raise _unavailable(error) from error
+        return block.first, block.last
+
+    async def highest(self, producer_id: int) -> int:
+        """Look into the image; if its end is too low, after it has everything that was decided before."""
+        if self._view.image.next_producer_id <= producer_id:
+            try:
+                await self._port.catch_up()
+            except KafkaError as error:
+                raise _unavailable(error) from error
+        return self._view.image.next_producer_id - 1
+
+
+class ProducerIds:
+    """The producer ids of one broker; for the event loop's thread only."""
+
+    def __init__(self, blocks: ProducerIdBlocks) -> None:
+        self._blocks = blocks
         self._next = 0
         self._end = -1
         self._upcoming: tuple[int, int] | None = None
@@ -91,16 +179,9 @@ class ProducerIds:
         return await self.next_id(), 0
 
     async def _highest_taken(self, producer_id: int) -> int:
-        """Return the end of the last block that any broker has taken; read the store only if the cached end is too
-        low."""
+        """Return the end of the last block that any broker has taken; ask for it only if the cached end is too low."""
         if self._highest_end < producer_id:
-            try:
-                node = await _in_time(self._store.get(BLOCK_PATH))
-                self._highest_end = int(_parse(node.data).block_end)
-            except NoNodeError:
-                return -1
-            except StoreError as error:
-                raise _unavailable(error) from error
+            self._highest_end = await _in_time(self._blocks.highest(producer_id))
         return self._highest_end
 
     def _fetch(self) -> asyncio.Task[None]:
@@ -116,30 +197,8 @@ class ProducerIds:
             log.warning("cannot allocate a block of producer ids: %s", task.exception())
 
     async def _take_block(self) -> None:
-        while True:
-            try:
-                self._upcoming = await self._try_block()
-            except (BadVersionError, NodeExistsError):
-                continue  # Another broker was faster; the next read sees its block.
-            except StoreError as error:
-                raise _unavailable(error) from error
-            self._highest_end = max(self._highest_end, self._upcoming[1])
-            return
-
-    async def _try_block(self) -> tuple[int, int]:
-        try:
-            node = await self._store.get(BLOCK_PATH)
-        except NoNodeError:
-            await self._store.create(BLOCK_PATH, self._encoded(0))
-            return 0, BLOCK_SIZE - 1
-        start = int(_parse(node.data).block_end) + 1
-        if start > PRODUCER_ID_MAX - BLOCK_SIZE:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been used.")
-        await self._store.set(BLOCK_PATH, self._encoded(start), node.version)
-        return start, start + BLOCK_SIZE - 1
-
-    def _encoded(self, start: int) -> bytes:
-        return msgspec.json.encode(ProducerIdBlock(1, self._broker_id, str(start), str(start + BLOCK_SIZE - 1)))
+        self._upcoming = await self._blocks.take()
+        self._highest_end = max(self._highest_end, self._upcoming[1])
 
 
 async def _in_time(work: Awaitable[R]) -> R:
@@ -164,7 +223,7 @@ def _parse(data: bytes) -> ProducerIdBlock:
     return block
 
 
-def _unavailable(error: StoreError) -> KafkaError:
+def _unavailable(error: Exception) -> KafkaError:
     return KafkaError(
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"cannot allocate producer ids in the metadata store: {error}"
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"cannot allocate producer ids: {error}"
     )

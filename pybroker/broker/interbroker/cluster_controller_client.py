@@ -19,7 +19,14 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
 from pybroker.broker.cluster.controller_client import EventAnswer, InProcessControllerClient, RequestIdentity
-from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
+from pybroker.broker.cluster.events import (
+    ANSWERED_WHEN_DURABLE,
+    AlterIsr,
+    CatchUp,
+    Event,
+    ShutDownBroker,
+    ShutDownOutcome,
+)
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
 from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
 from pybroker.broker.interbroker.controller_connections import ControllerConnections, OpenConnection
@@ -92,8 +99,11 @@ class ClusterControllerClient:
         leadership: ControllerLeadership,
         view: FollowedView,
         open_connection: OpenConnection,
+        address_of: Callable[[int], BrokerImage | None] = lambda broker_id: None,
     ) -> None:
-        """`changes` returns the controller epoch and the last change of this broker's controller, while it is one."""
+        """`changes` returns the controller epoch and the last change of this broker's controller, while it is one.
+        `address_of` returns the address of a controller that is not registered in the view."""
+        self._address_of = address_of
         self._broker_id = broker_id
         self._local = local
         self._changes = changes
@@ -254,6 +264,8 @@ class ClusterControllerClient:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
         change = answer.controller_epoch, answer.change_number
         answered = EventAnswer(found, reply.in_force, reply.throttle_time_ms)
+        if type(event) in ANSWERED_WHEN_DURABLE:
+            return answered
         return await self._shown(answered, change, wanted.deadline)
 
     async def _shown(self, answer: EventAnswer[R], change: tuple[int, int], deadline: float) -> EventAnswer[R]:
@@ -269,7 +281,9 @@ class ClusterControllerClient:
 
     def _controller(self) -> BrokerImage:
         controller = self._discovery.controller
-        broker = None if controller is None else self._view.image.brokers.get(controller)
+        broker = None
+        if controller is not None:
+            broker = self._view.image.brokers.get(controller) or self._address_of(controller)
         if broker is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "There is no controller now. Try again later.")
         return broker

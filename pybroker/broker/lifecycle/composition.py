@@ -31,14 +31,16 @@ from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import CloseDeletions
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.controller_election import ControllerElection, SoleController
-from pybroker.broker.controller.internal_events import FenceBroker
+from pybroker.broker.controller.internal_events import BrokerSessionEnded, FenceBroker
 from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.broker.controller.local_controller_client import LocalControllerClient
-from pybroker.broker.controller.terms import StoreTerms
+from pybroker.broker.controller.quorum_election import QuorumElection
+from pybroker.broker.controller.quorum_terms import QuorumTerms
+from pybroker.broker.controller.terms import ControllerTerms, StoreTerms
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.producer_ids import ProducerIds
+from pybroker.broker.coordinators.producer_ids import AllocatedBlocks, ProducerIds, StoredBlocks
 from pybroker.broker.coordinators.shards.appends import NativeAppends
 from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.broker.coordinators.shards.ports import Ports
@@ -65,6 +67,8 @@ from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.broker.metadata.metadata_cache import MetadataCache
 from pybroker.broker.metadata.metadata_store import MetadataStore
 from pybroker.broker.metadata.store_session import StoreSession
+from pybroker.broker.quorum.loader import MetadataLoader, QuorumSession
+from pybroker.broker.quorum.quorum_log import MetadataLog
 from pybroker.broker.replicas.broker_registration import BrokerRegistration
 from pybroker.broker.replicas.controller_fence import Fence
 from pybroker.broker.replicas.controller_notifier import FailedReplicas
@@ -75,13 +79,17 @@ from pybroker.broker.replicas.isr_proposals import IsrKeeper
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.leader_following import Addresses, Following
 from pybroker.broker.replicas.log_end_reports import LogEnds
+from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
+from pybroker.broker.replicas.order_results import ReplicaReports
+from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.broker.replicas.quota_publisher import ClientQuotas
 from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.broker.replicas.role_reconciler import RoleReconciler
+from pybroker.broker.replicas.staged_marks import LoggedMarks, StagedMarks, StoredMarks
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.store_guard import StoreGuard
-from pybroker.broker.replicas.stray_evidence import KnownTopics
+from pybroker.broker.replicas.stray_evidence import KnownTopics, LoggedTopics
 from pybroker.broker.replicas.stray_reports import FoundReports
 from pybroker.broker.replicas.strays import Strays
 from pybroker.broker.security.authorizer import Authorizer
@@ -110,6 +118,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class QuorumMember(msgspec.Struct, frozen=True):
+    """This broker's node of the metadata quorum."""
+
+    log: MetadataLog
+    loader: MetadataLoader
+    incarnation: Uuid
+    """The id of this process."""
+    address_of: Callable[[int], BrokerImage | None]
+    """Returns the address of a voter that is not registered as a broker."""
+
+
 class BrokerDependencies(msgspec.Struct, frozen=True):
     """The objects that all others depend on."""
 
@@ -119,11 +138,22 @@ class BrokerDependencies(msgspec.Struct, frozen=True):
     clock: Clock
     loop: asyncio.AbstractEventLoop
     native: NativeBroker
-    store: MetadataStore
+    metadata: MetadataStore | QuorumMember
+    """What keeps the cluster's metadata."""
     guard: StoreGuard | None
-    """Detects a store that was set back; None on a single broker."""
+    """Detects a store that was set back; None on a single broker and in a metadata quorum."""
     login: Mapping[str, str] = {}
     """The login to other brokers, as client settings."""
+
+    @property
+    def quorum(self) -> QuorumMember | None:
+        """The node of the metadata quorum, if there is one."""
+        return self.metadata if isinstance(self.metadata, QuorumMember) else None
+
+    @property
+    def store(self) -> MetadataStore | None:
+        """The metadata store, if there is one."""
+        return None if isinstance(self.metadata, QuorumMember) else self.metadata
 
 
 class Local(msgspec.Struct, frozen=True):
@@ -170,7 +200,7 @@ class BrokerParts(msgspec.Struct):
 
     services: Services
     """The objects that handlers use."""
-    membership: BrokerRegistration
+    membership: BrokerRegistration | QuorumRegistration
     fence: Fence
     receiver: ControlReceiver
     security: Security
@@ -189,7 +219,11 @@ class BrokerParts(msgspec.Struct):
     port: ControllerClient
     own_port: LocalControllerClient
     """The queue from which this broker's controller takes events while it leads."""
-    election: SoleController | ControllerElection
+    publisher: BrokerMetadataPublisher | None
+    """Applies the metadata log; None with a metadata store."""
+    reports: ReplicaReports | None
+    """Reports what became of orders from the metadata log; None with a metadata store."""
+    election: SoleController | ControllerElection | QuorumElection
     """How this broker becomes the controller."""
     peers: PeerWatch | None
     """Detects killed brokers; None on a single broker."""
@@ -216,6 +250,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     port: ControllerClient = own_port
     disconnect: Callable[[], None] | None = None
     check = None if ground.guard is None else ground.guard.check
+    quorum = ground.quorum
     if between is not None:
         from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
         from pybroker.broker.interbroker.connection_pool import ConnectionPool
@@ -229,6 +264,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             leadership=leadership,
             view=view,
             open_connection=open_connection,
+            address_of=_no_address if quorum is None else quorum.address_of,
         )
         lines = ConnectionPool(view, open_connection)
         disconnect = partial(_close_all, cluster, lines)
@@ -241,12 +277,11 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     fence = Fence()
     closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
     receiver = _receiver(ground, local, followers, fence, closing)
-    flush_mode = ground.config["log.flush.mode"]
 
-    def make_controller() -> Controller:
+    def make_controller(terms: ControllerTerms) -> Controller:
         return Controller(
             port=own_port,
-            terms=StoreTerms(ground.store, ground.clock, ground.broker_id),
+            terms=terms,
             clock=ground.clock,
             broker_id=ground.broker_id,
             channels=_channels(ground, LocalChannel(receiver.handle), open_connection),
@@ -258,18 +293,29 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             acls=PendingAcls(ground.config) if authorizer.enabled else None,
         )
 
-    election: SoleController | ControllerElection
-    if open_connection is None:
-        election = SoleController(leadership, ground.broker_id, make_controller())
+    election: SoleController | ControllerElection | QuorumElection
+    if quorum is not None:
+        election = _quorum_election(ground, quorum, leadership, make_controller, on_fatal)
     else:
-        election = ControllerElection(
-            store=ground.store,
-            broker_id=ground.broker_id,
-            leadership=leadership,
-            make_controller=make_controller,
-            on_fatal=on_fatal,
-            check=check,
-        )
+        store = ground.store
+        assert store is not None
+
+        def store_controller() -> Controller:
+            return make_controller(StoreTerms(store, ground.clock, ground.broker_id))
+
+        if open_connection is None:
+            election = SoleController(leadership, ground.broker_id, store_controller())
+        else:
+            election = ControllerElection(
+                store=store,
+                broker_id=ground.broker_id,
+                leadership=leadership,
+                make_controller=store_controller,
+                on_fatal=on_fatal,
+                check=check,
+            )
+    if open_connection is not None:
+        assert not isinstance(election, SoleController)
         peers = _peer_watch(
             ground, local.view, leadership, own_port, open_connection=open_connection, election=election
         )
@@ -299,6 +345,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         on_led=followers.transactions.owed.led,
         port=port,
     )
+    membership, reports, publisher = _registration(ground, view, port, on_fatal, receiver=receiver, closing=closing)
     return BrokerParts(
         services=_services(
             ground,
@@ -309,16 +356,9 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             figures=figures,
             roles=roles,
         ),
-        membership=BrokerRegistration(
-            ground.store,
-            ground.clock,
-            ground.broker_id,
-            flush_mode,
-            on_fatal,
-            check=check,
-            log_dirs=ground.config.log_dirs,
-            cordoned=ground.config.cordoned_log_dirs,
-        ),
+        membership=membership,
+        publisher=publisher,
+        reports=reports,
         fence=fence,
         receiver=receiver,
         security=Security(local.authorizer, local.credentials),
@@ -340,6 +380,84 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     )
 
 
+def _no_address(broker_id: int) -> BrokerImage | None:
+    """Return None: with a metadata store, a controller is a registered broker."""
+    del broker_id
+    return None
+
+
+def _quorum_election(
+    ground: BrokerDependencies,
+    quorum: QuorumMember,
+    leadership: ControllerLeadership,
+    make_controller: Callable[[ControllerTerms], Controller],
+    on_fatal: Callable[[FatalError], None],
+) -> QuorumElection:
+    session_s = ground.config.get_int("broker.session.timeout.ms") / 1000
+
+    def of_epoch(epoch: int) -> Controller:
+        return make_controller(QuorumTerms(quorum.log, quorum.loader, epoch, ground.broker_id, session_s))
+
+    return QuorumElection(
+        log=quorum.log,
+        loader=quorum.loader,
+        broker_id=ground.broker_id,
+        leadership=leadership,
+        make_controller=of_epoch,
+        on_fatal=on_fatal,
+    )
+
+
+def _registration(
+    ground: BrokerDependencies,
+    view: KnownCluster,
+    port: ControllerClient,
+    on_fatal: Callable[[FatalError], None],
+    *,
+    receiver: ControlReceiver,
+    closing: TopicClosing,
+) -> tuple[BrokerRegistration | QuorumRegistration, ReplicaReports | None, BrokerMetadataPublisher | None]:
+    config, quorum = ground.config, ground.quorum
+    flush_mode = config["log.flush.mode"]
+    if quorum is None:
+        assert ground.store is not None
+        stored = BrokerRegistration(
+            ground.store,
+            ground.clock,
+            ground.broker_id,
+            flush_mode,
+            on_fatal,
+            check=None if ground.guard is None else ground.guard.check,
+            log_dirs=config.log_dirs,
+            cordoned=config.cordoned_log_dirs,
+        )
+        return stored, None, None
+    registration = QuorumRegistration(
+        port,
+        ground.broker_id,
+        flush_mode,
+        on_fatal,
+        incarnation=quorum.incarnation,
+        heartbeat_s=config.get_int("broker.heartbeat.interval.ms") / 1000,
+        log_dirs=config.log_dirs,
+        cordoned=config.cordoned_log_dirs,
+    )
+    reports = ReplicaReports(port, ground.broker_id)
+    publisher = BrokerMetadataPublisher(
+        broker_id=ground.broker_id,
+        incarnation=quorum.incarnation,
+        between=config.between_brokers,
+        loader=quorum.loader,
+        view=view,
+        obey=receiver.obey,
+        expire_fences=closing.expire,
+        results=reports,
+        listener=registration,
+        on_fatal=on_fatal,
+    )
+    return registration, reports, publisher
+
+
 def _close_all(*connections: ClusterControllerClient | ConnectionPool) -> None:
     for each in connections:
         each.close()
@@ -352,13 +470,14 @@ def _peer_watch(
     own_port: LocalControllerClient,
     *,
     open_connection: Connector,
-    election: ControllerElection,
+    election: ControllerElection | QuorumElection,
 ) -> PeerWatch:
     from pybroker.broker.interbroker.peer_watch import PeerWatch
 
     async def fence(broker: BrokerImage) -> None:
         try:
-            await own_port.submit(FenceBroker(broker.broker_id, broker.epoch))
+            kind = FenceBroker if ground.quorum is None else BrokerSessionEnded
+            await own_port.submit(kind(broker.broker_id, broker.epoch))
         except KafkaError as error:
             log.info("broker not fenced broker=%d: %s", broker.broker_id, error)
 
@@ -422,14 +541,19 @@ def _replicas(
     ground: BrokerDependencies, view: KnownCluster, port: ControllerClient
 ) -> tuple[Staging, ReplicaManager, Following | None]:
     native, config = ground.native, ground.config
-    known = KnownTopics(
-        view, ground.store, ground.broker_id, complete=config.in_cluster, doubtful=lambda: _is_doubtful(ground)
-    )
+    known: KnownTopics
+    marks: StagedMarks
+    if ground.store is None:
+        known, marks = LoggedTopics(view, port, ground.broker_id), LoggedMarks(port, view, ground.broker_id)
+    else:
+        known = KnownTopics(
+            view, ground.store, ground.broker_id, complete=config.in_cluster, doubtful=lambda: _is_doubtful(ground)
+        )
+        marks = StoredMarks(ground.store, ground.broker_id)
     staging = Staging(
         native,
-        ground.store,
+        marks,
         ground.clock,
-        ground.broker_id,
         known=known,
         close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
         found=FoundReports(native, port, ground.clock, ground.broker_id),
@@ -527,7 +651,11 @@ def _followers(
         dead_letters=dead_letters,
         disconnect=disconnect,
     )
-    producer_ids = ProducerIds(ground.store, ground.broker_id)
+    producer_ids = ProducerIds(
+        AllocatedBlocks(port, view, ground.broker_id)
+        if ground.store is None
+        else StoredBlocks(ground.store, ground.broker_id)
+    )
     transactions = _transactions(
         ground,
         ports,
@@ -696,7 +824,9 @@ def _services(
             ground.broker_id,
             cluster,
             Conditions(view, config, ground.broker_id),
-            StoreSession(ground.store),
+            QuorumSession(ground.metadata.loader)
+            if isinstance(ground.metadata, QuorumMember)
+            else StoreSession(ground.metadata),
             lambda: roles.wrong,
         ),
         groups=followers.groups,

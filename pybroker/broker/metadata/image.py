@@ -7,7 +7,7 @@ Mappings are plain dicts that never change after construction. `apply` copies th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from pybroker.broker.metadata.feature_levels import FeaturesImage
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.broker.metadata.token_nodes import DelegationToken
-from pybroker.broker.metadata.znodes import MISSING_LOG, Endpoint, LogEnd
+from pybroker.broker.metadata.znodes import MISSING_LOG, Endpoint, LogEnd, RunningNode, StagedNode
 from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.printable import time_text
 
@@ -58,6 +58,15 @@ def may_lack_logs(partition: PartitionImage) -> bool:
     """Return whether a replica without a log may never have had one: no leader has proved that it is alive, or another
     replica has no log either."""
     return partition.young or any(one.end == MISSING_LOG for one in partition.suspect)
+
+
+def begins_empty(partition: PartitionImage, replica: int) -> bool:
+    """Return whether the controller has allowed the replica to lead without a log, because its log was lost or not
+    created yet.
+    """
+    return bool(partition.suspect) and any(
+        one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
+    )
 
 
 def is_moving(partition: PartitionImage) -> bool:
@@ -111,6 +120,8 @@ class BrokerImage(msgspec.Struct, frozen=True):
     log_dirs: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
     """The log directories that its configuration file cordons (KIP-1066); dynamic settings override it."""
+    incarnation: Uuid = Uuid.ZERO
+    """The process that registered itself in the metadata log; ZERO with a metadata store."""
 
 
 class ConfigImage(msgspec.Struct, frozen=True):
@@ -118,6 +129,15 @@ class ConfigImage(msgspec.Struct, frozen=True):
 
     config: Mapping[str, str]
     version: int
+
+
+class RequestOutcome(NamedTuple):
+    """The outcome of one recent request: a caller that lost the answer gets it again."""
+
+    at_ms: int
+    event: str
+    reply: bytes | None
+    """The serialized reply; None if it is too long to keep."""
 
 
 class ChangedStates(msgspec.Struct, frozen=True):
@@ -166,6 +186,15 @@ class ImageDelta(msgspec.Struct, frozen=True):
     """True if topics have ids after this change."""
     leftovers: Mapping[str, int] = {}
     """See `ClusterImage`; -1: no nodes are left."""
+    running: Mapping[int, RunningNode] = {}
+    staged: Mapping[int, Mapping[Uuid, StagedNode]] = {}
+    """New and changed marks of staged data, by broker."""
+    unstaged: tuple[tuple[int, Uuid], ...] = ()
+    """Marks to remove: the broker has removed the data."""
+    next_producer_id: int = -1
+    """-1: unchanged."""
+    outcomes: Mapping[Uuid, RequestOutcome] = {}
+    forgotten_outcomes: tuple[Uuid, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -248,6 +277,17 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """False if `inter.broker.protocol.version` is below 2.8: clients and old brokers see no ids."""
     unclean_elections: bool = False
     """The controller's `unclean.leader.election.enable` for topics that do not set it."""
+    offset: int = 0
+    """End of the metadata log that the image contains. 0 with a metadata store, which also keeps the following
+    elsewhere."""
+    running: Mapping[int, RunningNode] = {}
+    """The present or last run of each broker."""
+    staged: Mapping[int, Mapping[Uuid, StagedNode]] = {}
+    """Which brokers have staged data of deleted topics, and until when: broker → topic id → mark."""
+    next_producer_id: int = 0
+    """The first producer id of the next block."""
+    outcomes: Mapping[Uuid, RequestOutcome] = {}
+    """The request deduplication log, by request id."""
 
     @staticmethod
     def initial(controller_epoch: int) -> ClusterImage:
@@ -365,6 +405,11 @@ class ClusterImage(msgspec.Struct, frozen=True):
             leaving=leaving,
             topic_ids=self.topic_ids or delta.raised,
             unclean_elections=self.unclean_elections,
+            offset=self.offset,
+            running=_changed(self.running, delta.running, delta.forgotten_brokers),
+            staged=_with_staged(self.staged, delta),
+            next_producer_id=self.next_producer_id if delta.next_producer_id < 0 else delta.next_producer_id,
+            outcomes=_changed(self.outcomes, delta.outcomes, delta.forgotten_outcomes),
         )
 
 
@@ -386,6 +431,19 @@ def _with_tokens(
 
 def _left(before: Mapping[str, int], changes: Mapping[str, int]) -> Mapping[str, int]:
     return {name: count for name, count in {**before, **changes}.items() if count >= 0} if changes else before
+
+
+def _with_staged(
+    before: Mapping[int, Mapping[Uuid, StagedNode]], delta: ImageDelta
+) -> Mapping[int, Mapping[Uuid, StagedNode]]:
+    if not (delta.staged or delta.unstaged or delta.forgotten_brokers):
+        return before
+    after = {broker_id: marks for broker_id, marks in before.items() if broker_id not in delta.forgotten_brokers}
+    for broker_id, marks in delta.staged.items():
+        after[broker_id] = {**after.get(broker_id, {}), **marks}
+    for broker_id, topic_id in delta.unstaged:
+        after[broker_id] = {one: mark for one, mark in after.get(broker_id, {}).items() if one != topic_id}
+    return {broker_id: marks for broker_id, marks in after.items() if marks}
 
 
 def _changed(before: Mapping[_K, _V], new: Mapping[_K, _V], gone: Sequence[_K]) -> Mapping[_K, _V]:

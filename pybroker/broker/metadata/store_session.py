@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from pybroker.broker.metadata.metadata_store import MetadataStore, SessionState
+
+
+class MetadataSession(Protocol):
+    """The connection with what keeps the metadata."""
+
+    state: SessionState
+    told: dict[SessionState, int]
+    """Number of each event since the start."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether decisions are possible."""
+        ...
 
 
 class StoreSession:

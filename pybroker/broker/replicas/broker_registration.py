@@ -1,16 +1,4 @@
-"""This broker's registration: `/brokers/ids/[id]`, and whether visible records may be lost since its previous run.
-
-| the previous run | since then | visible records are |
-|---|---|---|
-| ended with a clean stop, or there was none | – | intact |
-| ended otherwise, `log.flush.mode=commit` | – | intact: only records on disk are ever visible |
-| ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
-| ended otherwise, `log.flush.mode=os` | the machine was restarted, or it is unknown | perhaps lost |
-| ended in any way | a log directory is gone, or another one is in its place | lost there |
-
-The id in `meta.properties` identifies a log directory. The store remembers a lost one until a run ends cleanly while no
-replica waits for its data.
-"""
+"""This broker's registration: `/brokers/ids/[id]`, and the mark of its run (`metadata.running_marks`)."""
 
 from __future__ import annotations
 
@@ -18,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,6 +29,7 @@ from pybroker.broker.metadata.metadata_store import (
     WatchEvent,
     get_or_none,
 )
+from pybroker.broker.metadata.running_marks import assess
 from pybroker.broker.metadata.znodes import BrokerNode, Endpoint, RunningNode
 from pybroker.errors import FatalError, StartError
 from pybroker.files import read_bounded
@@ -61,6 +50,16 @@ def boot_id() -> str:
         return read_bounded(BOOT_ID_FILE, 64).decode("ascii").strip()
     except OSError:
         return ""
+
+
+def say_lost_directories(lost: Sequence[str]) -> None:
+    """Log the log directories of the previous run that are gone."""
+    if lost:
+        log.warning(
+            "log directories that this broker had before are gone; records that only they had are lost "
+            "unless they come back directory.id=%s",
+            ", ".join(lost),
+        )
 
 
 class BrokerRegistration:
@@ -110,23 +109,14 @@ class BrokerRegistration:
         here = tuple(one for one in directory_ids if one)
         self._running = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
         found = await get_or_none(self._store, self._running_path)
-        intact = True
         if found is not None:
             before = znodes.decode_running(self._running_path, found.data)
             if before.topic_ids and not topic_ids:
                 topic = shown_id(await self._store.subtree(znodes.TOPICS))
                 if topic is not None:
                     raise LoweredError(topic)
-            gone = set(before.directory_ids + before.gone) - set(here)
-            new = gone - set(before.gone)
-            if new:
-                log.warning(
-                    "log directories that this broker had before are gone; records that only they had are lost "
-                    "unless they come back directory.id=%s",
-                    ", ".join(sorted(new)),
-                )
-            intact = not (new or before.suspect) and (before.stopped or self._outlived(before, self._running))
-            self._running = msgspec.structs.replace(self._running, gone=tuple(sorted(gone)), suspect=not intact)
+            self._running, lost = assess(before, self._running)
+            say_lost_directories(lost)
         return await self._create(self._node(endpoints, rack, directory_ids[0]))
 
     def _node(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> BrokerNode:
@@ -226,10 +216,6 @@ class BrokerRegistration:
             )
         with contextlib.suppress(NoNodeError, BadVersionError):
             await self._store.delete(self._path, there.version)
-
-    @staticmethod
-    def _outlived(before: RunningNode, now: RunningNode) -> bool:
-        return before.flush_mode == "commit" or (bool(now.boot_id) and before.boot_id == now.boot_id)
 
     def stop_staying(self) -> None:
         """Stop registering again: this broker is about to leave."""

@@ -69,6 +69,26 @@ class KnownCluster:
         async with self._turn:
             return await self._update(request)
 
+    async def follow(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Show an image of the metadata log, and apply the change that leads to it. `has_applied` follows."""
+        async with self._turn:
+            await self._show(after, change)
+
+    def has_applied(self, controller_epoch: int, number: int) -> None:
+        """Note that everything up to there is applied, also what followed from it."""
+        self._tell_who_waits((controller_epoch, number))
+        for tell in self._told:
+            tell()
+
+    async def _show(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        # Show the image first: the components read it here. `reached` reports the change only after they have applied
+        # it.
+        before, self._image = self._image, after
+        for shown in self._shown:
+            shown()
+        for one in self._obeyed_by:
+            await one.obey(before, after, change)
+
     async def _update(self, request: UpdateCluster) -> UpdateClusterResponse:
         before, change = self._image, request.change
         if request.controller_epoch < before.controller_epoch:
@@ -79,16 +99,9 @@ class KnownCluster:
             after = before.apply(change)
         else:
             return UpdateClusterResponse(ErrorCode.INVALID_UPDATE_VERSION)
-        # Show the image first: the components read it here. `reached` reports the change only after they have applied
-        # it.
-        self._image, self._number = after, request.number
-        for shown in self._shown:
-            shown()
-        for one in self._obeyed_by:
-            await one.obey(before, after, change)
-        self._tell_who_waits((after.controller_epoch, request.number))
-        for tell in self._told:
-            tell()
+        self._number = request.number
+        await self._show(after, change)
+        self.has_applied(after.controller_epoch, request.number)
         return UpdateClusterResponse()
 
     def _tell_who_waits(self, reached: tuple[int, int]) -> None:

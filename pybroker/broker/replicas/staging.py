@@ -15,30 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionHead, decode_deletion_head
+from pybroker.broker.metadata.deletion_records import UNDELETING
 from pybroker.broker.metadata.metadata_store import (
-    Create,
-    MetadataStore,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-    Operation,
-    Set,
     StoreError,
     UnavailableError,
     UnknownOutcomeError,
-    ensure_path,
-    get_or_none,
-    in_parts,
 )
 from pybroker.broker.replicas.broker_registration import boot_id
+from pybroker.broker.replicas.staged_marks import StagedMarks
 from pybroker.broker.replicas.stray_evidence import KnownTopics, Replica
 from pybroker.broker.replicas.stray_reconciliation import Evidence
 from pybroker.errors import KafkaError
@@ -87,9 +78,8 @@ class Staging:
     def __init__(
         self,
         native: NativeBroker,
-        store: MetadataStore,
+        marks: StagedMarks,
         clock: Clock,
-        broker_id: int,
         *,
         known: KnownTopics,
         close: Callable[[Uuid], Awaitable[object]],
@@ -101,9 +91,8 @@ class Staging:
         self._found = found
         self._native = native
         self._known = known
-        self._store = store
+        self._marks = marks
         self._clock = clock
-        self._path = f"{znodes.STAGED}/{broker_id}"
         self._due: dict[Uuid, int] = {}
         """Monotonic time of removal."""
         self._nodes: dict[Uuid, znodes.StagedNode] = {}
@@ -145,44 +134,24 @@ class Staging:
 
     async def load(self) -> None:
         """Read the stored deadlines; before anything is staged."""
-        await ensure_path(self._store, self._path)
-        for path, node in (await self._store.subtree(self._path)).items():
-            name = path.rsplit("/", 1)[1]
-            try:
-                self._nodes[Uuid.parse(name)] = znodes.decode_staged(path, node.data)
-            except (ValueError, znodes.DamagedNodeError) as problem:
-                # `start` gives its data a new deadline, a full delay from then.
-                log.error("replaced a damaged removal deadline: %s", problem)
-                await self._store.delete(path)
+        self._nodes |= await self._marks.load()
         await self._count_on()
         for topic_id in list(self._nodes):  # other tasks promise meanwhile
-            record = await self._record(topic_id)
+            record = await self._marks.deletion(topic_id)
             if record is not None and record.state == UNDELETING:
                 self._held.add(topic_id)
-
-    async def _record(self, topic_id: Uuid) -> DeletionHead | None:
-        """Return the stored deletion; None if there is none or it is unreadable."""
-        path = znodes.deletion_path(topic_id)
-        node = await get_or_none(self._store, path)
-        try:
-            return None if node is None else decode_deletion_head(path, node.data)
-        except znodes.DamagedNodeError as problem:
-            log.error("ignored a damaged deletion record: %s", problem)
-            return None
 
     async def _count_on(self) -> None:
         """Continue with the new monotonic clock after a restart of the machine: compute the rest once from wall
         time."""
-        operations: list[Operation] = []
+        counted_on: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, node in list(self._nodes.items()):
             if not node.endless and (not node.boot_id or node.boot_id != self._boot):
                 counted = msgspec.structs.replace(
                     node, boot_id=self._boot, monotonic_ms=self._clock.monotonic_ms(), left_ms=self._left_ms(node)
                 )
-                self._nodes[topic_id] = counted
-                operations.append(Set(f"{self._path}/{topic_id}", counted.encode()))
-        for part in in_parts(operations):
-            await self._store.multi(part)
+                self._nodes[topic_id] = counted_on[topic_id] = counted
+        await self._marks.replace(counted_on)
 
     async def start(self, delay_ms: int) -> None:
         """Give every staged directory a deadline and begin the removal; after the first LeaderAndIsr."""
@@ -247,7 +216,7 @@ class Staging:
         """
         nodes: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, given in topics.items():
-            record = None if given else await self._record(topic_id)
+            record = None if given else await self._marks.deletion(topic_id)
             name = given if record is None else record.topic
             known = self._nodes.get(topic_id)
             if delay_ms is None:
@@ -258,36 +227,8 @@ class Staging:
             self._held.discard(topic_id)
             self._moved.discard(topic_id)
             self._due.pop(topic_id, None)
-        await self._write(nodes)
+        await self._marks.write(nodes, self._nodes)
         self._nodes |= nodes
-
-    async def _write(self, nodes: Mapping[Uuid, znodes.StagedNode]) -> None:
-        """Wait as long as the store is unreachable: data that is being moved cannot stay without its deadline."""
-        known = set(self._nodes)
-        operations = {
-            topic_id: (Set if topic_id in known else Create)(f"{self._path}/{topic_id}", node.encode())
-            for topic_id, node in nodes.items()
-        }
-        for part in in_parts(list(operations.values())):
-            await self._write_part(part)
-
-    async def _write_part(self, part: Sequence[Operation]) -> None:
-        while True:
-            try:
-                await self._store.multi(part)
-                return
-            except (UnavailableError, UnknownOutcomeError) as problem:
-                log.warning("cannot store removal deadlines, retrying: %s", problem)
-            except MultiError as error:
-                if not isinstance(error.cause, NodeExistsError | NoNodeError):
-                    raise
-                # An earlier attempt succeeded after all.
-                part = [await self._fitting(one) for one in part]
-
-    async def _fitting(self, operation: Operation) -> Operation:
-        assert isinstance(operation, Create | Set)
-        there = await get_or_none(self._store, operation.path)
-        return (Create if there is None else Set)(operation.path, operation.data)
 
     def staged(self, topics: Iterable[Uuid]) -> None:
         """Start the delays: the data of these topics is in `deleting/`."""
@@ -326,12 +267,11 @@ class Staging:
         """Store the beginnings of delays that are not stored yet."""
         moved = {topic_id: self._nodes[topic_id] for topic_id in self._moved if topic_id in self._nodes}
         self._moved.clear()
-        for part in in_parts([Set(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in moved.items()]):
-            try:
-                await self._store.multi(part)
-            except StoreError:
-                self._moved.update(moved)
-                raise
+        try:
+            await self._marks.replace(moved)
+        except StoreError:
+            self._moved.update(moved)
+            raise
 
     def hold(self, topic_id: Uuid) -> bool:
         """Suspend the removal of a topic that is being undeleted, until `promise` or `returned`. False if it
@@ -411,15 +351,7 @@ class Staging:
         self._due.pop(topic_id, None)
         self._held.discard(topic_id)
         self._moved.discard(topic_id)
-        while True:
-            try:
-                await self._store.delete(f"{self._path}/{topic_id}")
-            except (UnavailableError, UnknownOutcomeError) as problem:
-                log.warning("cannot store that a topic's data is removed, retrying id=%s: %s", topic_id, problem)
-                continue
-            except NoNodeError:
-                pass
-            return
+        await self._marks.forget(topic_id)
 
     async def _run(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DEAD_STATES, REMOVED, UNDELETING, decode_deletion_head
 from pybroker.broker.metadata.image import ClusterImage
@@ -45,7 +46,7 @@ class KnownTopics:
     def __init__(
         self,
         view: ClusterView,
-        store: MetadataStore,
+        store: MetadataStore | None,
         broker_id: int,
         *,
         complete: bool,
@@ -106,6 +107,7 @@ class KnownTopics:
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
         """Read the store before data is removed, because the view may be behind. ELSEWHERE applies to all these
         partitions. With several brokers only."""
+        assert self._store is not None
         await self._store.sync()
         path = znodes.deletion_path(topic_id)
         node = await get_or_none(self._store, path)
@@ -132,6 +134,7 @@ class KnownTopics:
         return StoredTopic(Evidence.HERE) if here else StoredTopic(Evidence.ELSEWHERE, True)
 
     async def _recorded(self, topic_id: Uuid) -> Evidence:
+        assert self._store is not None
         path = znodes.deletion_path(topic_id)
         node = await get_or_none(self._store, path)
         if node is None:
@@ -143,3 +146,27 @@ class KnownTopics:
         if state in DEAD_STATES:
             return Evidence.DEAD
         return Evidence.RETURNING if state == UNDELETING else Evidence.HERE
+
+
+class LoggedTopics(KnownTopics):
+    """Collector of evidence on a broker of a metadata quorum: its image is complete."""
+
+    def __init__(self, view: ClusterView, port: ControllerClient, broker_id: int) -> None:
+        super().__init__(view, None, broker_id, complete=True)
+        self._port = port
+
+    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
+        """Look into the image after it has everything that was decided before. Raises KafkaError."""
+        await self._port.catch_up()
+        image = self._view.image
+        record = image.deletions.get(topic_id)
+        if record is not None:
+            if record.state not in DEAD_STATES:
+                return StoredTopic(Evidence.RETURNING)
+            return StoredTopic(Evidence.DEAD, record.closed or record.state == REMOVED)
+        topic = image.topic_by_id(topic_id)
+        if topic is None:
+            return StoredTopic(Evidence.NOTHING)
+        known = topic.partitions
+        here = any(one >= len(known) or self._broker_id in known[one].replicas for one in partitions)
+        return StoredTopic(Evidence.HERE) if here else StoredTopic(Evidence.ELSEWHERE, True)

@@ -109,7 +109,7 @@ class Strays:
     """The stray replicas of one broker."""
 
     def __init__(
-        self, native: NativeBroker, store: MetadataStore, known: KnownTopics, share_max: Callable[[], int]
+        self, native: NativeBroker, store: MetadataStore | None, known: KnownTopics, share_max: Callable[[], int]
     ) -> None:
         """`share_max` returns `stale.replicas.max.percent`."""
         self._native = native
@@ -363,7 +363,9 @@ class Strays:
         self._problems[directory.topic or "", directory.partition] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     async def _first_id(self, name: str) -> Uuid | None:
-        """Return the id of a topic whose migration is not finished."""
+        """Return the id of a topic whose migration is not finished. A metadata quorum has none."""
+        if self._store is None:
+            return None
         path = znodes.topic_id_path(name)
         try:
             node = await get_or_none(self._store, path)

@@ -31,6 +31,7 @@ CALLER = Caller("User:a", "127.0.0.1")
 CLUSTER, TOPIC = ResourceType.CLUSTER, ResourceType.TOPIC
 MAY_NOT_TOPIC, MAY_NOT_CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 OF_BROKERS = {
+    *e.ANSWERED_WHEN_DURABLE,
     e.AlterIsr,
     e.CatchUp,
     e.CloseDeletions,

@@ -46,6 +46,7 @@ from pybroker.broker.controller.isr_decisions import decide_alter_isr
 from pybroker.broker.controller.local_controller_client import LocalControllerClient
 from pybroker.broker.controller.log_end_decisions import decide_log_ends
 from pybroker.broker.controller.replica_placement import place
+from pybroker.broker.controller.staged_data import StoredStagedData
 from pybroker.broker.controller.topic_decisions import decide_create, decide_create_partitions
 from pybroker.broker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
 from pybroker.broker.metadata import znodes
@@ -520,7 +521,7 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
 
     async def nobody_confirms() -> None:
         store = await EmbeddedStore.open(tmp_path)
-        deletions = Deletions(store, LocalControllerClient(1), lambda broker, ids: None, lambda: 1)
+        deletions = Deletions(StoredStagedData(store), LocalControllerClient(1), lambda broker, ids: None, lambda: 1)
         deletions.start(image)
         request = StopReplicaRequest(1, 5, 1, True, [StopReplicaTopicState("dead", dead, [])])
         for _ in range(RETRIES_MAX + 1):
@@ -545,7 +546,7 @@ async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path, monk
             raise UnavailableError("away")
 
     store = await Away.open(tmp_path)
-    deletions = Deletions(store, LocalControllerClient(1), lambda broker, ids: None, lambda: 1)
+    deletions = Deletions(StoredStagedData(store), LocalControllerClient(1), lambda broker, ids: None, lambda: 1)
     monkeypatch.setattr("pybroker.broker.controller.deletion_tracker.RETRY_S", 600.0)
     deletions.start(image)
     await asked.get()

@@ -6,8 +6,8 @@ import pytest
 
 from pybroker.broker.cluster.events import AlterIsr, IsrChange
 from pybroker.broker.cluster.value_codec import pack, unpack
-from pybroker.broker.controller.broadcast import Broadcast
 from pybroker.broker.controller.isr_decisions import decide_alter_isr
+from pybroker.broker.metadata.broadcast import Broadcast
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, UpdateCluster, UpdateMetadataRequest
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, as_told
 from pybroker.broker.metadata.metadata_store import Set

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pybroker.broker.api.controller_messages import ControlReceiver
-from pybroker.broker.controller import broadcast, deletion_tracker
-from pybroker.broker.metadata import znodes
+from pybroker.broker.controller import deletion_tracker
+from pybroker.broker.metadata import broadcast, znodes
 from pybroker.broker.metadata.control_messages import (
     CloseTopics,
     LeaderAndIsrRequest,

@@ -19,7 +19,6 @@ from pybroker.broker.cluster.events import (
     Truncation,
     UndeleteTopic,
 )
-from pybroker.broker.controller.broadcast import Broadcast
 from pybroker.broker.controller.broker_decisions import decide_brokers
 from pybroker.broker.controller.decision import Decision
 from pybroker.broker.controller.internal_events import (
@@ -42,6 +41,7 @@ from pybroker.broker.controller.topic_deletion import decide_delete
 from pybroker.broker.controller.truncate import decide_truncate
 from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
 from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.broadcast import Broadcast
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, StopReplicaRequest
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, target_replicas
 from pybroker.broker.metadata.image_loader import Nodes, load_image

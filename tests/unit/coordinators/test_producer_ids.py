@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pybroker.broker.api import k22_init_producer_id
-from pybroker.broker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds
+from pybroker.broker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds, StoredBlocks
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.metadata.metadata_store import (
     BadVersionError,
@@ -66,7 +66,7 @@ class FakeStore:
 
 
 def broker(store: FakeStore, broker_id: int = 0) -> ProducerIds:
-    return ProducerIds(store, broker_id)  # type: ignore[arg-type]  # as much of a store as is used
+    return ProducerIds(StoredBlocks(store, broker_id))  # type: ignore[arg-type]  # as much of a store as is used
 
 
 async def test_ids_are_unique_over_brokers_and_restarts() -> None:
@@ -139,7 +139,7 @@ async def test_an_empty_text_is_no_transactional_id() -> None:
 async def test_on_the_embedded_store(tmp_path: Path) -> None:
     store = await EmbeddedStore.open(tmp_path / "metadata.db")
     try:
-        assert await ProducerIds(store, 0).next_id() == 0
-        assert await ProducerIds(store, 0).next_id() == 1_000
+        assert await ProducerIds(StoredBlocks(store, 0)).next_id() == 0
+        assert await ProducerIds(StoredBlocks(store, 0)).next_id() == 1_000
     finally:
         await store.close()

@@ -26,11 +26,13 @@ from pybroker.broker.metadata.image import (
     ConfigImage,
     ImageDelta,
     PartitionImage,
+    RequestOutcome,
     TopicImage,
 )
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
 from pybroker.broker.metadata.quota_nodes import path_of
 from pybroker.broker.metadata.token_nodes import DelegationToken
+from pybroker.broker.metadata.znodes import RunningNode, StagedNode
 from pybroker.native import Uuid
 from pybroker.protocol.scram import ScramCredential
 
@@ -80,6 +82,14 @@ class RandomDeltas:
             "dropped_orders": lambda image: (self._text(),),
             "raised": lambda image: True,
             "leftovers": lambda image: {self._text(): self.random.randrange(-1, 5)},
+            "running": lambda image: {each: self.make(RunningNode) for each in self._some(range(5))},
+            "staged": lambda image: {each: {Uuid.random(): self.make(StagedNode)} for each in self._some(range(5))},
+            "unstaged": lambda image: tuple(
+                (broker_id, topic_id) for broker_id, marks in image.staged.items() for topic_id in self._some(marks)
+            ),
+            "next_producer_id": lambda image: self.random.randrange(2**40),
+            "outcomes": lambda image: {Uuid.random(): self.value(RequestOutcome, "") for _ in range(2)},
+            "forgotten_outcomes": lambda image: self._some(image.outcomes),
         }
 
     def delta(self, image: ClusterImage, share: float = 0.5) -> ImageDelta:
@@ -106,6 +116,7 @@ class RandomDeltas:
         return msgspec.structs.replace(
             image,
             controller_epoch=self._int32(),
+            offset=self.random.randrange(2**40),
             topic_ids=self.random.random() < 0.5,
             unclean_elections=self.random.random() < 0.5,
             damaged={self._text(): self._text() for _ in range(2)},
@@ -147,6 +158,8 @@ class RandomDeltas:
             return self._int(name)
         if kind is str:
             return self._string(name)
+        if kind is bytes:
+            return choose.randbytes(3)
         if kind is Uuid:
             return Uuid.from_bytes(choose.randbytes(16))
         if hasattr(kind, "_fields"):

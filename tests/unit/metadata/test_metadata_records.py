@@ -14,6 +14,7 @@ from pybroker.broker.metadata.image import (
     ConfigImage,
     ImageDelta,
     PartitionImage,
+    RequestOutcome,
     TopicImage,
     as_told,
 )
@@ -24,7 +25,7 @@ from pybroker.broker.metadata.records.frames import WRITTEN, UnreadableRecordErr
 from pybroker.broker.metadata.records.own_facts import ELEMENTS_MAX
 from pybroker.broker.metadata.records.snapshots import PIECE_BYTES_MAX, image_from_records, image_to_records
 from pybroker.broker.metadata.token_nodes import DelegationToken
-from pybroker.broker.metadata.znodes import Endpoint, LogEnd
+from pybroker.broker.metadata.znodes import Endpoint, LogEnd, RunningNode, StagedNode
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.unit.metadata.random_images import CREDENTIAL, RandomDeltas
@@ -164,6 +165,38 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
         ImageDelta(forgotten_brokers=(1,)),
         [
             "01010000000001000000000000004d00",
+        ],
+    ),
+    "a broker's run": (
+        ImageDelta(running={1: RunningNode("boot", "os", ("d",), ("e",), True, True, True)}),
+        [
+            "01140001a44e17020000000105626f6f74036f7302026402026501010100",
+        ],
+    ),
+    "a mark of staged data": (
+        ImageDelta(staged={1: {A: StagedNode("t", 1, 2, "boot", 3, 4, True)}}),
+        [
+            "01140001a54e3e0200000001aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02740000000000000001000000000000000205626f"
+            "6f74000000000000000300000000000000040100",
+        ],
+    ),
+    "staged data is removed": (
+        ImageDelta(unstaged=((1, A),)),
+        [
+            "01140001a64e160200000001aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00",
+        ],
+    ),
+    "producer ids": (
+        ImageDelta(next_producer_id=1_000),
+        [
+            "010f00ffffffffffffffffffffffff00000000000003e800",
+        ],
+    ),
+    "outcomes of requests": (
+        ImageDelta(outcomes={A: RequestOutcome(5, "CreateTopics", b"r")}, forgotten_outcomes=(B,)),
+        [
+            "01140002a74e2902aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00000000000000050d437265617465546f70696373027200a8"
+            "4e1102bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
         ],
     ),
     "settings of brokers": (

@@ -39,6 +39,7 @@ from pybroker.broker.replicas.fenced_topics import TopicClosing
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
 from pybroker.broker.replicas.replica_manager import ReplicaManager
+from pybroker.broker.replicas.staged_marks import StoredMarks
 from pybroker.broker.replicas.staging import Staging, ranges
 from pybroker.broker.replicas.stray_evidence import KnownTopics
 from pybroker.broker.replicas.strays import Strays
@@ -74,7 +75,9 @@ class Host:
         self.share_max = 10
         self.closed: list[Uuid] = []
         known = KnownTopics(self.view, store, 1, complete=several)
-        self.staging = Staging(native, store, self.clock, 1, known=known, close=self.close, found=NoReports())
+        self.staging = Staging(
+            native, StoredMarks(store, 1), self.clock, known=known, close=self.close, found=NoReports()
+        )
         self.cache = MetadataCache(native, "cluster")
         config, _ = load_config(None, ["log.dirs=/data"])
         self.manager = ReplicaManager(

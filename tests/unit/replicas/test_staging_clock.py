@@ -21,6 +21,7 @@ from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.replicas import staging as module
 from pybroker.broker.replicas.image_observers import Purges
 from pybroker.broker.replicas.known_cluster import KnownCluster
+from pybroker.broker.replicas.staged_marks import StoredMarks
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.stray_evidence import KnownTopics
 from pybroker.native import NativeBroker, Uuid
@@ -61,7 +62,9 @@ class Machine:
         self._patch.setattr(module, "boot_id", lambda: self.boot)
         known = KnownTopics(self.view, self.store, 1, complete=False)
         native = cast(NativeBroker, self.native)
-        self.staging = Staging(native, self.store, self.clock, 1, known=known, close=self.close, found=NoReports())
+        self.staging = Staging(
+            native, StoredMarks(self.store, 1), self.clock, known=known, close=self.close, found=NoReports()
+        )
         await self.staging.load()
         await self.staging.start(DELAY_MS)
 

@@ -44,6 +44,7 @@ def broker_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> I
 def _registration(broker: BrokerImage) -> object:
     return m.RegisterBrokerRecord(
         broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation,
         broker_epoch=broker.epoch,
         end_points=[
             m.RegisterBrokerRecord_BrokerEndpoint(
@@ -94,6 +95,7 @@ class BrokerReader:
                 record.emptied,
                 tuple(record.log_dir_paths),
                 tuple(record.cordoned_paths),
+                record.incarnation_id,
             )
         )
 

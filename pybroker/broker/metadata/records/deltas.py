@@ -18,6 +18,7 @@ from pybroker.broker.metadata.records.deletion_parts import DeletionReader, dele
 from pybroker.broker.metadata.records.frames import decode_record, encode_record, header_of
 from pybroker.broker.metadata.records.ingest_parts import IngestReader, ingest_frames
 from pybroker.broker.metadata.records.own_facts import OwnFacts
+from pybroker.broker.metadata.records.run_parts import RunReader, run_frames
 from pybroker.broker.metadata.records.setting_records import (
     TOPIC,
     SettingReader,
@@ -76,6 +77,7 @@ def delta_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> It
     if delta.raised:
         facts.set("raised", True)
     yield from ingest_frames(delta, facts)
+    yield from run_frames(delta, facts)
 
 
 class DeltaReader:
@@ -88,6 +90,7 @@ class DeltaReader:
         self._access = AccessReader(before)
         self._deletions = DeletionReader(before)
         self._ingests = IngestReader()
+        self._runs = RunReader()
         self._forgotten_deletions: list[Uuid] = []
         self._floors: dict[str, int] = {}
         self._leftovers: dict[str, int] = {}
@@ -111,6 +114,7 @@ class DeltaReader:
             "RemoveAccessControlEntryRecord": self._access.remove,
             "DelegationTokenRecord": self._access.token,
             "RemoveDelegationTokenRecord": self._access.remove_token,
+            "ProducerIdsRecord": self._runs.producer_ids,
             "NoOpRecord": self._own_facts,
         }
 
@@ -149,6 +153,12 @@ class DeltaReader:
             dropped_orders=tuple(self._dropped_orders),
             raised=self._raised,
             leftovers=self._leftovers,
+            running=self._runs.running,
+            staged=self._runs.staged,
+            unstaged=tuple(self._runs.unstaged),
+            next_producer_id=self._runs.next_producer_id,
+            outcomes=self._runs.outcomes,
+            forgotten_outcomes=tuple(self._runs.forgotten_outcomes),
             **self._settings.settings(),
         )
 
@@ -177,5 +187,6 @@ class DeltaReader:
         self._deletions.data(record.deletion_data)
         self._forgotten_deletions += record.forgotten_deletions
         self._ingests.read(record)
+        self._runs.read(record)
         if record.cluster is not None:
             self.cluster = record.cluster

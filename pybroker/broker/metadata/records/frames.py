@@ -28,6 +28,7 @@ WRITTEN: Mapping[str, tuple[int, int]] = {
     "UserScramCredentialRecord": (11, 0),
     "FeatureLevelRecord": (12, 0),
     "ClientQuotaRecord": (14, 0),
+    "ProducerIdsRecord": (15, 0),
     "BrokerRegistrationChangeRecord": (17, 1),
     "AccessControlEntryRecord": (18, 0),
     "RemoveAccessControlEntryRecord": (19, 0),

@@ -37,6 +37,7 @@ def _frames(image: ClusterImage) -> Iterator[bytes]:
         [m.NoOpRecord_DamagedTopic(name, reason) for name, reason in image.damaged.items()],
         sorted(image.damaged_ingests),
         sorted(image.delete_orders),
+        image.offset,
     )
     yield encode_record(m.NoOpRecord(cluster=details))
     facts = OwnFacts()
@@ -64,6 +65,10 @@ def _delta(image: ClusterImage) -> ImageDelta:
         committed_ingests=tuple(image.committed_ingests.values()),
         made_ingest_folders=image.ingest_folders,
         leftovers=image.leftovers,
+        running=image.running,
+        staged=image.staged,
+        next_producer_id=image.next_producer_id,
+        outcomes=image.outcomes,
     )
 
 
@@ -92,6 +97,7 @@ class SnapshotReader:
             damaged={topic.topic_name: topic.reason for topic in details.damaged_topics},
             damaged_ingests=frozenset(details.damaged_ingests),
             delete_orders=frozenset(details.delete_orders),
+            offset=details.end_offset,
             # `apply` treats registered brokers as new ones, which are not leaving.
             leaving=frozenset(delta.leaving),
         )

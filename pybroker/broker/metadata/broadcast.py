@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from pybroker.broker.controller.leader_election import begins_empty
 from pybroker.broker.metadata.control_messages import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -35,7 +34,15 @@ from pybroker.broker.metadata.control_messages import (
     partition_state,
 )
 from pybroker.broker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
-from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage, as_told
+from pybroker.broker.metadata.image import (
+    BrokerImage,
+    ClusterImage,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+    as_told,
+    begins_empty,
+)
 
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
@@ -57,16 +64,24 @@ class Broadcast:
         """Return the whole image as of change `number`."""
         return UpdateCluster(self._controller_id, image.controller_epoch, image.brokers[broker_id].epoch, number, image)
 
-    def changes(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta, number: int) -> Messages:
-        """Return the messages for each live broker about change `number`. A broker that the change adds gets
-        everything: the whole image, all its replicas (FULL), and the metadata for clients.
+    def changes(
+        self,
+        before: ClusterImage,
+        after: ClusterImage,
+        delta: ImageDelta,
+        number: int,
+        receivers: Collection[int] | None = None,
+    ) -> Messages:
+        """Return the messages for each live broker, or for these ones, about change `number`. A broker that the change
+        adds gets everything: the whole image, all its replicas (FULL), and the metadata for clients.
 
         All brokers' messages share the state objects: 200,000 partitions are not copied for each of 100 brokers.
         Receivers must not change them.
         """
         if delta.empty:
             return {}
-        new = {broker.broker_id for broker in delta.brokers}
+        addressed = after.brokers.keys() if receivers is None else after.brokers.keys() & receivers
+        new = addressed & {broker.broker_id for broker in delta.brokers}
         states = [(topic, _changed(before.topics.get(topic.name), topic)) for topic in delta.topics]
         states = [(topic, indexes) for topic, indexes in states if indexes]
         lost = _lost(before, delta.topics)
@@ -74,7 +89,7 @@ class Broadcast:
         shown = [_shown(topic, indexes) for topic, indexes in states]
         shows = bool(states or delta.brokers or delta.lost_brokers)
         orders = _orders(
-            after.brokers.keys() - new,
+            addressed - new,
             (
                 (topic, [index for index in indexes if _is_an_order(before, topic, index)], _is_new(before, topic))
                 for topic, indexes in states
@@ -84,7 +99,7 @@ class Broadcast:
         told = as_told(before, delta)
         messages: Messages = {}
         for broker in after.brokers.values():
-            if broker.broker_id in new:
+            if broker.broker_id in new or broker.broker_id not in addressed:
                 continue
             mine = orders[broker.broker_id]
             out: list[ControlRequest | None] = [
@@ -97,12 +112,12 @@ class Broadcast:
             ]
             messages[broker.broker_id] = [one for one in out if one is not None]
         if new:
-            messages |= self._introductions(after, new, number, live)
+            messages |= self.introductions(after, new, number)
         return messages
 
-    def _introductions(
-        self, image: ClusterImage, new: Collection[int], number: int, live: list[UpdateMetadataBroker]
-    ) -> Messages:
+    def introductions(self, image: ClusterImage, new: Collection[int], number: int) -> Messages:
+        """Return the first messages for these brokers."""
+        live = _live_brokers(image)
         every = [(topic, range(len(topic.partitions)), _not_new) for topic in image.topics.values()]
         shown = [_shown(topic, indexes) for topic, indexes, _ in every]
         pieces, orders = _pieces(shown), _orders(new, every)
@@ -115,6 +130,10 @@ class Broadcast:
                     *(self._update_metadata(image, broker, piece, live) for piece in pieces),
                 ]
         return messages
+
+    def controller_shown(self, image: ClusterImage, broker_id: int) -> UpdateMetadataRequest:
+        """Return an UpdateMetadata that names no topic: the controller is another one."""
+        return self._update_metadata(image, image.brokers[broker_id], [], _live_brokers(image))
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
         """Return StopReplica for deletions that a broker has not confirmed."""
@@ -292,7 +311,7 @@ def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:
     return [
         index
         for index, partition in enumerate(after.partitions)
-        if index >= known or before.partitions[index] is not partition
+        if index >= known or (before.partitions[index] is not partition and before.partitions[index] != partition)
     ]
 
 

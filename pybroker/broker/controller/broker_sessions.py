@@ -1,0 +1,119 @@
+"""The brokers of a metadata quorum as their controller hears of them: who is alive, and how far each has applied the
+metadata log.
+
+A new controller grants every broker a full session. A broker whose session ends is fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from pybroker.broker.cluster.events import BrokerHeartbeat
+from pybroker.broker.controller.internal_events import BrokerSessionEnded
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+CHECKS = 8
+"""Checks in one session timeout."""
+
+
+class BrokerSessions:
+    """The sessions of one controller; on the loop's thread."""
+
+    def __init__(self, broker_id: int, session_s: float, report: Callable[[BrokerSessionEnded], None]) -> None:
+        """`broker_id` is the controller's own broker, whose session does not end."""
+        self._broker_id = broker_id
+        self._session_s = session_s
+        self._report = report
+        self._epochs: dict[int, int] = {}
+        self._heard: dict[int, float] = {}
+        """Time of the last heartbeat, by broker."""
+        self._applied: dict[int, int] = {}
+        """End of the log that a broker has applied. Not removed with the broker: it never becomes lower."""
+        self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, image: ClusterImage) -> None:
+        """Grant every broker a session."""
+        now = asyncio.get_running_loop().time()
+        for broker in image.brokers.values():
+            self._epochs[broker.broker_id] = broker.epoch
+            self._heard[broker.broker_id] = now
+        self._task = asyncio.create_task(self._run(), name="broker-sessions")
+
+    async def stop(self) -> None:
+        """Stop, and cancel who waits: the decisions stay, and their effects come."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for waiting in self._waiting.values():
+            for _, future in waiting:
+                future.cancel()
+
+    def observe(self, delta: ImageDelta) -> None:
+        """Follow a durable decision."""
+        now = asyncio.get_running_loop().time()
+        for broker in delta.brokers:
+            self._epochs[broker.broker_id] = broker.epoch
+            self._heard[broker.broker_id] = now
+        for broker_id in delta.lost_brokers:
+            self._epochs.pop(broker_id, None)
+            self._heard.pop(broker_id, None)
+            for _, future in self._waiting.pop(broker_id, ()):
+                if not future.done():
+                    future.set_result(None)
+
+    def heartbeat(self, event: BrokerHeartbeat) -> None:
+        """Take a heartbeat. Raises KafkaError STALE_BROKER_EPOCH."""
+        if self._epochs.get(event.broker_id) != event.broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "This broker epoch is not registered.")
+        self._heard[event.broker_id] = asyncio.get_running_loop().time()
+        self.has_applied(event.broker_id, event.applied)
+
+    def has_applied(self, broker_id: int, offset: int) -> None:
+        """Note how far a broker is."""
+        if offset <= self._applied.get(broker_id, -1):
+            return
+        self._applied[broker_id] = offset
+        left = []
+        for wanted, future in self._waiting.pop(broker_id, ()):
+            if wanted > offset:
+                left.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+        if left:
+            self._waiting[broker_id] = left
+
+    def applied(self, broker_ids: Iterable[int], offset: int) -> list[asyncio.Future[None]]:
+        """Return a future for each broker that is done when it has applied the log up to there, or is fenced."""
+        return [self._when_applied(broker_id, offset) for broker_id in broker_ids]
+
+    def _when_applied(self, broker_id: int, offset: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if broker_id not in self._epochs or self._applied.get(broker_id, -1) >= offset:
+            future.set_result(None)
+        else:
+            self._waiting.setdefault(broker_id, []).append((offset, future))
+        return future
+
+    async def _run(self) -> None:
+        loop, pause_s = asyncio.get_running_loop(), self._session_s / CHECKS
+        while True:
+            before = loop.time()
+            await asyncio.sleep(pause_s)
+            now = loop.time()
+            late = now - before - pause_s
+            if late > pause_s:
+                # This process was paused, and has not read the heartbeats that came meanwhile.
+                self._heard = {broker_id: heard + late for broker_id, heard in self._heard.items()}
+            for broker_id, heard in list(self._heard.items()):
+                if broker_id != self._broker_id and now - heard >= self._session_s:
+                    log.warning("broker session expired broker=%d", broker_id)
+                    # A refused event, or one without an effect, is repeated.
+                    self._heard[broker_id] = now
+                    self._report(BrokerSessionEnded(broker_id, self._epochs[broker_id]))

@@ -1,0 +1,85 @@
+"""The controller's messages in a metadata quorum: brokers pull the changes from the log, and only write fences are
+sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.cluster.channel import Channels
+from pybroker.broker.controller.broker_sessions import BrokerSessions
+from pybroker.broker.controller.outbox import ChangeDelivery, Outbox, OwedOrders, SentMessage
+from pybroker.broker.metadata.broadcast import Messages
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.native import Uuid
+
+
+class CommittedChange(msgspec.Struct, frozen=True):
+    """A `ChangeDelivery`: brokers report how far they have applied the log."""
+
+    sessions: BrokerSessions
+    image: ClusterImage
+    delta: ImageDelta
+
+    def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
+        return [*self.sessions.applied([broker_id], self.image.offset)]
+
+    def led(self) -> list[asyncio.Future[Any]]:
+        leaders = {partition.leader for topic in self.delta.topics for partition in topic.partitions}
+        return [*self.sessions.applied(leaders & self.image.brokers.keys(), self.image.offset)]
+
+    def applied(self) -> list[asyncio.Future[Any]]:
+        return [*self.sessions.applied(self.image.brokers, self.image.offset)]
+
+
+class QuorumOutbox(Outbox):
+    """The outbox of one epoch."""
+
+    def __init__(self, controller_id: int, channels: Channels, sessions: BrokerSessions) -> None:
+        super().__init__(controller_id, channels, None, lambda *_: None)
+        self._sessions = sessions
+
+    def messages_for(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
+        """Return nothing: each broker derives its messages itself."""
+        del before, after, delta
+        return {}
+
+    def send_change(
+        self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
+    ) -> ChangeDelivery:
+        """Note the end of the log."""
+        del messages, owed
+        self._number = after.offset
+        if delta.brokers or delta.lost_brokers:
+            self._channels.follow(after.brokers)
+        self._sessions.observe(delta)
+        return CommittedChange(self._sessions, after, delta)
+
+    def send_whole(self, image: ClusterImage, broker_id: int) -> None:
+        """Send nothing: brokers cannot miss a change."""
+
+    def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
+        """Send nothing: brokers repeat their orders themselves."""
+        del image, broker_id, ids
+        return []
+
+    def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
+        """Send nothing: brokers repeat their orders themselves."""
+        del image, broker_id, topics
+        return []
+
+    def send_reopen(self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int) -> None:
+        """Lift the fence on each broker after it has applied the decision: a deleted topic must not take records in
+        between."""
+        for broker_id in asked:
+            self._sessions.applied([broker_id], image.offset)[0].add_done_callback(
+                lambda applied, broker_id=broker_id: (  # type: ignore[misc]  # the default binds the broker
+                    None if applied.cancelled() else self._reopen(image, broker_id, topics, number)
+                )
+            )
+
+    def _reopen(self, image: ClusterImage, broker_id: int, topics: tuple[Uuid, ...], number: int) -> None:
+        super().send_reopen(image, [broker_id], topics, number)

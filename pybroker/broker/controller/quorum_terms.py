@@ -1,0 +1,117 @@
+"""Terms of a controller that leads the metadata quorum: its image is this node's copy, and brokers report to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.cluster.channel import Channels
+from pybroker.broker.cluster.events import BrokerHeartbeat, Event
+from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
+from pybroker.broker.controller.broker_sessions import BrokerSessions
+from pybroker.broker.controller.internal_events import BrokersChanged
+from pybroker.broker.controller.outbox import MessageAnswered, Outbox
+from pybroker.broker.controller.quorum_outbox import QuorumOutbox
+from pybroker.broker.controller.quorum_writer import QuorumWriter
+from pybroker.broker.controller.request_deduplication import RequestOutcomes
+from pybroker.broker.controller.staged_data import StagedData
+from pybroker.broker.controller.terms import RegistrationWatch, TermStart
+from pybroker.broker.controller.unregistrations import BrokerNotes
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.quorum.loader import MetadataLoader
+from pybroker.broker.quorum.quorum_log import MetadataLog
+from pybroker.native import Uuid
+
+
+class QuorumTerms:
+    """`ControllerTerms` of one epoch."""
+
+    def __init__(self, log: MetadataLog, loader: MetadataLoader, epoch: int, broker_id: int, session_s: float) -> None:
+        self._log = log
+        self._loader = loader
+        self._epoch = epoch
+        self._broker_id = broker_id
+        self._sessions = BrokerSessions(broker_id, session_s, self._report)
+        self._report_event: Callable[[Event[Any]], None] = lambda event: None
+        self.staged: StagedData = ImageStagedData(self._image)
+        self.notes: BrokerNotes = ImageBrokerNotes(self._image)
+
+    def _image(self) -> ClusterImage:
+        return self._loader.image
+
+    def _report(self, event: Event[Any]) -> None:
+        self._report_event(event)
+
+    @property
+    def sessions(self) -> BrokerSessions:
+        """The sessions of the term."""
+        return self._sessions
+
+    async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
+        """Return the image as of the start of the epoch: the node delivers it before it says that this node leads."""
+        del find_local_ids, shows_topic_ids
+        image = msgspec.structs.replace(self._loader.image, controller_epoch=self._epoch)
+        return TermStart(image, QuorumWriter(self._log, self._loader.codec, self._epoch))
+
+    async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
+        """Take the outcomes of the image."""
+        outcomes.take(self._loader.image.outcomes)
+
+    def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
+        """Begin the brokers' sessions."""
+        self._report_event = report
+        return SessionWatch(self._sessions, self._image)
+
+    def outbox(
+        self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered
+    ) -> Outbox:
+        """Return the outbox, which sends only write fences."""
+        del between, answered
+        return QuorumOutbox(broker_id, channels, self._sessions)
+
+    def heartbeat(self, event: BrokerHeartbeat) -> None:
+        """Take a heartbeat. Raises KafkaError STALE_BROKER_EPOCH."""
+        self._sessions.heartbeat(event)
+
+
+class SessionWatch:
+    """A `RegistrationWatch` that needs no event at the start: registrations are in the image."""
+
+    def __init__(self, sessions: BrokerSessions, image: Callable[[], ClusterImage]) -> None:
+        self._sessions = sessions
+        self._image = image
+
+    async def start(self) -> BrokersChanged | None:
+        """Begin the sessions."""
+        self._sessions.start(self._image())
+        return None
+
+    async def stop(self) -> None:
+        """End them."""
+        await self._sessions.stop()
+
+
+class ImageStagedData:
+    """`StagedData` of the image. The tracker of deletions observes the removal of marks itself."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+
+    async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
+        """Look at the marks."""
+        del changed
+        marks = self._image().staged.values()
+        return [topic_id for topic_id in topics if not any(topic_id in held for held in marks)]
+
+
+class ImageBrokerNotes:
+    """`BrokerNotes` in the image: the decision that forgets the broker removes them."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+
+    async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
+        """Return whether the broker is still unregistered."""
+        return is_unregistered() and broker_id not in self._image().brokers

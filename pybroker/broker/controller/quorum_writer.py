@@ -1,0 +1,68 @@
+"""Durable decisions in a metadata quorum: the records of a decision's delta, committed by a majority."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from pybroker.broker.controller.decision import Decision
+from pybroker.broker.controller.decision_writer import ResignedError
+from pybroker.broker.controller.request_deduplication import OutcomeChange
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.quorum.loader import RecordCodec
+from pybroker.broker.quorum.quorum_log import MetadataLog, NotLeaderError
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class QuorumWriter:
+    """The `DecisionWriter` of one epoch. The operations of decisions are for metadata stores and have no meaning
+    here."""
+
+    def __init__(self, log: MetadataLog, codec: RecordCodec, epoch: int) -> None:
+        self._log = log
+        self._codec = codec
+        self._epoch = epoch
+
+    def give_up(self) -> None:
+        """Do nothing: the log fails proposals when the node no longer leads."""
+
+    def changes_anything(self, decision: Decision) -> bool:
+        """Return whether the decision changes the image."""
+        return not decision.delta.empty
+
+    async def write_decision(
+        self, before: ClusterImage, decision: Decision, outcome: OutcomeChange | None, begin_by: float | None
+    ) -> int:
+        """Return the end of the log when the decision's records are committed."""
+        if begin_by is not None and asyncio.get_running_loop().time() >= begin_by:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Nothing was changed in time. Try again.")
+        delta = decision.delta if outcome is None else _with_outcome(decision.delta, outcome)
+        try:
+            return await self._log.propose(self._epoch, self._codec.to_records(before, delta))
+        except NotLeaderError as error:
+            if not error.maybe_committed or outcome is not None:
+                # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.
+                raise ResignedError("This broker is no longer controller.") from error
+            raise ResignedError(
+                "Another broker has become controller, and the change may or may not be made. Read the current state "
+                "before you try again.",
+                ErrorCode.REQUEST_TIMED_OUT,
+            ) from error
+
+    async def confirm(self, by: float | None = None) -> None:
+        """Wait for the quorum's confirmation."""
+        try:
+            async with asyncio.timeout_at(by):
+                await self._log.confirm(self._epoch)
+        except NotLeaderError as error:
+            raise ResignedError("This broker is no longer controller.") from error
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Nothing was changed: the quorum has no majority.") from None
+
+
+def _with_outcome(delta: ImageDelta, outcome: OutcomeChange) -> ImageDelta:
+    return msgspec.structs.replace(
+        delta, outcomes={outcome.request_id: outcome.outcome}, forgotten_outcomes=outcome.forgotten
+    )

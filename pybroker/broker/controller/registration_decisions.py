@@ -1,0 +1,125 @@
+"""Decisions about what brokers of a metadata quorum say of themselves. Pure functions.
+
+With a metadata store, brokers write their registrations, marks and blocks of producer ids to the store.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.cluster.events import (
+    AllocateProducerIds,
+    BrokerHeartbeat,
+    MarkStaged,
+    ProducerIdRange,
+    RegisterBroker,
+    RegisteredBroker,
+    ReplicasRestored,
+    ReplicasStopped,
+    StopBroker,
+)
+from pybroker.broker.controller.broker_decisions import decide_brokers
+from pybroker.broker.controller.decision import Decision, decides, nothing, require_broker_epoch
+from pybroker.broker.controller.internal_events import Arrival, BrokersChanged, BrokerSessionEnded
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
+from pybroker.broker.metadata.running_marks import assess
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+PRODUCER_IDS = 1_000
+"""Size of a block."""
+PRODUCER_ID_MAX = (1 << 63) - 1
+
+
+@decides(RegisterBroker)
+def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
+    """Register a broker. Its epoch is the offset of its registration in the metadata log, or a lower one that no
+    registration has. The same decision processes what its previous run may have lost."""
+    known, before = image.brokers.get(event.broker_id), image.running.get(event.broker_id)
+    if known is not None and known.incarnation == event.incarnation:
+        return nothing(RegisteredBroker(known.epoch))
+    run = event.run
+    if known is not None and not (
+        before is not None and run.directory_ids and run.directory_ids[:1] == before.directory_ids[:1]
+    ):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Broker id {event.broker_id} is in use by a live broker of this cluster; choose another node.id.",
+        )
+    mark, lost = assess(before, run)
+    broker = BrokerImage(
+        event.broker_id,
+        image.offset,
+        event.endpoints,
+        event.rack,
+        bool(mark.gone),
+        event.log_dirs,
+        event.cordoned,
+        event.incarnation,
+    )
+    decision = decide_brokers(image, BrokersChanged((Arrival(broker, not mark.suspect),)))
+    running = {event.broker_id: msgspec.structs.replace(mark, suspect=False)}
+    delta = msgspec.structs.replace(decision.delta, running=running)
+    return msgspec.structs.replace(decision, delta=delta, reply=RegisteredBroker(broker.epoch, lost))
+
+
+@decides(StopBroker)
+def decide_stop(image: ClusterImage, event: StopBroker) -> Decision:
+    """End a registration and note that the run has ended cleanly."""
+    require_broker_epoch(image, event.broker_id, event.broker_epoch)
+    decision = decide_brokers(image, BrokersChanged(gone=(event.broker_id,)))
+    mark = image.running.get(event.broker_id)
+    if mark is None:
+        return decision
+    ended = msgspec.structs.replace(mark, stopped=True, gone=() if event.complete else mark.gone)
+    return msgspec.structs.replace(
+        decision, delta=msgspec.structs.replace(decision.delta, running={event.broker_id: ended})
+    )
+
+
+@decides(BrokerSessionEnded)
+def decide_session_end(image: ClusterImage, event: BrokerSessionEnded) -> Decision:
+    """Fence a broker. If it is alive after all, it notices and registers with a new broker epoch."""
+    require_broker_epoch(image, event.broker_id, event.broker_epoch)
+    return decide_brokers(image, BrokersChanged(gone=(event.broker_id,)))
+
+
+@decides(MarkStaged)
+def decide_marks(image: ClusterImage, event: MarkStaged) -> Decision:
+    """Write and remove marks."""
+    known = image.staged.get(event.broker_id, {})
+    staged = {topic_id: mark for topic_id, mark in event.staged.items() if known.get(topic_id) != mark}
+    removed = tuple((event.broker_id, topic_id) for topic_id in event.removed if topic_id in known)
+    return Decision((), ImageDelta(staged={event.broker_id: staged} if staged else {}, unstaged=removed), None)
+
+
+@decides(AllocateProducerIds)
+def decide_producer_ids(image: ClusterImage, event: AllocateProducerIds) -> Decision:
+    """Give the next block to one broker."""
+    del event
+    first = image.next_producer_id
+    if first > PRODUCER_ID_MAX - PRODUCER_IDS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been used.")
+    end = first + PRODUCER_IDS
+    return Decision((), ImageDelta(next_producer_id=end), ProducerIdRange(first, end - 1))
+
+
+@decides(BrokerHeartbeat)
+def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
+    """Decide nothing: heartbeats are answered before they are queued."""
+    del image, event
+    return nothing(None)
+
+
+@decides(ReplicasStopped)
+def decide_stopped(image: ClusterImage, event: ReplicasStopped) -> Decision:
+    """Decide nothing: `Confirmations` takes the answer."""
+    del image, event
+    return nothing(None)
+
+
+@decides(ReplicasRestored)
+def decide_restored(image: ClusterImage, event: ReplicasRestored) -> Decision:
+    """Decide nothing: `Confirmations` takes the answer."""
+    del image, event
+    return nothing(None)

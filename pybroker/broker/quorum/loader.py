@@ -1,0 +1,161 @@
+"""The image that the metadata log makes on this node: one copy, one order, also before the broker applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.metadata_store import SessionState
+from pybroker.broker.metadata.records.deltas import from_records, to_records
+from pybroker.broker.metadata.records.frames import encode_record
+from pybroker.broker.metadata.records.snapshots import image_from_records
+from pybroker.broker.quorum.quorum_log import CommittedBatch, SnapshotPosition
+from pybroker.errors import FatalError
+from pybroker.protocol import messages as m
+
+
+class RecordCodec(Protocol):
+    """Deltas and images as records."""
+
+    def to_records(self, before: ClusterImage, delta: ImageDelta) -> list[bytes]:
+        """Return the records of a change of `before`."""
+        ...
+
+    def from_records(self, before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
+        """Return the change that records express. Raises ValueError."""
+        ...
+
+    def image_from_records(self, pieces: Iterable[Sequence[bytes]]) -> ClusterImage:
+        """Return the image of a snapshot. Raises ValueError."""
+        ...
+
+
+class ImageChange(NamedTuple):
+    """One step of the image."""
+
+    before: ClusterImage
+    after: ClusterImage
+    delta: ImageDelta | None
+    """None if a snapshot replaced the image."""
+
+
+class MetadataLoader:
+    """Follows the log; on the loop's thread."""
+
+    def __init__(self, codec: RecordCodec, on_fatal: Callable[[FatalError], None]) -> None:
+        self._codec = codec
+        self._on_fatal = on_fatal
+        self._image = ClusterImage.initial(0)
+        self._followers: list[Callable[[ImageChange], None]] = []
+        self._leader_followers: list[Callable[[int, int | None], None]] = []
+        self._failed = False
+        self.leader: tuple[int, int | None] = 0, None
+        """The newest epoch and its leader."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The image as of the last committed batch that was delivered."""
+        return self._image
+
+    @property
+    def codec(self) -> RecordCodec:
+        """Encodes what the controller proposes."""
+        return self._codec
+
+    def follow(self, change: Callable[[ImageChange], None]) -> None:
+        """Call `change` after each step of the image; it must be quick."""
+        self._followers.append(change)
+
+    def follow_leader(self, changed: Callable[[int, int | None], None]) -> None:
+        """Call `changed` with epoch and leader when one of them changes."""
+        self._leader_followers.append(changed)
+
+    def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
+        """Replace the image by that of a snapshot."""
+        before = self._image
+        try:
+            image = self._codec.image_from_records(pieces)
+        except ValueError as problem:
+            self._fail(f"a snapshot of the metadata log cannot be read: {problem}")
+            return
+        after = msgspec.structs.replace(image, controller_epoch=position.epoch, offset=position.end_offset)
+        self._step(ImageChange(before, after, None))
+
+    def committed(self, batch: CommittedBatch) -> None:
+        """Apply the next batch. After an unreadable one the image stays as it is: the rest of the log would be applied
+        to a wrong image."""
+        before = self._image
+        try:
+            delta = self._codec.from_records(before, batch.records) if batch.records else ImageDelta()
+        except ValueError as problem:
+            self._fail(f"the metadata log cannot be read at offset {batch.end_offset}: {problem}")
+            return
+        after = msgspec.structs.replace(
+            before.apply(delta), controller_epoch=batch.epoch, offset=batch.end_offset
+        )
+        self._step(ImageChange(before, after, delta))
+
+    def leader_changed(self, epoch: int, leader: int | None) -> None:
+        """Pass the leader on."""
+        self.leader = epoch, leader
+        for changed in self._leader_followers:
+            changed(epoch, leader)
+
+    def _step(self, change: ImageChange) -> None:
+        if self._failed:
+            return
+        self._image = change.after
+        for follow in self._followers:
+            follow(change)
+
+    def _fail(self, text: str) -> None:
+        if not self._failed:
+            self._failed = True
+            self._on_fatal(FatalError(text))
+
+
+class MetadataRecords:
+    """Deltas and images in Kafka's records."""
+
+    def to_records(self, before: ClusterImage, delta: ImageDelta) -> list[bytes]:
+        """Return the records of a change of `before`."""
+        return to_records(before, delta)
+
+    def from_records(self, before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
+        """Return the change that records express. Raises ValueError."""
+        return from_records(before, frames)
+
+    def image_from_records(self, pieces: Iterable[Sequence[bytes]]) -> ClusterImage:
+        """Return the image of a snapshot. Raises ValueError."""
+        return image_from_records(pieces)
+
+    @staticmethod
+    def barrier() -> bytes:
+        """Return a record without effect."""
+        return encode_record(m.NoOpRecord())
+
+
+class QuorumSession:
+    """State and history of this broker's connection with the quorum, in the terms of a store's session: it is connected
+    while the leader is known."""
+
+    def __init__(self, loader: MetadataLoader) -> None:
+        self.state = SessionState.SUSPENDED
+        self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
+        """Number of each event since the start."""
+        loader.follow_leader(self._changed)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a leader."""
+        return self.state is SessionState.CONNECTED
+
+    def _changed(self, epoch: int, leader: int | None) -> None:
+        del epoch
+        state = SessionState.SUSPENDED if leader is None else SessionState.CONNECTED
+        if state is not self.state:
+            self.state = state
+            self.told[state] += 1

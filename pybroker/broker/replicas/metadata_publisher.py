@@ -1,0 +1,232 @@
+"""Applies the metadata log on this broker: each committed change becomes the messages that a controller with a metadata
+store would have sent, for this broker alone.
+
+The image is shown at once; orders about replicas begin when this process has registered itself. What the controller
+needs to know of their results it gets as events. A new controller may not know them, so the pending orders are repeated
+in each new epoch: they are idempotent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from pybroker.broker.cluster.cluster_view import ClusterView
+from pybroker.broker.metadata.broadcast import Broadcast
+from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster
+from pybroker.broker.metadata.deletion_records import DELETING
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.quorum.loader import ImageChange, MetadataLoader
+from pybroker.errors import FatalError
+from pybroker.native import Uuid
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 30.0
+"""Delay before failed orders are repeated."""
+
+
+class FollowingView(ClusterView, Protocol):
+    """The view that the publisher updates."""
+
+    async def follow(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Show an image and apply the change that leads to it."""
+        ...
+
+    def has_applied(self, controller_epoch: int, number: int) -> None:
+        """Note that everything up to there is applied."""
+        ...
+
+
+class OrderResults(Protocol):
+    """Receiver of what became of orders."""
+
+    def take(self, order: ControlRequest, response: ControlResponse) -> bool:
+        """Report to the controller what it needs. Return whether the order has to be repeated."""
+        ...
+
+
+class PublisherListener(Protocol):
+    """What the registration and the heartbeats need to know."""
+
+    def registered(self, broker_epoch: int) -> None:
+        """Note this process's registration; its orders follow."""
+        ...
+
+    def unregistered(self) -> None:
+        """Note that the registration has ended although this process runs."""
+        ...
+
+    def applied(self, offset: int) -> None:
+        """Note the end of the log that this broker has applied."""
+        ...
+
+
+class BrokerMetadataPublisher:
+    """The publisher of one broker; on the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        incarnation: Uuid,
+        between: str | None,
+        loader: MetadataLoader,
+        view: FollowingView,
+        obey: Callable[[ControlRequest], Awaitable[ControlResponse]],
+        expire_fences: Callable[[int, int], Awaitable[object]],
+        results: OrderResults,
+        listener: PublisherListener,
+        on_fatal: Callable[[FatalError], None],
+    ) -> None:
+        """`between` is the name of the inter-broker listener. `obey` executes a message without a fence: the log's
+        order takes its place. `expire_fences` ends the write fences of earlier controllers and broker epochs."""
+        self._broker_id = broker_id
+        self._incarnation = incarnation
+        self._between = between
+        self._loader = loader
+        self._view = view
+        self._obey = obey
+        self._expire_fences = expire_fences
+        self._results = results
+        self._listener = listener
+        self._on_fatal = on_fatal
+        self._epoch = -1
+        """This process's broker epoch; -1 while it has none."""
+        self._controller: int | None = None
+        """The controller that clients see."""
+        self._queue: deque[ImageChange] = deque()
+        self._wake = asyncio.Event()
+        self._again: asyncio.TimerHandle | None = None
+        self._again_due = False
+        self._task: asyncio.Task[None] | None = None
+        loader.follow(self._changed)
+        loader.follow_leader(lambda epoch, leader: self._wake.set())
+
+    def start(self) -> None:
+        """Begin to apply."""
+        self._task = asyncio.create_task(self._run(), name="metadata-publisher")
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Finish nothing that has not begun."""
+        if self._again is not None:
+            self._again.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _changed(self, change: ImageChange) -> None:
+        self._queue.append(change)
+        self._wake.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            log.critical("metadata changes are no longer applied: this is a bug in pybroker", exc_info=problem)
+            self._on_fatal(FatalError(f"metadata changes are no longer applied: {problem!r}"))
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                await self._apply(self._next())
+            if self._again_due:
+                self._again_due = False
+                await self._carry_out(list(self._pending(self._view.image)))
+            await self._show_controller()
+
+    def _next(self) -> ImageChange:
+        """Return the next change. Without a registration there are no orders: all changes are one."""
+        change = self._queue.popleft()
+        if self._epoch < 0 and self._queue:
+            change = ImageChange(change.before, self._queue[-1].after, None)
+            self._queue.clear()
+        return change
+
+    async def _apply(self, change: ImageChange) -> None:
+        before, after = change.before, change.after
+        mine = after.brokers.get(self._broker_id)
+        here = mine is not None and mine.incarnation == self._incarnation
+        epoch = mine.epoch if here and mine is not None else -1
+        messages = self._messages(change) if here else []
+        first = messages[0] if messages else None
+        shown = first.change if isinstance(first, UpdateCluster) else change.delta or after
+        await self._view.follow(after, shown)
+        new_controller = before.controller_epoch != after.controller_epoch
+        if new_controller or epoch != self._epoch:
+            await self._expire_fences(after.controller_epoch, epoch)
+        orders = messages[1:]
+        if epoch != self._epoch:
+            self._epoch = epoch
+            if here:
+                self._listener.registered(epoch)
+            else:
+                self._listener.unregistered()
+            new_controller = True
+        if here and new_controller:
+            orders += self._pending(after)
+        await self._carry_out(orders)
+        self._view.has_applied(after.controller_epoch, after.offset)
+        self._listener.applied(after.offset)
+
+    def _messages(self, change: ImageChange) -> list[ControlRequest]:
+        before, after, delta = change
+        broadcast = self._broadcast()
+        mine = after.brokers[self._broker_id]
+        if delta is None or mine.epoch != self._epoch:
+            return broadcast.introductions(after, {self._broker_id}, after.offset)[self._broker_id]
+        return broadcast.changes(before, after, in_full(after, delta), after.offset, {self._broker_id}).get(
+            self._broker_id, []
+        )
+
+    def _broadcast(self) -> Broadcast:
+        controller = self._loader.leader[1]
+        return Broadcast(-1 if controller is None else controller, self._between)
+
+    def _pending(self, image: ClusterImage) -> Iterator[ControlRequest]:
+        """Yield the orders that the controller may not know to be carried out."""
+        broadcast, here = self._broadcast(), self._broker_id
+        if here not in image.brokers:
+            return
+        records = image.deletions.values()
+        stopping = [record for record in records if record.state == DELETING and here in record.unconfirmed]
+        if stopping:
+            yield broadcast.stop_again(image, here, stopping)
+        restore = broadcast.restore(image, here, records)
+        if restore is not None:
+            yield restore
+        left = [(topic, epochs) for topic in image.topics.values() if (epochs := topic.left(here))]
+        if left:
+            yield broadcast.leave_again(image, here, left)
+
+    async def _carry_out(self, orders: list[ControlRequest]) -> None:
+        for order in orders:
+            response = await self._obey(order)
+            if self._results.take(order, response) and self._again is None:
+                self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._repeat)
+
+    def _repeat(self) -> None:
+        self._again, self._again_due = None, True
+        self._wake.set()
+
+    async def _show_controller(self) -> None:
+        """Show a new controller to clients; other changes may not come soon."""
+        controller, image = self._loader.leader[1], self._view.image
+        if controller is not None and controller != self._controller and self._epoch >= 0:
+            self._controller = controller
+            await self._carry_out([self._broadcast().controller_shown(image, self._broker_id)])
+
+
+def in_full(after: ClusterImage, delta: ImageDelta) -> ImageDelta:
+    """Return a delta in the form of decisions: with whole topics instead of their changed states."""
+    if not delta.states:
+        return delta
+    changed = tuple(after.topics[states.name] for states in delta.states)
+    return msgspec.structs.replace(delta, topics=delta.topics + changed, states=())

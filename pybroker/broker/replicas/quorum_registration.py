@@ -1,0 +1,167 @@
+"""This broker's registration with the controller of a metadata quorum, and its heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.events import BrokerHeartbeat, RegisterBroker, StopBroker
+from pybroker.broker.metadata.znodes import Endpoint, RunningNode
+from pybroker.broker.replicas.broker_registration import boot_id, say_lost_directories
+from pybroker.errors import FatalError, KafkaError, StartError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+REGISTER_MS = 5_000
+"""Time limit of one attempt."""
+HEARTBEAT_MS = 1_000
+"""Time limit of one heartbeat."""
+LEAVE_MS = 2_000
+
+
+class QuorumRegistration:
+    """Registration of this process; on the loop's thread. A `PublisherListener`."""
+
+    def __init__(
+        self,
+        port: ControllerClient,
+        broker_id: int,
+        flush_mode: str,
+        on_fatal: Callable[[FatalError], None],
+        *,
+        incarnation: Uuid,
+        heartbeat_s: float,
+        log_dirs: tuple[str, ...] = (),
+        cordoned: tuple[str, ...] = (),
+    ) -> None:
+        self._port = port
+        self._broker_id = broker_id
+        self._flush_mode = flush_mode
+        self._on_fatal = on_fatal
+        self._incarnation = incarnation
+        self._heartbeat_s = heartbeat_s
+        self._log_dirs = log_dirs
+        self._cordoned = cordoned
+        self._epoch = -1
+        """The broker epoch in the metadata that this broker has applied; -1 if it has none there."""
+        self._applied = 0
+        self._wake = asyncio.Event()
+        self._event: RegisterBroker | None = None
+        self._lives: Callable[[int], None] = lambda broker_epoch: None
+        self._lost = False
+        self._staying = False
+        self._task: asyncio.Task[None] | None = None
+
+    # --- what the publisher says --------------------------------------------------------------------------------------
+
+    def registered(self, broker_epoch: int) -> None:
+        """Begin a new broker epoch."""
+        self._epoch, self._lost = broker_epoch, False
+        self._lives(broker_epoch)
+        self._wake.set()
+
+    def unregistered(self) -> None:
+        """Register again."""
+        self._epoch, self._lost = -1, True
+        self._wake.set()
+
+    def applied(self, offset: int) -> None:
+        """Send a heartbeat: decisions may wait for this broker."""
+        self._applied = offset
+        self._wake.set()
+
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
+
+    def on_life(self, lives: Callable[[int], None]) -> None:
+        """Call `lives` with each new broker epoch, before the orders for it."""
+        self._lives = lives
+
+    async def register(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
+    ) -> int:
+        """Register and return the broker epoch; wait as long as there is no controller. Raises StartError if another
+        broker has the id."""
+        here = tuple(one for one in directory_ids if one)
+        run = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
+        self._event = RegisterBroker(
+            self._broker_id, self._incarnation, endpoints, rack, run, self._log_dirs, self._cordoned
+        )
+        return await self._register(self._event)
+
+    async def _register(self, event: RegisterBroker) -> int:
+        while True:
+            try:
+                registered = (await self._port.submit(event, REGISTER_MS)).reply
+            except KafkaError as error:
+                if error.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    raise StartError(str(error)) from None
+                log.warning("cannot register with the controller, retrying: %s", error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            say_lost_directories(registered.lost_directories)
+            return registered.epoch
+
+    async def judged(self) -> None:
+        """Do nothing: the decision about the registration has processed what may be lost."""
+
+    def stay(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str, registered: Callable[[int], None]
+    ) -> None:
+        """Send heartbeats, and register again whenever the registration has ended. New epochs are reported as `on_life`
+        says."""
+        del endpoints, rack, directory_id, registered
+        self._staying = True
+        self._task = asyncio.create_task(self._run(), name="registration")
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            if self._epoch >= 0:
+                await self._beat()
+            elif self._lost and self._staying:
+                await self._register_again()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._wake.wait()
+
+    async def _beat(self) -> None:
+        try:
+            await self._port.submit(BrokerHeartbeat(self._broker_id, self._epoch, self._applied), HEARTBEAT_MS)
+        except KafkaError as error:
+            # If the registration has ended, the metadata log says so.
+            log.debug("heartbeat failed: %s", error)
+
+    async def _register_again(self) -> None:
+        assert self._event is not None
+        try:
+            epoch = await self._register(self._event)
+        except StartError as problem:
+            self._staying = False
+            self._on_fatal(FatalError(str(problem)))
+            return
+        self._lost = False
+        log.warning("registered again after the registration was lost broker_epoch=%d", epoch)
+
+    def stop_staying(self) -> None:
+        """Stop registering again: this broker is about to leave."""
+        self._staying = False
+
+    async def leave(self, *, complete: bool) -> None:
+        """Unregister after everything is on disk: the next start reports no loss."""
+        self.stop_staying()
+        await self.stop()
+        with contextlib.suppress(KafkaError):
+            await self._port.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)
+
+    async def stop(self) -> None:
+        """Send no more heartbeats."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
