@@ -26,6 +26,7 @@ from pybroker.broker.cluster.channel import Channel
 from pybroker.broker.cluster.events import CreateTopics, DeleteTopics, NewTopic
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.local_channel import LocalChannel
+from pybroker.broker.controller.terms import StoreTerms
 from pybroker.broker.interbroker.control_wire import sendable
 from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnection
 from pybroker.broker.lifecycle.startup.store_opening import prepare_store
@@ -150,10 +151,11 @@ class Simulation:
         def fatal(problem: BaseException) -> None:
             raise problem
 
+        clock = SystemClock()
         return Controller(
             port=self.port,
-            store=self._store,
-            clock=SystemClock(),
+            terms=StoreTerms(self._store, clock, 1),
+            clock=clock,
             broker_id=1,
             channels=self.channels,
             between="BETWEEN",

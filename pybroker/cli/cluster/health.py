@@ -80,8 +80,9 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
             says = f"broker {one.broker} cannot reach ZooKeeper (session {one.store})"
             yield {"what": "store", **about, "says": says}
         if one.controller not in (None, -1, report.controller) or (one.controller == -1 and report.controller):
-            believed = "no broker" if one.controller == -1 else f"broker {one.controller}"
-            says = f"broker {one.broker} knows {believed} as the controller instead of broker {report.controller}"
+            believed = "no controller" if one.controller == -1 else f"broker {one.controller} as the controller"
+            actual = "no broker" if report.controller is None else f"broker {report.controller}"
+            says = f"broker {one.broker} knows {believed}, but {actual} is the controller"
             yield {"what": "other_controller", **about, "says": says}
         for log_dir in one.offline_log_dirs:
             says = f"broker {one.broker}: log directory {log_dir} is offline"
