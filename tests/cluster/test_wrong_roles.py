@@ -95,6 +95,6 @@ def test_health_names_the_leader_that_does_not_lead(tmp_path: Path) -> None:
         until(lambda: brokers.leader("t", controller) == leading)
         (problem,) = health(cluster, controller)["problems"]
         assert (problem["what"], problem["topic_id"], problem["broker"]) == ("wrong_role", str(topic_id), leading)
-        until(lambda: "has to lead" in health(cluster, controller)["problems"][0]["says"])
+        until(lambda: "but should lead" in health(cluster, controller)["problems"][0]["says"])
         flag(tmp_path, MENDING, leading).unlink()
         until(lambda: health(cluster, controller)["healthy"])
