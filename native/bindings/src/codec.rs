@@ -45,7 +45,7 @@ create_exception!(
 ///
 /// # Errors
 ///
-/// `CodecError`: the connection must be closed.
+/// `CodecError` if the bytes are invalid; the caller must then close the connection.
 pub fn decode_request(
     py: Python<'_>,
     registry: Registry,
@@ -269,7 +269,7 @@ pub fn encode_request<'py>(
 ///
 /// # Errors
 ///
-/// `CodecError` if `message` is no request or does not fit the version.
+/// `CodecError` if `message` is not a request or does not fit the version.
 pub(crate) fn encode_request_body(
     py: Python<'_>,
     message: &Bound<'_, PyAny>,
@@ -287,7 +287,7 @@ pub(crate) fn encode_request_body(
 ///
 /// # Errors
 ///
-/// `CodecError` if the bytes are no such response.
+/// `CodecError` if the bytes are not such a response.
 pub(crate) fn decode_response_body(
     py: Python<'_>,
     api_key: i16,

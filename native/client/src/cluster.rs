@@ -76,7 +76,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// No broker is reachable.
+    /// If no broker is reachable.
     pub fn cluster_id(&mut self) -> Result<Option<String>> {
         if self.brokers.is_empty() {
             self.metadata(Some(&[]))?;
@@ -88,7 +88,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The node is unreachable.
+    /// If the node is unreachable.
     pub fn version(
         &mut self,
         node: Node,
@@ -103,7 +103,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The network; the connection is dropped, and the next call opens another.
+    /// If the network fails; the connection is dropped, and the next call opens another.
     pub fn call(&mut self, node: Node, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let mut idle = self.connections.contains_key(&node);
         loop {
@@ -126,7 +126,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A topic does not exist, or no broker answers for `delivery.timeout.ms`.
+    /// If a topic does not exist, or no broker answers for `delivery.timeout.ms`.
     pub fn topics(&mut self, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
         self.patiently(|client| Self::complete(client.metadata(Some(wanted))?, wanted))
     }
@@ -160,7 +160,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The node is unreachable, or not in Metadata.
+    /// If the node is unreachable, or not in Metadata.
     pub fn connection(&mut self, node: Node) -> Result<&mut Connection> {
         if !self.connections.contains_key(&node) {
             let opened = match node {

@@ -73,7 +73,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The network, a refused login, a rejected certificate.
+    /// If the network fails, or the broker refuses the login, or a certificate is rejected.
     pub fn open(address: &str, settings: &ConnectionSettings) -> Result<Self> {
         let mut connection = Self {
             stream: Stream::open(address, settings)?,
@@ -101,7 +101,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// No file descriptor is left.
+    /// If no file descriptor is left.
     pub fn closer(&self) -> Result<Closer> {
         let socket = self.stream.socket().try_clone();
         socket.map(Closer).map_err(|problem| self.network(problem))
@@ -128,7 +128,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// There is none; the error names the request.
+    /// If there is none; the error names the request.
     pub fn version_of(&self, key: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
         self.version(key as i16, ours.clone()).ok_or_else(|| {
             Error::refused(
@@ -147,7 +147,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The network: the connection is unusable afterwards. A version that the registry does not have.
+    /// If the network fails; the connection is unusable afterwards. Also if the registry does not have the version.
     pub fn send(&mut self, api_key: i16, version: i16, body: &[&[u8]]) -> Result<InFlight> {
         let flexible = self.is_flexible(api_key, version)?;
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
@@ -195,7 +195,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The network, or an invalid response: the connection is unusable afterwards.
+    /// If the network fails or the response is invalid. The connection is unusable afterwards.
     pub fn receive(&mut self, sent: InFlight) -> Result<Vec<u8>> {
         let mut frame = Vec::new();
         let body = self.receive_into(sent, &mut frame)?;

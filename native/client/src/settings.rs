@@ -116,11 +116,11 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     ///
-    /// An invalid value.
+    /// If a value is invalid.
     ///
     /// # Panics
     ///
-    /// The setting is in no table: a bug that the first read reveals.
+    /// If no table has the setting, which is a bug that the first read reveals.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>> {
         let mut all = self.tables.iter().copied().flatten();
         let setting = all

@@ -137,7 +137,7 @@ impl Fetchers {
     /// Ignores an epoch below the followed one; the same epoch changes nothing.
     ///
     /// # Errors
-    /// The system cannot start a thread; the partitions of that leader are not followed.
+    /// If the operating system cannot start a thread; the partitions of that leader are then not followed.
     pub fn set(&self, brokers: &[Broker], assignments: &[Assignment]) -> std::io::Result<()> {
         let now = self.shared.clock.now();
         let mut table = self.table.lock();

@@ -42,7 +42,7 @@ fn messages() -> impl Iterator<Item = &'static Message> {
 ///
 /// # Panics
 ///
-/// A value changes in the codec, or [`check`] and decoding disagree.
+/// If a value changes in the codec, or [`check`] and decoding disagree.
 pub fn wire(data: &[u8]) {
     let Some((&[high, low, version], body)) = data.split_first_chunk::<3>() else {
         return;
@@ -110,7 +110,7 @@ pub fn hot_wire(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// An accepted batch is unreadable.
+/// If an accepted batch is unreadable.
 pub fn produce(data: &[u8]) {
     let Some((&[rules, codec], batch)) = data.split_first_chunk::<2>() else {
         return;
@@ -173,7 +173,7 @@ fn codec_of(byte: u8) -> Codec {
 ///
 /// # Panics
 ///
-/// The limit is exceeded, or compressing and decompressing changes bytes.
+/// If the limit is exceeded, or compressing and decompressing changes bytes.
 pub fn compression(data: &[u8]) {
     let Some((&codec, body)) = data.split_first() else {
         return;

@@ -33,7 +33,7 @@ const IN_DIRECTORY: [&str; 6] = [
 ///
 /// # Panics
 ///
-/// The test's directory is not writable, or the product panics.
+/// If the test's directory is not writable, or the product panics.
 pub fn log_files(data: &[u8]) {
     let Some((&[chosen, flags], content)) = data.split_first_chunk::<2>() else {
         return;

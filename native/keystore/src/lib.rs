@@ -24,7 +24,7 @@ pub fn kind_of(content: &[u8]) -> Kind {
 ///
 /// # Errors
 ///
-/// [`StoreError`]: not such a store, wrong password, no key or several.
+/// [`StoreError`] if the store is of another type, the password is wrong, or the store has no key or several.
 pub fn identity(store: &Store<'_>, key_password: Option<&str>) -> Result<Vec<u8>, StoreError> {
     if is_pem(store)? {
         store.without_key_password()?;
@@ -68,7 +68,7 @@ pub fn identity(store: &Store<'_>, key_password: Option<&str>) -> Result<Vec<u8>
 ///
 /// # Errors
 ///
-/// [`StoreError`]: not such a store, wrong password, no certificates.
+/// [`StoreError`] if the store is of another type, the password is wrong, or the store has no certificates.
 pub fn trusted(store: &Store<'_>) -> Result<Vec<u8>, StoreError> {
     if is_pem(store)? {
         store.without_key_password()?;

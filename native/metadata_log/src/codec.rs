@@ -13,7 +13,7 @@ use crate::error::LogError;
 /// Encode records of metadata deltas, which have values only, for `Event::Propose`. The log sets offset and epoch.
 ///
 /// # Errors
-/// The batch would exceed 2 GiB.
+/// If the batch would exceed 2 GiB.
 pub fn encode_records<'a>(
     values: impl IntoIterator<Item = &'a [u8]>,
     timestamp_ms: i64,
@@ -61,7 +61,7 @@ pub(crate) fn encode(batch: &Batch<Bytes>, context: &EncodeContext<'_>) -> Resul
 /// Decode one whole batch; `bytes` has nothing else.
 ///
 /// # Errors
-/// A wrong checksum, or what is no batch of a metadata log.
+/// If the checksum is wrong, or `bytes` are not a batch of a metadata log.
 pub(crate) fn decode(header: &BatchHeader, bytes: Bytes) -> Result<Batch<Bytes>, LogError> {
     let invalid =
         |reason: String| LogError::Batch(format!("at offset {}: {reason}", header.base_offset));
@@ -115,7 +115,7 @@ pub(crate) fn controls(header: &BatchHeader, bytes: &[u8]) -> Result<Vec<Control
 /// Decode consecutive batches that another replica sent. A part of a batch at the end is left out.
 ///
 /// # Errors
-/// A batch is invalid.
+/// If a batch is invalid.
 pub fn decode_batches(bytes: &Bytes) -> Result<Vec<Batch<Bytes>>, LogError> {
     let mut batches = Vec::new();
     let mut position = 0;
@@ -152,7 +152,7 @@ pub fn endpoints_of(encoded: &[u8]) -> Option<Vec<Endpoint>> {
 /// Return the values of the records in a stored batch of data.
 ///
 /// # Errors
-/// Bytes that are no batch.
+/// If the bytes are not a batch.
 pub fn record_values(encoded: &Bytes) -> Result<Vec<Bytes>, LogError> {
     let invalid = |error: pybroker_model::BatchError| LogError::Batch(error.to_string());
     let header = BatchHeader::parse(encoded).map_err(invalid)?;

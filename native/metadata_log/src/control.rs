@@ -126,7 +126,7 @@ impl Control {
     /// Decode a record of a control batch.
     ///
     /// # Errors
-    /// An unknown type, or bytes that are no such record.
+    /// If the type is unknown, or the bytes are not a record of that type.
     pub(crate) fn decode(record: &RecordRef<'_>) -> Result<Self, LogError> {
         let kind = record.key.and_then(|key| key.get(2..4));
         let kind = kind.map_or(-1, |bytes| i16::from_be_bytes([bytes[0], bytes[1]]));

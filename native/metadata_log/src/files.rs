@@ -20,7 +20,7 @@ pub trait Files: Clone + Debug {
     /// Return the names in the directory, in no order.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// If the directory cannot be read.
     fn names(&self) -> io::Result<Vec<String>>;
 
     /// Open a file that exists.
@@ -53,13 +53,13 @@ pub trait Files: Clone + Debug {
     /// Complete a sync of the names.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     fn end_names_sync(&self, sync: &Self::NamesSync) -> io::Result<()>;
 
     /// Make the names durable.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     fn sync_names(&self) -> io::Result<()> {
         self.end_names_sync(&self.begin_names_sync())
     }
@@ -76,25 +76,25 @@ pub trait FileHandle {
     /// Return the size.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     fn size(&self) -> io::Result<u64>;
 
     /// Fill `buffer` from `position` on, as far as the file reaches. Return the number of bytes.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
     /// Write all of `bytes` at `position`.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 
     /// Cut the file off.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     fn set_size(&self, size: u64) -> io::Result<()>;
 
     /// Begin a sync: it covers all writes so far.
@@ -103,7 +103,7 @@ pub trait FileHandle {
     /// Complete a sync.
     ///
     /// # Errors
-    /// The disk fails: what is on it is unknown.
+    /// If the disk fails. The content of the disk is then unknown.
     fn end_sync(sync: &Self::Sync) -> io::Result<()>;
 
     /// Make bytes and size durable.

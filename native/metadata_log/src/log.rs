@@ -73,7 +73,7 @@ impl<F: Files> Flush<F> {
     /// Bring to disk what had been written when the flush began.
     ///
     /// # Errors
-    /// The disk fails: what is on it is unknown, and the log must not be used any more.
+    /// If the disk fails. The content of the disk is then unknown, and the log must not be used any more.
     pub fn run(&self) -> Result<(), LogError> {
         let error = || LogError::io("sync", self.files.path_of(&self.name));
         F::File::end_sync(&self.segment).map_err(error())?;
@@ -91,7 +91,7 @@ impl<F: Files> MetadataLog<F> {
     /// Return whether the directory has a snapshot, as formatting writes.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn is_formatted(files: &F) -> Result<bool, LogError> {
         let names = files
             .names()
@@ -102,7 +102,7 @@ impl<F: Files> MetadataLog<F> {
     /// Format a new directory: the first voters, or none for a replica that joins.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn format(
         files: &F,
         voters: VoterSet,
@@ -117,7 +117,8 @@ impl<F: Files> MetadataLog<F> {
     /// Open the log, repair what a crash left, and return what the state machine starts with. All of it is durable.
     ///
     /// # Errors
-    /// [`LogError::NotFormatted`], damage, or the disk fails.
+    /// [`LogError::NotFormatted`] if the directory has no snapshot; other errors if the log is damaged or the disk
+    /// fails.
     pub fn open(files: F, options: LogOptions) -> Result<(Self, Recovered), LogError> {
         let (found, recovered) = recovery::recover(&files, options.unsynced_bytes_max)?;
         let Found {
@@ -162,10 +163,10 @@ impl<F: Files> MetadataLog<F> {
     /// Append batches. Return them as they are stored.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     ///
     /// # Panics
-    /// If a batch does not follow upon the log.
+    /// If a batch does not begin at the end of the log.
     pub fn append(
         &mut self,
         batches: &[Batch<Bytes>],
@@ -249,7 +250,7 @@ impl<F: Files> MetadataLog<F> {
     /// Cut the log off at the end of a batch, or at the log's start.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn truncate(&mut self, end: i64) -> Result<(), LogError> {
         if end >= self.end {
             return Ok(());
@@ -284,7 +285,7 @@ impl<F: Files> MetadataLog<F> {
     /// any.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn read(&self, from: i64, to: i64, bytes_max: usize) -> Result<Bytes, LogError> {
         if from >= to.min(self.end) {
             return Ok(Bytes::new());
@@ -319,7 +320,7 @@ impl<F: Files> MetadataLog<F> {
     /// The oldest running flush is complete.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn end_flush(&mut self) -> Result<(), LogError> {
         let bytes = self.flushing_bytes.pop_front().unwrap_or(0);
         self.unsynced_bytes = self.unsynced_bytes.saturating_sub(bytes);
@@ -338,7 +339,7 @@ impl<F: Files> MetadataLog<F> {
     /// Begin a snapshot; see [`SnapshotWriter`].
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn begin_snapshot(
         &self,
         header: &SnapshotHeader,
@@ -352,7 +353,7 @@ impl<F: Files> MetadataLog<F> {
     /// now; `None` if a newer snapshot came from the leader meanwhile.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn snapshot_written(&mut self, id: EpochEnd) -> Result<Option<EpochEnd>, LogError> {
         if id.offset <= self.latest_snapshot().offset {
             if !self.snapshots.contains(&id) {
@@ -376,7 +377,7 @@ impl<F: Files> MetadataLog<F> {
     /// Begin to fetch a snapshot from the leader.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn begin_download(&self, id: EpochEnd) -> Result<SnapshotDownload<F>, LogError> {
         SnapshotDownload::begin(&self.files, id)
     }
@@ -385,7 +386,7 @@ impl<F: Files> MetadataLog<F> {
     /// behind it.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn install(&mut self, id: EpochEnd) -> Result<(), LogError> {
         if self.flushed.offset > id.offset {
             self.flushed.write_durably(id.offset)?;
@@ -418,7 +419,7 @@ impl<F: Files> MetadataLog<F> {
     /// Open a snapshot that is kept.
     ///
     /// # Errors
-    /// It is not kept, or the disk fails.
+    /// If the log does not keep this snapshot, or the disk fails.
     pub fn open_snapshot(&self, id: EpochEnd) -> Result<SnapshotReader<F>, LogError> {
         SnapshotReader::open(&self.files, id)
     }
@@ -426,7 +427,7 @@ impl<F: Files> MetadataLog<F> {
     /// Bring everything to disk, at a stop.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.sync_last()?;
         self.sync_names()?;

@@ -51,7 +51,7 @@ pub(crate) struct Found<F: Files> {
 /// Recover the log.
 ///
 /// # Errors
-/// Damage, or the disk fails.
+/// If the log is damaged, or the disk fails.
 pub(crate) fn recover<F: Files>(
     files: &F,
     unsynced_bytes_max: u64,

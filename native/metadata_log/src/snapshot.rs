@@ -32,7 +32,7 @@ impl<F: Files> SnapshotWriter<F> {
     /// Begin a snapshot. `timestamp_ms` is the append time of the last record below its end.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn begin(
         files: &F,
         header: &SnapshotHeader,
@@ -68,7 +68,7 @@ impl<F: Files> SnapshotWriter<F> {
     /// Add records. Writes, but does not sync.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn append<'a>(
         &mut self,
         values: impl IntoIterator<Item = &'a [u8]>,
@@ -85,7 +85,7 @@ impl<F: Files> SnapshotWriter<F> {
     /// Complete the snapshot: it is durable and has its name. [`crate::MetadataLog::snapshot_written`] comes next.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn finish(mut self) -> Result<EpochEnd, LogError> {
         self.write_batch()?;
         self.write_controls(&[Control::SnapshotFooter])?;
@@ -150,7 +150,7 @@ impl<F: Files> SnapshotDownload<F> {
     /// Begin a download.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn begin(files: &F, id: EpochEnd) -> Result<Self, LogError> {
         let name = part_name(id);
         let file = files
@@ -179,7 +179,7 @@ impl<F: Files> SnapshotDownload<F> {
     /// Add the next part.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         self.file
             .write_at(bytes, self.position)
@@ -194,7 +194,7 @@ impl<F: Files> SnapshotDownload<F> {
     /// Check the complete snapshot and bring it to disk; [`crate::MetadataLog::install`] gives it its name.
     ///
     /// # Errors
-    /// It is not a whole snapshot of that id, or the disk fails.
+    /// If the file is not a complete snapshot with that id, or the disk fails.
     pub fn complete(self) -> Result<SnapshotHeader, LogError> {
         let name = part_name(self.id);
         self.file
@@ -226,7 +226,7 @@ impl<F: Files> SnapshotReader<F> {
     /// Open the snapshot and read its header.
     ///
     /// # Errors
-    /// It does not exist, or begins otherwise.
+    /// If the file does not exist, or does not begin with the header of a snapshot with this id.
     pub(crate) fn open(files: &F, id: EpochEnd) -> Result<Self, LogError> {
         Self::open_named(files, names::of_snapshot(id), id)
     }
@@ -330,7 +330,7 @@ impl<F: Files> SnapshotReader<F> {
     /// Return bytes of the file for a replica that lags.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn part(&self, position: u64, bytes_max: usize) -> Result<Bytes, LogError> {
         let position = position.min(self.segment.size);
         self.segment.chunk(&self.files, position, bytes_max)
@@ -339,7 +339,7 @@ impl<F: Files> SnapshotReader<F> {
     /// Return the records of the next batch of data, `None` at the end.
     ///
     /// # Errors
-    /// The disk fails, or the batch is damaged.
+    /// If the disk fails, or the batch is damaged.
     pub fn next_records(&mut self) -> Result<Option<Vec<Bytes>>, LogError> {
         while let Some((header, bytes)) = self.segment.batch_at(&self.files, self.position)? {
             let position = self.position;

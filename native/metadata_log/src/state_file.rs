@@ -25,7 +25,7 @@ impl<F: Files> StateWrite<F> {
     /// Replace the file: it has the old or the new state after a crash, and the new one after this returned.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn run(&self) -> Result<(), LogError> {
         let (files, name) = (&self.files, format!("{QUORUM_STATE}{TEMPORARY}"));
         let error = |operation| LogError::io(operation, files.path_of(QUORUM_STATE));

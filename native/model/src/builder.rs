@@ -68,7 +68,7 @@ impl BatchBuilder {
     /// [`BatchBuilder::push_shifted`].
     ///
     /// # Errors
-    /// The original has an unknown codec.
+    /// If the original has an unknown codec.
     pub fn rewriting(
         original: &BatchHeader,
         delete_horizon_ms: Option<i64>,
@@ -246,7 +246,7 @@ impl BatchBuilder {
     /// Return the finished batch.
     ///
     /// # Errors
-    /// The compressor fails or the batch exceeds 2 GiB.
+    /// If the compressor fails or the batch exceeds 2 GiB.
     pub fn build(&self) -> Result<Vec<u8>, BatchError> {
         let out = if self.is_stored_as_it_is() {
             self.bytes.clone()

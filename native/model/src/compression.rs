@@ -94,7 +94,7 @@ impl<'a> Decoder<'a> {
     /// Return a stream over `data`, compressed with `codec`.
     ///
     /// # Errors
-    /// The decoder cannot be set up.
+    /// If the decoder cannot be set up.
     pub fn new(codec: Codec, data: &'a [u8]) -> Result<Self, BatchError> {
         Ok(match codec {
             Codec::None => Self::Plain(data),

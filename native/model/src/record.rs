@@ -251,7 +251,7 @@ impl<'a> Iterator for Records<'a> {
 /// `scratch`, at most [`DECOMPRESSED_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// An unknown codec, or bytes that do not decompress.
+/// If the codec is unknown, or the bytes do not decompress.
 pub fn decompressed_records<'a>(
     header: &BatchHeader,
     batch: &'a [u8],

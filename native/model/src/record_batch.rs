@@ -97,7 +97,7 @@ impl BatchHeader {
     /// [`BatchHeader::size_in_bytes`] returns its length.
     ///
     /// # Errors
-    /// Too few bytes, another message format, or impossible lengths.
+    /// If there are too few bytes, the message format is not 2, or a length is impossible.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
         // The magic byte decides the format of the rest: check it before requiring 61 bytes.
         if let Some(&magic) = bytes.get(MAGIC_AT)

@@ -57,7 +57,7 @@ impl Node {
     /// Return whether the directory of a log was formatted.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// If the directory cannot be read.
     pub fn is_formatted(directory: &Path) -> Result<bool, OpenError> {
         Ok(MetadataLog::is_formatted(&files_of(directory)?)?)
     }
@@ -65,7 +65,7 @@ impl Node {
     /// Format the directory of a log: the first voters of a new cluster, or none to join one.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn format(
         directory: &Path,
         voters: impl IntoIterator<Item = ReplicaKey>,
@@ -85,7 +85,7 @@ impl Node {
     /// Open the log and start. `wake` is called when there is something to take; it must not block.
     ///
     /// # Errors
-    /// The log is not formatted or damaged, or the disk fails.
+    /// If the log is not formatted, is damaged, or the disk fails.
     pub fn open(
         directory: &Path,
         settings: NodeSettings,
@@ -131,7 +131,7 @@ impl Node {
     /// Take in a request of another node. [`Output::Respond`] answers it, with the handle.
     ///
     /// # Errors
-    /// It is no message of the quorum; nothing will answer it.
+    /// If `body` is not a message of the quorum. The node then sends no response.
     pub fn receive_request(
         &self,
         handle: u64,
@@ -170,7 +170,7 @@ impl Node {
     /// Append records as the leader of `epoch`. [`Output::Decided`] says what became of it.
     ///
     /// # Errors
-    /// The records exceed 2 GiB.
+    /// If the records exceed 2 GiB.
     pub fn propose<'a>(
         &self,
         proposal: u64,
@@ -230,7 +230,7 @@ impl Node {
     /// record. `None` if that is not beyond the latest snapshot, or another one is being written.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn begin_snapshot(
         &self,
         end: i64,
@@ -251,7 +251,7 @@ impl Node {
     /// Stop, and bring everything to disk. Proposals that are not decided are answered with `Unknown`.
     ///
     /// # Errors
-    /// The disk fails.
+    /// If the disk fails.
     pub fn stop(&self) -> Result<(), LogError> {
         let Some(threads) = self.threads.lock().take() else {
             return Ok(());
@@ -298,7 +298,7 @@ impl SnapshotTask {
     /// Add records of the image.
     ///
     /// # Errors
-    /// The disk fails or is full; the snapshot is worthless then.
+    /// If the disk fails or is full; the caller must then abandon the snapshot.
     pub fn append<'a>(
         &mut self,
         values: impl IntoIterator<Item = &'a [u8]>,
@@ -309,7 +309,7 @@ impl SnapshotTask {
     /// Complete the snapshot; the node then removes what it replaces.
     ///
     /// # Errors
-    /// The disk fails or is full.
+    /// If the disk fails or is full.
     pub fn finish(self) -> Result<EpochEnd, LogError> {
         let id = self.writer.finish()?;
         self.inbox.push(Input::SnapshotWritten(id));

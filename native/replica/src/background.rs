@@ -37,7 +37,7 @@ impl Background {
     /// Start the threads.
     ///
     /// # Errors
-    /// The operating system cannot start a thread.
+    /// If the operating system cannot start a thread.
     pub fn start(
         replicas: &Arc<Replicas>,
         intervals: Intervals,
@@ -58,7 +58,7 @@ impl Background {
     /// Change the settings at once. Start more cleaner threads if needed; surplus threads become idle.
     ///
     /// # Errors
-    /// The operating system cannot start a thread.
+    /// If the operating system cannot start a thread.
     pub fn set(&self, intervals: Intervals, cleaner: CleanerSettings) -> io::Result<()> {
         if self.shared.set(intervals, cleaner) {
             self.start_cleaners(cleaner)?;

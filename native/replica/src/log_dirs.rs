@@ -84,7 +84,7 @@ impl LogDirs {
     /// Open all directories. A directory that fails while others work is offline from the start.
     ///
     /// # Errors
-    /// A directory is in use by another process or holds another owner's data, or no directory is usable.
+    /// If another process uses a directory, a directory holds another owner's data, or no directory is usable.
     pub(crate) fn open(config: &ReplicasConfig) -> Result<Self, StorageError> {
         let mut dirs = Vec::with_capacity(config.log_dirs.len());
         let mut first_failure = None;

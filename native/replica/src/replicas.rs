@@ -45,7 +45,7 @@ impl Replicas {
     /// Open the log directories and scan them; opens no log yet. Blocks on the disk.
     ///
     /// # Errors
-    /// A directory is in use by another process or holds another owner's data, or no directory is usable.
+    /// If another process uses a directory, a directory holds another owner's data, or no directory is usable.
     pub fn start(config: ReplicasConfig) -> Result<(Self, Vec<LocalPartition>), StorageError> {
         let dirs = LogDirs::open(&config)?;
         let (found, list) = dirs.scan(&|text| (config.report)(text))?;

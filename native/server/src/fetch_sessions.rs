@@ -164,7 +164,7 @@ impl FetchSession {
     ///
     /// # Panics
     ///
-    /// If the partition was removed in the meantime, which only the session's own next fetch can do.
+    /// If the partition was removed since; only the session's own next fetch can remove it.
     pub(crate) fn target(&self, place: u32) -> &FetchTarget {
         let followed = self.followed[place as usize].as_ref();
         &followed

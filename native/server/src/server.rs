@@ -81,7 +81,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left running then.
+    /// [`StartError`] if a part cannot start; the parts that had started are then stopped.
     pub fn start(
         config: ServerConfig,
         replicas: Arc<Replicas>,
@@ -253,7 +253,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// On a data thread.
+    /// If it is called on a data thread.
     pub fn metrics(&self) -> String {
         assert!(
             with_thread_state(|_| ()).is_none(),

@@ -201,7 +201,7 @@ impl Oracle {
     /// Check a batch that a replica takes for committed in an epoch.
     ///
     /// # Errors
-    /// If another batch is committed there.
+    /// If another batch is committed at that offset.
     pub(crate) fn commits(&mut self, key: ReplicaKey, epoch: i32, entry: &Entry) -> Verdict {
         let end = entry.batch.end_offset();
         if end <= self.committed_end() {
@@ -257,7 +257,7 @@ impl Oracle {
     /// Check the confirmation that a proposal is committed up to `end`.
     ///
     /// # Errors
-    /// If it is not.
+    /// If the proposal is not committed.
     pub(crate) fn confirms(&self, proposal: u64, is_data: bool, end: i64) -> Verdict {
         let known = self.committed.binary_search_by_key(&end, |batch| batch.end);
         let committed = known.ok().map(|index| self.committed[index]);
@@ -273,7 +273,7 @@ impl Oracle {
     /// Check the topic id that a replica knows.
     ///
     /// # Errors
-    /// If another is committed.
+    /// If another topic id is committed.
     pub(crate) fn knows_topic_id(&self, key: ReplicaKey, id: Option<Uuid>) -> Verdict {
         let same = id.is_none() || id == self.topic_id;
         let committed = self.topic_id;

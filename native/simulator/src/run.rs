@@ -20,7 +20,7 @@ pub struct Failure {
 /// Run a plan. A panic of a state machine is a violation too.
 ///
 /// # Errors
-/// The failure, with the counters until then.
+/// If an invariant is broken: the failure, with the counters up to it.
 pub fn run(plan: &Plan, trace: bool) -> Result<Coverage, Box<(Failure, Coverage)>> {
     let mut world = World::new(plan, trace);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {

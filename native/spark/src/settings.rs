@@ -173,7 +173,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// An invalid value, or `bootstrap.servers` missing.
+    /// If a value is invalid, or `bootstrap.servers` is missing.
     pub fn new(given: &BTreeMap<String, String>) -> Result<Self> {
         let values = Values::new(PREFIX, Self::TABLES, given);
         Ok(Self {

@@ -118,7 +118,7 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// No broker is reachable, or a topic does not exist.
+    /// If no broker is reachable, or a topic does not exist.
     pub fn open(settings: &Settings, plan: SinkPlan, seed: u64) -> Result<Self> {
         let mut client = Client::new(settings.client.clone());
         let coordinators = Client::new(settings.client.clone());
@@ -155,7 +155,7 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// Rows that cannot become records, and errors of the brokers.
+    /// If a row cannot become a record, or a broker returns an error.
     pub fn write(&mut self, batch: &StructArray) -> Result<()> {
         let rows = Rows::of(batch)?;
         let now = SystemTime::now()

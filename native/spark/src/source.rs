@@ -151,7 +151,8 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// The network, a broker's error (an unknown topic id, an offset out of range), damaged batches.
+    /// If the network fails, the broker returns an error (an unknown topic id, an offset out of range), or a batch is
+    /// damaged.
     pub fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         self.started = Instant::now();
         // Return rows as they arrive, while the next response is in flight.

@@ -202,7 +202,7 @@ impl Flusher {
     /// other files of the filesystem and their names.
     ///
     /// # Errors
-    /// The directory is offline.
+    /// If the directory is offline.
     pub(crate) fn flush_all(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
         sync_group(&self.descriptor.lock(), &self.shared.health, logs);
         self.shared.health.check()

@@ -97,7 +97,7 @@ impl LogDir {
     /// Return whether the plan of a commit is on disk here, attached or not.
     ///
     /// # Errors
-    /// [`StorageError`] if that cannot be determined.
+    /// [`StorageError`] if the existence of the files cannot be determined.
     pub fn has_plan(&self, place: &StagedPartition) -> Result<bool, StorageError> {
         self.check()?;
         for path in [place.plan_path(), place.intent_path()] {

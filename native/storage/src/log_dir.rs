@@ -202,7 +202,7 @@ impl LogDir {
     /// necessary.
     ///
     /// # Errors
-    /// [`StorageError`]: this partition cannot be used; others can.
+    /// [`StorageError`] if this partition cannot be used; other partitions can.
     pub fn open_log(
         &self,
         directory: &str,

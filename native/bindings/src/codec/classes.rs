@@ -78,7 +78,7 @@ impl Classes {
     ///
     /// # Errors
     ///
-    /// A class has another name or other fields than its struct.
+    /// If a class has another name or other fields than its struct.
     pub(super) fn give(
         py: Python<'_>,
         message: &'static Message,

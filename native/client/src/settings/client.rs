@@ -170,7 +170,7 @@ impl ClientSettings {
     ///
     /// # Errors
     ///
-    /// An invalid value, or `bootstrap.servers` missing.
+    /// If a value is invalid, or `bootstrap.servers` is missing.
     pub fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
         Ok(Self {
             bootstrap: bootstrap(values)?,
@@ -214,7 +214,7 @@ impl ConnectionSettings {
     ///
     /// # Errors
     ///
-    /// An invalid value.
+    /// If a value is invalid.
     pub fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
         let protocol = match values.text("security.protocol")? {
             Some("SSL") => (true, false),

@@ -28,7 +28,7 @@ impl Attaches {
     /// Begin an attach; `waker` is woken at its end.
     ///
     /// # Errors
-    /// The system cannot start a thread.
+    /// If the operating system cannot start a thread.
     pub(super) fn begin(
         &mut self,
         tip: TopicIdPartition,

@@ -55,8 +55,8 @@ pub trait Source {
 ///
 /// # Errors
 ///
-/// A value out of the field's range, null where the version does not allow it, an unknown version. `out` then contains
-/// a partial message.
+/// If a value is out of its field's range, a field is null that must not be null in this version, or the version is
+/// unknown. `out` then contains a partial message.
 pub fn encode<S: Source>(
     message: &Message,
     version: i16,

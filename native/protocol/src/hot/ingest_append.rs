@@ -42,7 +42,7 @@ impl<'a> IngestAppendRequest<'a> {
     /// Decode a request body.
     ///
     /// # Errors
-    /// [`DecodeError`] for bytes that are no such request.
+    /// [`DecodeError`] if the bytes are not such a request.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let mut reader = Reader::new(body);
@@ -135,7 +135,7 @@ impl IngestAppendResponse {
     /// Decode a response body.
     ///
     /// # Errors
-    /// [`DecodeError`] for bytes that are no such response.
+    /// [`DecodeError`] if the bytes are not such a response.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let mut response = Self {

@@ -27,7 +27,7 @@ impl<'a> ListTopicsRequest<'a> {
     /// Decode a request body.
     ///
     /// # Errors
-    /// [`DecodeError`] for bytes that are no such request.
+    /// [`DecodeError`] if the bytes are not such a request.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let mut reader = Reader::new(body);
@@ -119,7 +119,7 @@ impl<'a> ListTopicsResponse<'a> {
     /// Decode a response body.
     ///
     /// # Errors
-    /// [`DecodeError`] for bytes that are no such response.
+    /// [`DecodeError`] if the bytes are not such a response.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let paged = version >= PAGES;

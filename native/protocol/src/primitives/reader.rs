@@ -58,7 +58,8 @@ impl Span {
     ///
     /// # Panics
     ///
-    /// If `buffer` is shorter than the one the span was read from (a bug of ours, not of a client).
+    /// If `buffer` is shorter than the buffer from which the span was read. That is a bug of the broker, not of a
+    /// client.
     #[inline]
     pub fn of(self, buffer: &[u8]) -> &[u8] {
         &buffer[self.start as usize..self.end as usize]

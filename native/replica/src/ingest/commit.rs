@@ -43,8 +43,8 @@ impl Replicas {
     /// and on the leader also on the other holders.
     ///
     /// # Errors
-    /// `Mismatch` with the first difference, and as [`Replicas::stage_records`]. On a broker without peers an error
-    /// opens the ingest again.
+    /// `Mismatch` with the first difference, and the errors of [`Replicas::stage_records`]. On a broker without peers
+    /// an error opens the ingest again.
     pub fn prepare_ingest(
         &self,
         name: &IngestName,

@@ -149,7 +149,7 @@ impl Replicas {
     /// Return how many ingests were removed. Blocks on the disk.
     ///
     /// # Errors
-    /// `Storage`, the first one; the function still removes all files that it can.
+    /// The first `Storage` error; the function still removes all files that it can.
     pub fn collect_ingests(&self, keep: &[(String, String)]) -> Result<usize, IngestError> {
         let mut removed = 0;
         let mut failed = None;

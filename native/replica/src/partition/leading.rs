@@ -175,8 +175,8 @@ impl Partition {
     /// on return. Followers with the same staged files attach them at the same offsets. Blocks on the disk.
     ///
     /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`: the caller can retry. `Missing`: this broker does not have the plan and never
-    /// will.
+    /// `NotLeader`, `Deleted`, `Storage`: the caller can retry. `Missing`: this broker does not have the plan and will
+    /// never get it.
     pub fn attach(
         &self,
         directory: &str,

@@ -12,7 +12,7 @@ impl Partition {
     /// appended under it.
     ///
     /// # Errors
-    /// `FencedLeaderEpoch` for an older epoch than the current; `Storage`.
+    /// `FencedLeaderEpoch` if the epoch is older than the current one; `Storage` if the disk fails.
     pub(crate) fn become_leader(
         &self,
         mut leader: Leader,
@@ -51,7 +51,7 @@ impl Partition {
     /// Follow `leader`.
     ///
     /// # Errors
-    /// `FencedLeaderEpoch` for an older epoch than the current.
+    /// `FencedLeaderEpoch` if the epoch is older than the current one.
     pub(crate) fn follow(&self, leader: i32, leader_epoch: i32) -> Result<(), PartitionError> {
         let role = self.progress.role();
         let current = role.leader_epoch();

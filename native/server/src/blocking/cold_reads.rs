@@ -86,7 +86,7 @@ fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
 ///
 /// # Errors
 ///
-/// Errors of the operating system, or the file ends early.
+/// If the operating system returns an error, or the file ends early.
 pub fn copy(
     file: impl AsFd,
     position: u64,

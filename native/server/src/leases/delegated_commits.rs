@@ -234,7 +234,7 @@ impl CommitLease {
     ///
     /// # Errors
     ///
-    /// `body` is not an OffsetCommit of that version.
+    /// If `body` is not an OffsetCommit of that version.
     pub fn grant(
         all: &CachedResponses,
         shard: &Arc<ShardCommits>,

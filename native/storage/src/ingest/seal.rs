@@ -32,7 +32,7 @@ impl LogDir {
     /// decision, for the partitions in this directory.
     ///
     /// # Errors
-    /// The first [`StorageError`]; the commit must not be decided then.
+    /// The first [`StorageError`]; after an error the commit must not be decided.
     pub fn seal_partitions(&self, listings: &[Listing]) -> Result<(), StorageError> {
         let logs = || listings.iter().flat_map(|one| &one.attempts);
         let together = cfg!(target_os = "linux") && logs().count() >= SYNCFS_LOGS;

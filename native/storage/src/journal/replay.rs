@@ -56,8 +56,8 @@ struct Group {
 /// Write the entries of the journal with this id in `dir` that the logs' files lack; durable on return.
 ///
 /// # Errors
-/// [`StorageError`]: the journal's records cannot be read, and nothing was changed; or the logs' files cannot be
-/// written. The directory must not be used then.
+/// [`StorageError`] if the journal's records cannot be read (nothing was changed), or the logs' files cannot be
+/// written. After an error the directory must not be used.
 pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError> {
     let files = [open(dir, 0)?, open(dir, 1)?];
     let groups = readable_groups(dir, &files, journal)?;

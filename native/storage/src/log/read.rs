@@ -30,7 +30,8 @@ impl LogSlice {
     /// Return a copy of the bytes.
     ///
     /// # Errors
-    /// Any error of the operating system. Fewer bytes than `len` mean that the log was truncated meanwhile.
+    /// Any error of the operating system. An end of file before `len` bytes means that the log was truncated during the
+    /// call.
     pub fn to_vec(&self) -> std::io::Result<Vec<u8>> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());

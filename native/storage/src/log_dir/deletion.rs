@@ -190,8 +190,8 @@ impl LogDir {
     /// `None` if it is not staged here. Idempotent.
     ///
     /// # Errors
-    /// [`StorageError`]: `Exists` if its place is taken, `Corrupt` if several copies are staged and none is known to be
-    /// the right one.
+    /// [`StorageError`]: `Exists` if the partition's path is taken, `Corrupt` if several copies are staged and the note
+    /// does not name the right one.
     pub fn restore(
         &self,
         id: TopicIdPartition,

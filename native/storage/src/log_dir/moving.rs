@@ -87,8 +87,8 @@ impl LogCopy {
     /// Copy the bytes that segments got since the last pass; return their number. Appends continue meanwhile.
     ///
     /// # Errors
-    /// [`StorageError`], [`StorageError::Closed`] if `go_on` returns false: it is called before each piece with the
-    /// bytes of the previous one.
+    /// [`StorageError`] if the disk fails; [`StorageError::Closed`] if `go_on` returns false. The function calls
+    /// `go_on` before each piece, with the number of bytes of the previous piece.
     pub fn pass(&mut self, go_on: &dyn Fn(usize) -> bool) -> Result<u64, StorageError> {
         let segments = self.source.segments.load_full();
         let mut bytes = 0;
@@ -266,7 +266,7 @@ impl LogDir {
     /// Rename a complete copy to its final name, durably.
     ///
     /// # Errors
-    /// [`StorageError`]: the name is taken, or the disk failed.
+    /// [`StorageError`] if the name is taken, or the disk failed.
     pub fn rename_into_place(&self, future: &Path, name: &str) -> Result<(), StorageError> {
         let to = self.path.join(name);
         if to.exists() {
@@ -331,7 +331,7 @@ impl LogDir {
     /// Return the path that the partition in `directory` has moved to, if it has.
     ///
     /// # Errors
-    /// [`StorageError`]: the note cannot be read.
+    /// [`StorageError`] if the note cannot be read.
     pub fn moved_to(&self, directory: &str) -> Result<Option<PathBuf>, StorageError> {
         let path = self.path.join(directory).join(MOVED);
         let Some(content) = files::read_if_there(&path, MOVED_BYTES_MAX)? else {

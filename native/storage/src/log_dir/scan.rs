@@ -146,7 +146,7 @@ impl LogDir {
     /// Return the latest leader epoch in a directory's checkpoint; does not open the log or change anything.
     ///
     /// # Errors
-    /// [`StorageError`]: the checkpoint cannot be read, and proves nothing.
+    /// [`StorageError`] if the checkpoint cannot be read; it then proves nothing.
     pub fn latest_epoch(&self, directory: &str) -> Result<Option<i32>, StorageError> {
         let epochs = LeaderEpochs::read(&self.path.join(directory).join(LEADER_EPOCHS))?;
         Ok(epochs.latest().map(|entry| entry.epoch))
