@@ -2,8 +2,8 @@
 //!
 //! Behavior
 //!
-//! - `seeds/<target>/` holds inputs; `cargo test -p pybroker-fuzz` runs each of them, and mutations of them, on stable
-//!   Rust. Add an input that a fuzzer found there, named after the fault.
+//! - `seeds/<target>/` contains inputs. `cargo test -p pybroker-fuzz` runs each of them, and mutations of them, on
+//!   stable Rust. When a fuzzer finds an input, add it there, named after the fault.
 //! - `make fuzz TARGET=wire SECONDS=3600` lets libFuzzer search for new ones (nightly Rust and cargo-fuzz).
 //!
 //! The first bytes of an input select the exercised code: the index of the message, its version, the codec.
@@ -117,7 +117,7 @@ pub fn produce(data: &[u8]) {
     };
     let mut batch = batch.to_vec();
     if batch.len() >= HEADER_BYTES {
-        // Set the length, the format and the checksum, which a fuzzer would not find.
+        // Set the length, the format and the checksum, because a fuzzer would not find valid ones.
         let length = i32::try_from(batch.len() - 12).unwrap_or(i32::MAX);
         batch[8..12].copy_from_slice(&length.to_be_bytes());
         batch[16] = 2;

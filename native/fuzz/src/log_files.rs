@@ -63,7 +63,7 @@ pub fn log_files(data: &[u8]) {
     }
     fs::write(&path, &content).expect("a file of the test");
     if flags & 2 != 0 {
-        // As after a clean shutdown, so that the files are trusted.
+        // Write the file of a clean shutdown, so that opening trusts the other files.
         drop(fs::write(
             temp.path().join(".kafka_cleanshutdown"),
             br#"{"version":0,"brokerEpoch":"-1"}"#,

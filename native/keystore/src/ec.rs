@@ -1,5 +1,5 @@
-//! Elliptic curve keys written by Java lack their public key, which TLS requires here; it is copied from the
-//! certificate.
+//! Elliptic curve keys written by Java lack their public key, which the TLS library requires. This module copies it
+//! from the certificate.
 
 use pkcs8::PrivateKeyInfoRef;
 use pkcs8::der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};

@@ -94,7 +94,7 @@ fn entries<'a>(store: &Store<'a>) -> Result<Vec<Entry<'a>>, StoreError> {
     }
 }
 
-/// The unread bytes; reads return `None` if there are too few.
+/// The unread bytes. Reads return `None` if too few bytes are left.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {

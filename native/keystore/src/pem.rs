@@ -14,7 +14,7 @@ const DASHES: &str = "-----";
 const CERTIFICATE: &str = "CERTIFICATE";
 const PRIVATE_KEY: &str = "PRIVATE KEY";
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
-/// Marker of OpenSSL's key encryption before PKCS#8.
+/// Marker of OpenSSL's own key encryption, which is older than PKCS#8.
 const OLD: &str = "Proc-Type: 4,ENCRYPTED";
 const LINE_CHARACTERS: usize = 64;
 
@@ -120,7 +120,7 @@ fn sections<'a>(store: &Store<'_>, text: &'a str) -> Result<Vec<Section<'a>>, St
 }
 
 /// Return the certificates. Kafka also accepts OpenSSL's older labels (X509 CERTIFICATE, TRUSTED CERTIFICATE); after a
-/// trusted certificate follow OpenSSL's trust settings.
+/// TRUSTED CERTIFICATE, its OpenSSL trust settings follow in the same section.
 fn certificates<'a>(sections: &'a [Section<'_>]) -> impl Iterator<Item = String> + 'a {
     sections
         .iter()

@@ -7,7 +7,7 @@ use crate::store::{KeyEntry, Store, StoreError};
 
 const SEQUENCE: u8 = 0x30;
 
-/// Return whether the content is DER, which no other store type is.
+/// Return whether the content is DER. No other store type is DER.
 pub(super) fn is_one(content: &[u8]) -> bool {
     content.first() == Some(&SEQUENCE)
 }

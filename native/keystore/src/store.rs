@@ -26,9 +26,9 @@ impl Kind {
 /// A store with its password.
 #[derive(Clone, Copy)]
 pub struct Store<'a> {
-    /// Start of the setting's name before `location`: `ssl.keystore.`, optionally with a prefix.
+    /// Prefix of the store's settings, before `location`: `ssl.keystore.`, optionally with a prefix of its own.
     pub prefix: &'a str,
-    /// Name of the store in errors: a setting and its value.
+    /// Name of the store in errors: the setting and its value.
     pub place: &'a str,
     /// Type of the store.
     pub kind: Kind,
@@ -57,7 +57,7 @@ pub(crate) struct KeyEntry {
 }
 
 impl Store<'_> {
-    /// Reject a store password for PEM, as Kafka does.
+    /// Return an error if a PEM store has a password, as Kafka does.
     pub(crate) fn without_key_password(&self) -> Result<(), StoreError> {
         if self.password.is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Batches of the quorum as record batches of format 2, and back.
+//! Conversion of the quorum's batches to record batches of format 2, and back.
 
 use bytes::Bytes;
 use pybroker_model::{
@@ -10,7 +10,7 @@ use pybroker_quorum::{Batch, Body};
 use crate::control::{Control, EncodeContext, Endpoint, control_batch};
 use crate::error::LogError;
 
-/// Encode records of metadata deltas, which have values only, for `Event::Propose`. The log sets offset and epoch.
+/// Encode metadata deltas as records without keys, for `Event::Propose`. The log sets offset and epoch.
 ///
 /// # Errors
 /// If the batch would exceed 2 GiB.
@@ -32,7 +32,7 @@ pub(crate) fn finish(batch: BatchBuilder) -> Result<Bytes, LogError> {
         .map_err(|error| LogError::Batch(error.to_string()))
 }
 
-/// Return the batch as it is stored.
+/// Return the batch's bytes in the log.
 pub(crate) fn encode(batch: &Batch<Bytes>, context: &EncodeContext<'_>) -> Result<Bytes, LogError> {
     if let Some(encoded) = &batch.encoded {
         return Ok(encoded.clone());
@@ -58,7 +58,7 @@ pub(crate) fn encode(batch: &Batch<Bytes>, context: &EncodeContext<'_>) -> Resul
     finish(builder)
 }
 
-/// Decode one whole batch; `bytes` has nothing else.
+/// Decode one batch. `bytes` contains exactly this batch.
 ///
 /// # Errors
 /// If the checksum is wrong, or `bytes` are not a batch of a metadata log.
@@ -112,7 +112,7 @@ pub(crate) fn controls(header: &BatchHeader, bytes: &[u8]) -> Result<Vec<Control
         .collect()
 }
 
-/// Decode consecutive batches that another replica sent. A part of a batch at the end is left out.
+/// Decode consecutive batches that another replica sent. Ignore a partial batch at the end.
 ///
 /// # Errors
 /// If a batch is invalid.

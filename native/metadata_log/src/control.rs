@@ -1,5 +1,5 @@
-//! Control records, in Kafka's layout. All of them are version 0, as Kafka writes and reads them; what that lacks is in
-//! tagged fields of ours.
+//! Control records, in Kafka's layout. All of them use version 0, as in Kafka; additional fields are tagged fields of
+//! pybroker.
 //!
 //! | type | record | ours |
 //! |---|---|---|
@@ -20,12 +20,12 @@ const SNAPSHOT_FOOTER: i16 = 4;
 const KRAFT_VERSION: i16 = 5;
 const KRAFT_VOTERS: i16 = 6;
 
-/// Our tag: below it is Kafka's room.
+/// Tag of pybroker's fields; lower tags are left for Kafka.
 const TAG: u32 = 10_000;
-/// Kafka's `kraft.version` with dynamic voters.
+/// Value of Kafka's `kraft.version` that means dynamic voters (KIP-853).
 const DYNAMIC_VOTERS: i16 = 1;
 
-/// An address of a voter, of its controller listener.
+/// An address of a voter's controller listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Node id.
@@ -38,7 +38,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// What control records say beside what the quorum knows.
+/// Data for control records that the state machine does not have.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodeContext<'a> {
     /// Milliseconds since 1970.
@@ -164,7 +164,7 @@ fn encode_voters(out: &mut Writer<'_>, voters: &VoterSet, endpoints: &[Endpoint]
             out.i16(endpoint.port.cast_signed());
             out.no_tags();
         }
-        // The range of kraft.version that the voter supports.
+        // The range of `kraft.version` that the voter supports.
         out.i16(0);
         out.i16(DYNAMIC_VOTERS);
         out.no_tags();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Why the log cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
-    /// An operation on a file failed. What is on disk is unknown.
+    /// An operation on a file failed. The content of the disk is unknown.
     #[error("cannot {operation} {path}: {source}")]
     Io {
         /// The operation, for example "write".
@@ -16,7 +16,7 @@ pub enum LogError {
         /// The cause.
         source: Arc<io::Error>,
     },
-    /// A file is damaged where it had been on disk, or contradicts another.
+    /// A file is damaged in a part that was flushed, or contradicts another file.
     #[error("{path} is damaged: {reason}")]
     Damaged {
         /// The file.
@@ -30,13 +30,13 @@ pub enum LogError {
         /// The directory.
         path: String,
     },
-    /// Bytes from another replica are not what they should be.
+    /// Bytes from another replica are invalid.
     #[error("invalid batch: {0}")]
     Batch(String),
 }
 
 impl LogError {
-    /// Return a `map_err` closure: an operation on a path failed.
+    /// Return a closure for `map_err` that adds the failed operation and the path to an IO error.
     pub(crate) fn io(operation: &'static str, path: String) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             operation,
@@ -45,7 +45,7 @@ impl LogError {
         }
     }
 
-    /// Return whether the error is damage, not a failing disk.
+    /// Return whether the cause is damaged data, not a failing disk.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })

@@ -1,7 +1,7 @@
-//! A directory and its files, as far as the log needs them. The simulator has another implementation.
+//! The operations that the log needs of a directory and its files. The simulator implements them on a simulated disk.
 //!
-//! Assumptions: after a sync of a file its bytes and size survive a power loss; after a sync of the directory its names
-//! do; a rename is atomic.
+//! Assumptions: after a sync of a file its bytes and size survive a power loss; after a sync of the directory the names
+//! of its files survive it; a rename is atomic.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ pub trait Files: Clone + Debug {
     /// A sync of the directory that has begun.
     type NamesSync: Debug;
 
-    /// Return the names in the directory, in no order.
+    /// Return the names in the directory, in any order.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -35,7 +35,7 @@ pub trait Files: Clone + Debug {
     /// As [`File::create`].
     fn create(&self, name: &str) -> io::Result<Self::File>;
 
-    /// Rename a file; an existing one of that name is replaced.
+    /// Rename a file. Replaces an existing file `to`.
     ///
     /// # Errors
     /// As [`fs::rename`].
@@ -47,7 +47,7 @@ pub trait Files: Clone + Debug {
     /// As [`fs::remove_file`].
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Begin a sync of the names: it covers all changes so far.
+    /// Begin a sync of the directory's names. It covers all changes before this call.
     fn begin_names_sync(&self) -> Self::NamesSync;
 
     /// Complete a sync of the names.
@@ -79,7 +79,7 @@ pub trait FileHandle {
     /// If the disk fails.
     fn size(&self) -> io::Result<u64>;
 
-    /// Fill `buffer` from `position` on, as far as the file reaches. Return the number of bytes.
+    /// Read into `buffer` from `position` on, until the buffer is full or the file ends. Return the number of bytes.
     ///
     /// # Errors
     /// If the disk fails.
@@ -97,7 +97,7 @@ pub trait FileHandle {
     /// If the disk fails.
     fn set_size(&self, size: u64) -> io::Result<()>;
 
-    /// Begin a sync: it covers all writes so far.
+    /// Begin a sync. It covers all writes before this call.
     fn begin_sync(&self) -> Self::Sync;
 
     /// Complete a sync.
@@ -220,7 +220,7 @@ impl FileHandle for Arc<File> {
     }
 
     fn end_sync(sync: &Arc<File>) -> io::Result<()> {
-        // Flushes the size as well; on macOS std issues F_FULLFSYNC.
+        // `sync_data` also flushes the file's size; on macOS std issues F_FULLFSYNC.
         sync.sync_data()
     }
 }

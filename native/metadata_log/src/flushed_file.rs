@@ -1,8 +1,8 @@
-//! `flushed-offset`: a lower bound of what was on disk. A log that ends before it, or is invalid before it, is damaged;
-//! an invalid end behind it may be the tail that a crash left.
+//! The file `flushed-offset`: a lower bound of the offset up to which the log was on disk. A log that ends before this
+//! offset, or is invalid before it, is damaged. Invalid bytes after it may be a torn write that a crash left.
 //!
-//! The file is rewritten after each flush, without a sync of its own: exact after the death of the process, older after
-//! a power loss. It is lowered durably before the log is cut off below it.
+//! The log rewrites the file after each flush, usually without a sync: the offset is exact after a crash of the
+//! process, and may be older after a power loss. Before it truncates below the offset, the log lowers it durably.
 
 use pybroker_model::crc32c;
 
@@ -17,12 +17,12 @@ const LINE_BYTES: usize = 30;
 pub(crate) struct FlushedFile<F: Files> {
     file: F::File,
     path: String,
-    /// As the file says.
+    /// The offset in the file.
     pub(crate) offset: i64,
 }
 
 impl<F: Files> FlushedFile<F> {
-    /// Open or create the file. A line that is not intact is the one of a power loss: it says nothing.
+    /// Open or create the file. A damaged line, which a power loss may leave, counts as offset 0.
     pub(crate) fn open(files: &F, names: &[String]) -> Result<Self, LogError> {
         let path = files.path_of(FLUSHED_OFFSET);
         let there = names.iter().any(|name| name == FLUSHED_OFFSET);

@@ -1,5 +1,5 @@
-//! The metadata log on a disk: what `pybroker-quorum` appends, cuts off, reads and snapshots. Synchronous; no clock, no
-//! threads, no sockets.
+//! The metadata log on disk: executes the appends, truncations, reads and snapshots of `pybroker-quorum`. Synchronous;
+//! no clock, no threads, no sockets.
 //!
 //! ```text
 //! {dir}/__cluster_metadata-0/00000000000000000000.log                    record batches, format 2
@@ -23,9 +23,9 @@
 //! | `recovery` | what is found at start: a torn tail is cut off, damage before it is an error |
 //! | `log` | the log |
 //!
-//! Durability: [`MetadataLog::append`] and [`MetadataLog::truncate`] write to the page cache; [`MetadataLog::begin_flush`]
-//! returns a [`Flush`] that any thread may run, and [`MetadataLog::end_flush`] takes note of it. A segment is on disk
-//! before the next one begins.
+//! Durability: [`MetadataLog::append`] and [`MetadataLog::truncate`] write to the page cache;
+//! [`MetadataLog::begin_flush`] returns a [`Flush`] that any thread may run, and [`MetadataLog::end_flush`] records its
+//! completion. The log flushes a segment before it begins the next one.
 
 mod codec;
 mod control;
@@ -48,5 +48,5 @@ pub use recovery::Recovered;
 pub use snapshot::{SnapshotDownload, SnapshotReader, SnapshotWriter};
 pub use state_file::StateWrite;
 
-/// Name of the directory: topic and partition, as Kafka has it.
+/// Name of the log's directory, as in Kafka: topic and partition.
 pub const DIRECTORY: &str = "__cluster_metadata-0";

@@ -1,4 +1,4 @@
-//! The log: what the actions of the state machine do to the files.
+//! The log: executes the actions of the state machine on files.
 
 use std::collections::VecDeque;
 
@@ -16,16 +16,16 @@ use crate::segment::Segment;
 use crate::snapshot::{SnapshotDownload, SnapshotReader, SnapshotWriter, part_name};
 use crate::state_file::StateWrite;
 
-/// Flushed bytes after which the file that says how far the log is on disk is synced.
+/// Number of flushed bytes after which the log syncs `flushed-offset`.
 const FLUSHED_FILE_INTERVAL_BYTES: u64 = 256 * 1024;
 
-/// Sizes.
+/// Size limits of the log.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
     /// `metadata.log.segment.bytes`. A segment has at least one batch.
     pub segment_bytes: u64,
-    /// More bytes than these are not written while no flush covers them; the log flushes itself before. Recovery relies
-    /// on the same value.
+    /// Maximum number of written bytes that no flush covers: the log flushes before it would exceed them. Recovery must
+    /// use the same value.
     pub unsynced_bytes_max: u64,
 }
 
@@ -43,17 +43,17 @@ impl Default for LogOptions {
 pub struct MetadataLog<F: Files> {
     files: F,
     options: LogOptions,
-    /// Ascending; batches go to the last one, the others are on disk.
+    /// Ascending by base offset. New batches go to the last segment; all others are on disk.
     segments: Vec<Segment<F>>,
-    /// The newest snapshot, and the one before it. The log begins at the end of the first.
+    /// The newest snapshot and, if kept, the one before it, oldest first. The log begins at the end of the first.
     snapshots: Vec<EpochEnd>,
     end: i64,
     flushed: FlushedFile<F>,
-    /// Ends of the log at the flushes that run.
+    /// The log end at the begin of each running flush.
     flushing: VecDeque<i64>,
-    /// Bytes that no complete flush covers.
+    /// Written bytes that no completed flush covers.
     unsynced_bytes: u64,
-    /// Bytes among them that the running flushes cover, each.
+    /// How many of these bytes each running flush covers.
     flushing_bytes: VecDeque<u64>,
     flushed_file_bytes: u64,
     names_changed: bool,
@@ -70,7 +70,7 @@ pub struct Flush<F: Files> {
 }
 
 impl<F: Files> Flush<F> {
-    /// Bring to disk what had been written when the flush began.
+    /// Bring to disk all data that was written before the flush began.
     ///
     /// # Errors
     /// If the disk fails. The content of the disk is then unknown, and the log must not be used any more.
@@ -88,7 +88,7 @@ impl<F: Files> Flush<F> {
 }
 
 impl<F: Files> MetadataLog<F> {
-    /// Return whether the directory has a snapshot, as formatting writes.
+    /// Return whether the directory is formatted: formatting writes a first snapshot.
     ///
     /// # Errors
     /// If the disk fails.
@@ -99,7 +99,7 @@ impl<F: Files> MetadataLog<F> {
         Ok(names.iter().any(|name| names::snapshot_id(name).is_some()))
     }
 
-    /// Format a new directory: the first voters, or none for a replica that joins.
+    /// Format a new directory. `voters` are the first voters of the cluster, or empty for a replica that joins later.
     ///
     /// # Errors
     /// If the disk fails.
@@ -114,7 +114,8 @@ impl<F: Files> MetadataLog<F> {
         writer.finish().map(drop)
     }
 
-    /// Open the log, repair what a crash left, and return what the state machine starts with. All of it is durable.
+    /// Open the log, repair the traces of a crash, and return the initial data of the state machine. All of that data
+    /// is durable.
     ///
     /// # Errors
     /// [`LogError::NotFormatted`] if the directory has no snapshot; other errors if the log is damaged or the disk
@@ -148,7 +149,7 @@ impl<F: Files> MetadataLog<F> {
         self.end
     }
 
-    /// Return where the log begins: the end of the oldest snapshot that is kept.
+    /// Return the start of the log: the end of the oldest kept snapshot.
     #[must_use]
     pub fn start(&self) -> EpochEnd {
         self.snapshots.first().copied().unwrap_or_default()
@@ -160,7 +161,7 @@ impl<F: Files> MetadataLog<F> {
         self.snapshots.last().copied().unwrap_or_default()
     }
 
-    /// Append batches. Return them as they are stored.
+    /// Append batches. Return their bytes in the log.
     ///
     /// # Errors
     /// If the disk fails or is full.
@@ -178,7 +179,7 @@ impl<F: Files> MetadataLog<F> {
             assert_eq!(batch.base_offset, self.end, "a batch follows upon the log");
             let bytes = encode(batch, context)?;
             let last = self.last();
-            // What waits here is written with it, in one call.
+            // Earlier batches that are not in the file yet; one call below writes all of them.
             let waiting: u64 = stored[written..]
                 .iter()
                 .map(|b: &Bytes| b.len() as u64)
@@ -228,7 +229,7 @@ impl<F: Files> MetadataLog<F> {
         Ok(())
     }
 
-    /// Begin another segment. The last one is on disk before: damage in it is not taken for a torn tail.
+    /// Begin another segment. Flush the last one first, so that recovery never takes damage in it for a torn tail.
     fn roll(&mut self) -> Result<(), LogError> {
         self.sync_last()?;
         let segment = Segment::create(&self.files, self.end)?;
@@ -264,7 +265,7 @@ impl<F: Files> MetadataLog<F> {
             self.remove(&name.unwrap_or_default())?;
         }
         if self.segments.len() < segments {
-            // A segment that came back after a crash would not follow upon the others.
+            // Without this sync a removed segment could be back after a crash, and would not continue the others.
             self.sync_names()?;
         }
         let position = self.last().position_of(&self.files, end)?;
@@ -281,8 +282,8 @@ impl<F: Files> MetadataLog<F> {
         Ok(())
     }
 
-    /// Return whole batches from `from` on that end at or before `to`, about `bytes_max`, but at least one if there is
-    /// any.
+    /// Return whole batches from `from` on that end at or before `to`, about `bytes_max` bytes, but at least one batch
+    /// if there is any.
     ///
     /// # Errors
     /// If the disk fails.
@@ -297,7 +298,7 @@ impl<F: Files> MetadataLog<F> {
         segment.read(&self.files, from, to, bytes_max)
     }
 
-    /// Begin a flush of everything that was written so far.
+    /// Begin a flush of everything written before this call.
     pub fn begin_flush(&mut self) -> Flush<F> {
         self.flushing.push_back(self.end);
         let covered: u64 = self.flushing_bytes.iter().sum();
@@ -317,7 +318,7 @@ impl<F: Files> MetadataLog<F> {
         }
     }
 
-    /// The oldest running flush is complete.
+    /// Record that the oldest running flush is complete.
     ///
     /// # Errors
     /// If the disk fails.
@@ -330,7 +331,7 @@ impl<F: Files> MetadataLog<F> {
         }
     }
 
-    /// Return a write of the quorum state.
+    /// Return a task that writes the quorum state.
     #[must_use]
     pub fn state_write(&self, state: QuorumState) -> StateWrite<F> {
         StateWrite::new(self.files.clone(), state)
@@ -349,8 +350,8 @@ impl<F: Files> MetadataLog<F> {
         SnapshotWriter::begin(&self.files, header, endpoints, timestamp_ms)
     }
 
-    /// A snapshot of this replica is complete: remove what two generations do not need. Return where the log begins
-    /// now; `None` if a newer snapshot came from the leader meanwhile.
+    /// Record that this replica has completed a snapshot, and remove the files that the two newest snapshots do not
+    /// need. Return the new start of the log; `None` if a newer snapshot came from the leader meanwhile.
     ///
     /// # Errors
     /// If the disk fails.
@@ -382,8 +383,8 @@ impl<F: Files> MetadataLog<F> {
         SnapshotDownload::begin(&self.files, id)
     }
 
-    /// Replace the log and its snapshots by a snapshot that was fetched: it is durable on return, and the log is empty
-    /// behind it.
+    /// Replace the log and its snapshots by a fetched snapshot. On return the snapshot is durable, and the log is empty
+    /// and starts at its end.
     ///
     /// # Errors
     /// If the disk fails.
@@ -396,7 +397,8 @@ impl<F: Files> MetadataLog<F> {
             .rename(&part_name(id), &name)
             .map_err(LogError::io("rename", self.files.path_of(&name)))?;
         self.sync_names()?;
-        // From the last one on: what a crash leaves ends before the snapshot or differs from it.
+        // Remove the last segment first: if a crash interrupts this, the rest of the log ends before the snapshot or
+        // differs from it.
         while let Some(segment) = self.segments.pop() {
             self.remove(&segment.name)?;
         }
@@ -416,7 +418,7 @@ impl<F: Files> MetadataLog<F> {
         self.flushed.write(id.offset)
     }
 
-    /// Open a snapshot that is kept.
+    /// Open one of the kept snapshots.
     ///
     /// # Errors
     /// If the log does not keep this snapshot, or the disk fails.
@@ -424,7 +426,7 @@ impl<F: Files> MetadataLog<F> {
         SnapshotReader::open(&self.files, id)
     }
 
-    /// Bring everything to disk, at a stop.
+    /// Flush everything, for a stop.
     ///
     /// # Errors
     /// If the disk fails.

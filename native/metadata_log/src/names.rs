@@ -1,16 +1,17 @@
-//! Names of files, as Kafka has them.
+//! Names of files, as in Kafka.
 
 use pybroker_quorum::EpochEnd;
 
 pub(crate) const LOG: &str = ".log";
 pub(crate) const CHECKPOINT: &str = ".checkpoint";
-/// A snapshot that is not complete; worthless after a crash.
+/// Suffix of an incomplete snapshot; recovery removes such files.
 pub(crate) const PART: &str = ".part";
-/// A snapshot that this replica writes, to be told from the same one fetched from the leader.
+/// Suffix of an incomplete snapshot that this replica writes itself. The leader may send a snapshot with the same id at
+/// the same time, under [`PART`].
 pub(crate) const OWN_PART: &str = ".own.part";
-/// A damaged snapshot, kept for the operator.
+/// Suffix of a damaged snapshot, which is kept for the operator.
 pub(crate) const CORRUPT: &str = ".corrupt";
-/// A small file that is being replaced.
+/// Suffix of the new content of a small file, before the rename.
 pub(crate) const TEMPORARY: &str = ".tmp";
 pub(crate) const QUORUM_STATE: &str = "quorum-state";
 pub(crate) const FLUSHED_OFFSET: &str = "flushed-offset";

@@ -1,4 +1,4 @@
-//! What a replica finds at start, made consistent and durable.
+//! Recovery at start: makes the files consistent and durable.
 //!
 //! | found | done |
 //! |---|---|
@@ -28,7 +28,7 @@ use crate::state_file;
 const REMEDY: &str = "Restore the directory from a backup, or remove it: the broker then joins with a new directory id and \
      fetches the log from the others";
 
-/// What the state machine starts with.
+/// The initial data of the state machine.
 #[derive(Debug)]
 pub struct Recovered {
     /// The quorum state.
@@ -37,7 +37,7 @@ pub struct Recovered {
     pub index: LogIndex,
     /// Addresses in the latest voters record.
     pub endpoints: Vec<Endpoint>,
-    /// What was repaired, for people.
+    /// Descriptions of the repairs, for the operator.
     pub notes: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn recover<F: Files>(
     Ok((found, recovered))
 }
 
-/// Return the ids of the snapshots up to the newest whole one, and that one.
+/// Return the newest undamaged snapshot, and the ids of the snapshots up to it.
 fn newest_snapshot<F: Files>(
     files: &F,
     names: &[String],
@@ -197,7 +197,7 @@ fn start_of<F: Files>(
 struct Recovery<'a, F: Files> {
     files: &'a F,
     unsynced_bytes_max: u64,
-    /// The log was on disk up to there.
+    /// Offset up to which the log was on disk.
     flushed: i64,
     start: EpochEnd,
     index: LogIndex,
@@ -276,7 +276,7 @@ impl<F: Files> Recovery<'_, F> {
         Ok(())
     }
 
-    /// Cut off an invalid end that a crash may have left, or refuse it.
+    /// Truncate an invalid end that a crash may have left; return an error if it cannot come from a crash.
     fn cut_torn_tail(
         &mut self,
         segment: &mut Segment<F>,
@@ -319,7 +319,8 @@ impl<F: Files> Recovery<'_, F> {
         Ok(())
     }
 
-    /// Drop a log that the newest snapshot replaced, and see to a segment to append to. Return the ids of the snapshots.
+    /// Remove a log that the newest snapshot replaced, and ensure that there is a segment for appends. Return the ids
+    /// of the snapshots.
     fn settle(&mut self, newest: &SnapshotReader<F>) -> Result<Vec<EpochEnd>, LogError> {
         let header = newest.header();
         let id = header.id;
@@ -351,7 +352,8 @@ impl<F: Files> Recovery<'_, F> {
         })
     }
 
-    /// A process that died may have left writes in the page cache: what is found here counts as flushed.
+    /// Flush the files: a process that died may have left writes in the page cache, and from here on all found data
+    /// counts as flushed.
     fn make_durable(&self) -> Result<(), LogError> {
         if let Some(segment) = self.segments.last() {
             segment

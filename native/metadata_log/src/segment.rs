@@ -9,7 +9,7 @@ use crate::names;
 
 /// Bytes between two entries of the index.
 const INDEX_INTERVAL_BYTES: u64 = 4096;
-/// Bytes of one read of a walk.
+/// Number of bytes read at a time while walking over a file.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// A segment with a sparse index in memory.
@@ -63,7 +63,7 @@ impl<F: Files> Segment<F> {
         }
     }
 
-    /// Take note of a batch at `position`.
+    /// Add the batch at `position` to the index, if the last entry is far enough away.
     pub(crate) fn note(&mut self, base_offset: i64, position: u64) {
         let due = self
             .index
@@ -74,14 +74,14 @@ impl<F: Files> Segment<F> {
         }
     }
 
-    /// Forget the batches from `position` on.
+    /// Remove the batches from `position` on.
     pub(crate) fn forget(&mut self, position: u64) {
         self.size = position;
         let kept = self.index.partition_point(|&(_, at)| at < position);
         self.index.truncate(kept);
     }
 
-    /// Return the position of the first batch that ends behind `offset`, at most the size.
+    /// Return the position of the first batch that ends after `offset`, or the file's size if there is none.
     pub(crate) fn position_of(&self, files: &F, offset: i64) -> Result<u64, LogError> {
         let after = self.index.partition_point(|&(base, _)| base <= offset);
         let mut position = after.checked_sub(1).map_or(0, |index| self.index[index].1);
@@ -98,7 +98,8 @@ impl<F: Files> Segment<F> {
         Ok(position)
     }
 
-    /// Return whole batches from `from` on that end at or before `to`: at most `bytes_max`, but at least one.
+    /// Return whole batches from `from` on that end at or before `to`: at most `bytes_max` bytes, but at least one
+    /// batch.
     pub(crate) fn read(
         &self,
         files: &F,
@@ -132,8 +133,8 @@ impl<F: Files> Segment<F> {
         Ok(bytes.into())
     }
 
-    /// Walk over all batches with their checksums. `each` gets the position, the header and the bytes of a batch; what
-    /// it refuses is invalid.
+    /// Read all batches and verify their checksums. Calls `each` with the position, the header and the bytes of each
+    /// batch; if `each` returns an error, the batch is invalid.
     pub(crate) fn walk(
         &self,
         files: &F,
@@ -173,7 +174,7 @@ impl<F: Files> Segment<F> {
         Ok(None)
     }
 
-    /// Return the batch at `position`, whose checksum is not looked at; `None` at the end.
+    /// Return the batch at `position` without verifying its checksum; `None` at the end of the file.
     pub(crate) fn batch_at(
         &self,
         files: &F,
@@ -192,7 +193,7 @@ impl<F: Files> Segment<F> {
         }
     }
 
-    /// Return the position of a valid batch with an offset above `offset`, from `position` on.
+    /// Search from `position` on for a valid batch with an offset above `offset`. Return its position.
     pub(crate) fn valid_from(
         &self,
         files: &F,

@@ -15,7 +15,7 @@ use crate::segment::Segment;
 /// Bytes of records in a batch of a snapshot.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// A snapshot that is being written. Without [`SnapshotWriter::finish`] nothing of it counts.
+/// A snapshot that is being written. It is discarded unless [`SnapshotWriter::finish`] completes it.
 #[derive(Debug)]
 pub struct SnapshotWriter<F: Files> {
     files: F,
@@ -29,7 +29,7 @@ pub struct SnapshotWriter<F: Files> {
 }
 
 impl<F: Files> SnapshotWriter<F> {
-    /// Begin a snapshot. `timestamp_ms` is the append time of the last record below its end.
+    /// Begin a snapshot. `timestamp_ms` is the append time of the last record below the snapshot's end.
     ///
     /// # Errors
     /// If the disk fails or is full.
@@ -82,7 +82,8 @@ impl<F: Files> SnapshotWriter<F> {
         Ok(())
     }
 
-    /// Complete the snapshot: it is durable and has its name. [`crate::MetadataLog::snapshot_written`] comes next.
+    /// Complete the snapshot: make it durable under its final name. The caller must then call
+    /// [`crate::MetadataLog::snapshot_written`].
     ///
     /// # Errors
     /// If the disk fails or is full.
@@ -164,7 +165,7 @@ impl<F: Files> SnapshotDownload<F> {
         })
     }
 
-    /// Return which snapshot it is.
+    /// Return the snapshot's id.
     #[must_use]
     pub fn id(&self) -> EpochEnd {
         self.id
@@ -191,7 +192,7 @@ impl<F: Files> SnapshotDownload<F> {
         Ok(())
     }
 
-    /// Check the complete snapshot and bring it to disk; [`crate::MetadataLog::install`] gives it its name.
+    /// Check the complete snapshot and bring it to disk. [`crate::MetadataLog::install`] then renames it.
     ///
     /// # Errors
     /// If the file is not a complete snapshot with that id, or the disk fails.
@@ -206,12 +207,12 @@ impl<F: Files> SnapshotDownload<F> {
     }
 }
 
-/// Return the name of a snapshot that is fetched.
+/// Return the name of a snapshot that is being fetched.
 pub(crate) fn part_name(id: EpochEnd) -> String {
     format!("{}{PART}", names::of_snapshot(id))
 }
 
-/// A complete snapshot. Can be read until it is dropped, although the file is removed meanwhile.
+/// A complete snapshot. It stays readable until it is dropped, even if its file is removed.
 #[derive(Debug)]
 pub struct SnapshotReader<F: Files> {
     files: F,
@@ -275,7 +276,7 @@ impl<F: Files> SnapshotReader<F> {
         })
     }
 
-    /// Check all checksums, and that it is complete.
+    /// Check all checksums, and that the snapshot is complete.
     pub(crate) fn verify(&self) -> Result<(), LogError> {
         let (mut next, mut ended) = (0, false);
         let walk = |_: u64, header: &BatchHeader, bytes: Bytes| {
@@ -303,19 +304,19 @@ impl<F: Files> SnapshotReader<F> {
         }
     }
 
-    /// Return what it says about the quorum.
+    /// Return the quorum's part of the snapshot.
     #[must_use]
     pub fn header(&self) -> &SnapshotHeader {
         &self.header
     }
 
-    /// Return the addresses of its voters.
+    /// Return the addresses of the voters.
     #[must_use]
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// Return the append time of the last record that it replaces.
+    /// Return the append time of the last record that the snapshot replaces.
     #[must_use]
     pub fn timestamp_ms(&self) -> i64 {
         self.timestamp_ms
@@ -327,7 +328,7 @@ impl<F: Files> SnapshotReader<F> {
         self.segment.size
     }
 
-    /// Return bytes of the file for a replica that lags.
+    /// Return up to `bytes_max` bytes of the file from `position` on, for a lagging replica.
     ///
     /// # Errors
     /// If the disk fails.

@@ -1,4 +1,5 @@
-//! `quorum-state`: epoch, leader, vote and topic id, as JSON in Kafka's form of version 1 with one more member.
+//! `quorum-state`: epoch, leader, vote and topic id, as JSON in Kafka's format (version 1), with the topic id as an
+//! additional member.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{QuorumState, ReplicaKey};
@@ -10,7 +11,7 @@ use crate::names::{QUORUM_STATE, TEMPORARY};
 const VERSION: i64 = 1;
 const BYTES_MAX: usize = 4096;
 
-/// A write of the quorum state, for any thread.
+/// A task that writes the quorum state. Any thread may run it.
 #[derive(Debug)]
 pub struct StateWrite<F> {
     files: F,
@@ -22,7 +23,8 @@ impl<F: Files> StateWrite<F> {
         Self { files, state }
     }
 
-    /// Replace the file: it has the old or the new state after a crash, and the new one after this returned.
+    /// Replace the file atomically: after a crash it has the old or the new state. Once this function has returned, it
+    /// has the new state.
     ///
     /// # Errors
     /// If the disk fails.
@@ -40,7 +42,7 @@ impl<F: Files> StateWrite<F> {
     }
 }
 
-/// Read the state; that of a replica that has never voted if there is no file.
+/// Read the state. If there is no file, return the state of a replica that has never voted.
 pub(crate) fn read<F: Files>(files: &F, names: &[String]) -> Result<QuorumState, LogError> {
     if !names.iter().any(|name| name == QUORUM_STATE) {
         return Ok(QuorumState::default());
@@ -80,7 +82,7 @@ fn parse(text: &str) -> Option<QuorumState> {
     let mut state = QuorumState::default();
     let (mut epoch, mut version) = (None, None);
     let (mut voted, mut directory) = (None, Uuid::ZERO);
-    // No value of ours has a comma or a colon.
+    // Splitting is safe: no value in this file contains a comma or a colon.
     for member in members.split(',') {
         let (name, value) = member.split_once(':')?;
         let (name, value) = (unquoted(name)?, value.trim());
@@ -100,7 +102,7 @@ fn parse(text: &str) -> Option<QuorumState> {
     (version == Some(VERSION)).then_some(state)
 }
 
-/// Return a node id; -1 is none.
+/// Parse a node id; -1 means none.
 fn node(text: &str) -> Option<Option<i32>> {
     let id: i32 = text.parse().ok()?;
     Some((id >= 0).then_some(id))

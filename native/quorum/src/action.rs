@@ -27,12 +27,13 @@ pub enum Event<D> {
         /// The response.
         response: Response<D>,
     },
-    /// The node's port refused the connection, or the connection broke and the port refuses another.
+    /// The node's port refused the connection, or the connection broke and the port refuses a new one.
     Refused {
         /// The node.
         peer: i32,
     },
-    /// Everything appended, cut off or installed before that [`Action::Flush`] is on disk.
+    /// The flush with this ticket is done: everything appended, truncated or installed before its [`Action::Flush`] is
+    /// on disk.
     Flushed {
         /// The ticket of the flush.
         ticket: u64,
@@ -72,11 +73,11 @@ pub enum Event<D> {
         /// The voter that should lead.
         successor: Option<i32>,
     },
-    /// A snapshot is on disk, and the log's batches before `start` are removed.
+    /// The owner has written a snapshot to disk and removed the log's batches before `start`.
     SnapshotWritten {
-        /// As `Quorum::snapshot_header` gave it.
+        /// The header that `Quorum::snapshot_header` returned.
         header: SnapshotHeader,
-        /// The new start of the log: the snapshot's end, or that of an older snapshot that is kept.
+        /// The new start of the log: the end of this snapshot, or the end of an older snapshot that the owner keeps.
         start: EpochEnd,
     },
 }
@@ -126,14 +127,14 @@ pub enum Action<D> {
     Truncate(i64),
     /// Replace the log and its snapshots by this snapshot.
     Install(Snapshot<D>),
-    /// Bring the log to disk as it is now, then report [`Event::Flushed`].
+    /// Flush the log's present content to disk, then report [`Event::Flushed`].
     Flush {
-        /// For the report.
+        /// Repeated in [`Event::Flushed`].
         ticket: u64,
     },
-    /// Bring the quorum state to disk, then report [`Event::StateWritten`].
+    /// Write the quorum state to disk, then report [`Event::StateWritten`].
     WriteState {
-        /// For the report.
+        /// Repeated in [`Event::StateWritten`].
         ticket: u64,
         /// The state.
         state: QuorumState,

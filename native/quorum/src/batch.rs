@@ -58,13 +58,13 @@ pub struct SnapshotHeader {
     pub id: EpochEnd,
     /// The voters as of that end.
     pub voters: VoterSet,
-    /// Offset of the topic id's record, and the id, if it is below that end.
+    /// Offset of the topic id's record, and the id, if the snapshot replaces that record.
     pub topic_id: Option<(i64, Uuid)>,
 }
 
 impl SnapshotHeader {
-    /// Return the snapshot that a formatted directory starts with: an empty log, with the first voters or, on a node
-    /// that joins later, without voters.
+    /// Return the snapshot in a newly formatted directory, which starts an empty log. `voters` are the first voters of
+    /// the cluster; the set is empty on a node that joins later.
     #[must_use]
     pub fn bootstrap(voters: VoterSet) -> Self {
         Self {

@@ -135,7 +135,8 @@ impl<D> Quorum<D> {
         self.count_votes();
     }
 
-    /// Record that a voter has no process and gives no vote: a split ballot can then end before its timeout.
+    /// Record that a voter's process does not run, so that it gives no vote. A split ballot can then end before its
+    /// timeout.
     pub(crate) fn on_voter_refused(&mut self, peer: i32) {
         let voter = self.voters().iter().find(|voter| voter.id == peer);
         if let (Role::Prospective(ballot) | Role::Candidate(ballot), Some(voter)) =

@@ -31,88 +31,88 @@ macro_rules! faults {
 
 #[cfg(feature = "planted")]
 faults! {
-    /// A vote is answered before it is on disk.
+    /// Fault: a vote is answered before it is on disk.
     VoteNotFlushed,
-    /// A voter forgets its vote.
+    /// Fault: a voter forgets its vote.
     VoteTwice,
-    /// A voter grants a vote without comparing the logs.
+    /// Fault: a voter grants a vote without comparing the logs.
     VoteForStaleLog,
-    /// A voter compares the lengths of logs instead of their epochs.
+    /// Fault: a voter compares the lengths of logs instead of their epochs.
     VoteForLongerLog,
-    /// A voter with a new disk answers for the voter with the lost disk.
+    /// Fault: a voter with a new disk answers for the voter with the lost disk.
     VoterKeyNotChecked,
-    /// A replica answers requests of other clusters.
+    /// Fault: a replica answers requests of other clusters.
     ClusterIdNotChecked,
-    /// A replica answers requests for other topics.
+    /// Fault: a replica answers requests that name another topic.
     UnknownTopicIdAccepted,
-    /// A replica accepts the sentinel even after the topic id's record.
+    /// Fault: a replica accepts [`Uuid::METADATA`] as topic id from a sender whose log contains the topic id's record.
     SentinelAlwaysAccepted,
-    /// A replica remembers a truncated topic id.
+    /// Fault: a replica keeps a topic id after truncating its record.
     TruncatedTopicIdKept,
-    /// A leader gives the topic a new id although the log has one.
+    /// Fault: a leader gives the topic a new id although the log has one.
     TopicIdWrittenAgain,
-    /// A leader commits an entry of an older epoch by counting replicas.
+    /// Fault: a leader commits an entry of an older epoch by counting replicas.
     OlderEpochCommittedByCount,
-    /// A leader counts observers for the high watermark.
+    /// Fault: a leader counts observers for the high watermark.
     ObserverCounted,
-    /// A follower claims records that it has not flushed.
+    /// Fault: a follower sends a fetch offset above the records that it has flushed.
     UnflushedFetch,
-    /// A leader counts records that it has not flushed.
+    /// Fault: a leader counts records that it has not flushed.
     UnflushedLeaderCounted,
-    /// A leader counts a fetch of another epoch.
+    /// Fault: a leader counts a fetch of another epoch.
     FetchOfAnotherEpochCounted,
-    /// A leader does not compare the epoch of a fetch offset.
+    /// Fault: a leader does not check that the epoch of a fetch offset matches its own log.
     DivergenceIgnored,
-    /// A follower truncates more than the diverging records.
+    /// Fault: a follower truncates more than the diverging records.
     TruncationBelowCommitted,
-    /// A follower truncates to the leader's end without comparing its own epochs.
+    /// Fault: a follower truncates to the leader's end without comparing its own epochs.
     TruncationTooShort,
-    /// A truncated voter set stays in effect.
+    /// Fault: a voter set stays in effect after its record is truncated.
     TruncatedVotersKept,
-    /// A voter set takes effect only when it is committed.
+    /// Fault: a voter set takes effect only when it is committed.
     CommittedVotersOnly,
-    /// A voter change does not wait for the previous one.
+    /// Fault: a voter change does not wait for the previous one.
     VoterChangeNotWaitedFor,
-    /// A voter change does not wait for a commit in the leader's own epoch.
+    /// Fault: a voter change does not wait for a commit in the leader's own epoch.
     VoterChangeBeforeOwnCommit,
-    /// A node that joins replaces another in one change.
+    /// Fault: when a node joins, the same change removes another voter.
     TwoVotersAtOnce,
-    /// A leader that is not a voter any more continues to lead.
+    /// Fault: a leader that is not a voter any more continues to lead.
     RemovedLeaderStays,
-    /// A voter whose removal is not committed starts no elections.
+    /// Fault: a voter whose removal is not committed starts no elections.
     RemovedVoterWaits,
-    /// A leader ignores a higher epoch.
+    /// Fault: a leader ignores a higher epoch.
     StepDownForgotten,
-    /// A leader without a majority continues to lead.
+    /// Fault: a leader without a majority continues to lead.
     NoCheckQuorum,
-    /// Elections start without a pre-vote.
+    /// Fault: elections start without a pre-vote.
     PreVoteSkipped,
-    /// A pre-vote is granted although the leader is alive.
+    /// Fault: a pre-vote is granted although the leader is alive.
     PreVoteAlwaysGranted,
-    /// A replica ignores that the leader refuses connections.
+    /// Fault: a follower ignores that the leader's port refuses connections.
     RefusalIgnored,
-    /// A replica does not write a higher epoch to disk.
+    /// Fault: a replica does not write a higher epoch to disk.
     EpochNotWritten,
-    /// A follower commits its whole log.
+    /// Fault: a follower commits its whole log.
     FollowerCommitsAll,
-    /// A follower advances its high watermark although its log diverges from the leader's.
+    /// Fault: a follower advances its high watermark although its log diverges from the leader's.
     DivergingLogCommitted,
-    /// A follower accepts a high watermark below its own.
+    /// Fault: a follower accepts a high watermark below its own.
     HighWatermarkGoesBack,
-    /// A follower appends the response to an older fetch.
+    /// Fault: a follower appends batches from the response to an older fetch.
     StaleResponseAppended,
-    /// A leader does not begin its epoch with a record.
+    /// Fault: a leader does not begin its epoch with a record.
     NoLeaderChangeRecord,
-    /// A deposed leader reports its undecided proposals as committed.
+    /// Fault: a deposed leader reports its undecided proposals as committed.
     DeposedLeaderConfirms,
-    /// A leader confirms a proposal when it is appended.
+    /// Fault: a leader confirms a proposal when it is appended.
     ConfirmedBeforeCommit,
-    /// A snapshot contains the voters of its log start.
+    /// Fault: a snapshot contains the voters of its log start.
     SnapshotWithOldVoters,
-    /// A leader does not offer a snapshot to a follower below the log start.
+    /// Fault: the leader offers no snapshot to a follower whose next offset is below the log start.
     SnapshotNotOffered,
-    /// A candidate counts all voters that answered as granted votes.
+    /// Fault: a candidate counts refused votes as granted.
     RefusedVoteCounted,
-    /// Half of the voters is a majority.
+    /// Fault: half of the voters count as a majority.
     HalfIsMajority,
 }

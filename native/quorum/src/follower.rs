@@ -126,7 +126,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Cut off the records that the leader does not have: the two logs agree at most up to `leaders`.
+    /// Remove the records that the leader does not have: the two logs agree at most up to `leaders`.
     fn truncate_to(&mut self, leaders: EpochEnd) {
         let own = self.log.end_of_epoch(leaders.epoch);
         let mut end = match own.epoch == leaders.epoch {
@@ -148,7 +148,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Advance a follower's high watermark: it is the leader's, limited to the part of this log that is on disk.
+    /// Set a follower's high watermark to the leader's, limited to the part of this log that is on disk.
     pub(crate) fn advance_as_follower(&mut self) {
         let Role::Follower(following) = &self.role else {
             return;
@@ -226,7 +226,8 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Handle a port that refuses connections: it has no process. Voters that notice it stop refusing pre-votes.
+    /// Handle a node whose port refuses connections, because its process does not run. If that node led, this replica
+    /// no longer follows it, and no longer refuses pre-votes.
     pub(crate) fn on_refused(&mut self, peer: i32) {
         if self.fetch.is_some_and(|fetch| fetch.peer == peer) {
             self.fetch = None;

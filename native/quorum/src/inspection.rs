@@ -23,13 +23,13 @@ impl<D> Quorum<D> {
             Ask::Vote { .. } | Ask::BeginQuorumEpoch | Ask::EndQuorumEpoch { .. } => {
                 self.inspect_topic_id(request)
             }
-            // The leader compares the id with the one in its log, committed or not.
+            // The leader compares the id with the id in its log, even if that is uncommitted.
             Ask::Fetch { .. } | Ask::FetchSnapshot { .. } => Error::None,
         }
     }
 
-    /// Return the error for a request with a wrong topic id. After the topic's id is committed here, every request has
-    /// it, except a Vote of a log that ends before the id's record.
+    /// Return the error for a request with a wrong topic id. After the topic's id is committed here, every request must
+    /// name it, except a Vote from a candidate whose log ends before the id's record.
     fn inspect_topic_id(&self, request: &Request) -> Error {
         let Some(id) = self.state.topic_id else {
             return Error::None;

@@ -71,8 +71,9 @@ impl<D> Quorum<D> {
             .is_some_and(|(offset, _)| from.offset > offset);
         match position {
             Position::Other(fetched) => self.respond_elsewhere(handle, fetched),
-            // A log that agrees up to this offset has the id's record. A log that does not agree got its answer above:
-            // if it were refused here, it could never truncate the part that separates it from the record.
+            // A follower whose log agrees up to this offset has the id's record. A follower whose log does not agree
+            // got its response above: if the leader refused it here, it could never truncate the diverging records that
+            // precede the id's record.
             Position::Prefix
                 if request.topic_id == Uuid::METADATA
                     && behind_id
@@ -86,7 +87,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Return the error if the leader does not answer a Fetch or FetchSnapshot of this sender.
+    /// Return the error with which the leader refuses a Fetch or FetchSnapshot of this sender.
     fn inspect_fetch(&self, request: &Request) -> Error {
         if request.epoch != self.state.epoch && !planted!(self, FetchOfAnotherEpochCounted) {
             return match request.epoch < self.state.epoch {
@@ -156,7 +157,8 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Count a fetch whose log is a prefix of this one and on its disk. Keep it until there is something to answer.
+    /// Count a fetch: the sender's log is a prefix of this one and is on the sender's disk. Hold the request until
+    /// there is something to answer.
     fn keep_fetch(&mut self, handle: u64, key: ReplicaKey, from: i64, high_watermark: i64) {
         let until = self.now + self.settings.timeouts.fetch_wait_ms;
         let (now, end) = (self.now, self.log.end_offset());
@@ -172,8 +174,8 @@ impl<D> Quorum<D> {
             if from >= end {
                 replica.caught_up_at = Some(now);
             } else if from >= replica.leader_end.0 {
-                // The replica has everything that the leader had at its previous fetch. Under load a replica never
-                // reaches the current end.
+                // The replica now has all records that the leader had at the replica's previous fetch. Do not require
+                // the leader's current end, because a replica never reaches it under load.
                 replica.caught_up_at = replica.caught_up_at.max(Some(replica.leader_end.1));
             }
             replica.leader_end = (end, now);

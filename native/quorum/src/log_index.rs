@@ -11,26 +11,27 @@ use crate::keys::VoterSet;
 pub struct LogIndex {
     /// The start of the log, with the epoch of the record before it.
     start: EpochEnd,
-    /// End of the latest snapshot; at or behind `start`.
+    /// End of the latest snapshot; at or after `start`.
     snapshot: EpochEnd,
     /// First offset of each epoch, ascending; records before `start` excluded.
     pub(crate) epochs: Vec<(i32, i64)>,
     pub(crate) end: i64,
-    /// Voter sets with the offset after their record. The first one is that of the log's start and is never removed.
+    /// Voter sets, each with the offset after its record. The first set is that of the log's start; it is never
+    /// removed.
     pub(crate) voters: Vec<(i64, VoterSet)>,
     /// Offset of the topic id's record, and the id.
     pub(crate) topic_id: Option<(i64, Uuid)>,
 }
 
 impl LogIndex {
-    /// Return the empty log after a snapshot.
+    /// Return an empty log that starts at the end of `snapshot`.
     #[must_use]
     pub fn new(snapshot: &SnapshotHeader) -> Self {
         Self::starting_at(snapshot.id, snapshot)
     }
 
-    /// Return the empty log that begins at `start`. The start may be below the snapshot's end, if older batches were
-    /// kept. The snapshot's voters count as those of the start.
+    /// Return an empty log that starts at `start`. That is before the snapshot's end if older batches were kept. The
+    /// snapshot's voters count as the voters at `start`.
     #[must_use]
     pub fn starting_at(start: EpochEnd, snapshot: &SnapshotHeader) -> Self {
         Self {
@@ -84,20 +85,20 @@ impl LogIndex {
         &self.voters[self.voters.len() - 1].1
     }
 
-    /// Return the voters of the log up to `offset`.
+    /// Return the latest voter set of the log up to `offset`.
     #[must_use]
     pub fn voters_at(&self, offset: i64) -> &VoterSet {
         let after = self.voters.iter().rposition(|&(end, _)| end <= offset);
         &self.voters[after.unwrap_or(0)].1
     }
 
-    /// Return the offset after the record of the latest voters, or the log's start.
+    /// Return the offset after the latest voters record, or the log's start if there is none.
     #[must_use]
     pub fn voters_end(&self) -> i64 {
         self.voters[self.voters.len() - 1].0
     }
 
-    /// Return the voters before the latest record.
+    /// Return the voter set that the latest voters record replaced.
     pub(crate) fn voters_before(&self) -> &VoterSet {
         &self.voters[self.voters.len().saturating_sub(2)].1
     }
@@ -149,18 +150,18 @@ impl LogIndex {
         }
     }
 
-    /// Move the start of the log, to the end of a written snapshot or before it.
+    /// Move the start of the log to `start`, which is at or before the end of the written snapshot.
     pub(crate) fn trim(&mut self, start: EpochEnd, snapshot: EpochEnd) {
         let first = self.voters_at(start.offset).clone();
         self.voters.retain(|&(after, _)| after > start.offset);
         self.voters.insert(0, (start.offset, first));
-        // The epoch of the start may continue after it; `start` has that epoch.
+        // The epoch of `start` needs no entry, even if it continues after `start`, because `start` itself names it.
         self.epochs.retain(|&(epoch, _)| epoch > start.epoch);
         self.start = start;
         self.snapshot = snapshot;
     }
 
-    /// Return the last epoch that is not above `epoch`, and its end; the log's start for an earlier epoch.
+    /// Return the latest epoch at or below `epoch`, and its end. If the log has no such epoch, return the log's start.
     #[must_use]
     pub fn end_of_epoch(&self, epoch: i32) -> EpochEnd {
         if epoch < self.start.epoch {
@@ -179,7 +180,7 @@ impl LogIndex {
         }
     }
 
-    /// Return the epoch of the record before `offset`, which is in the log or its start.
+    /// Return the epoch of the record before `offset`. `offset` must be in the log or be its start.
     #[must_use]
     pub fn epoch_before(&self, offset: i64) -> i32 {
         let after = self.epochs.partition_point(|&(_, first)| first < offset);

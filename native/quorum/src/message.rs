@@ -17,7 +17,7 @@ pub struct Request {
     pub epoch: i32,
     /// The sender.
     pub sender: ReplicaKey,
-    /// The question.
+    /// The kind of the request, with its fields.
     pub ask: Ask,
 }
 
@@ -40,11 +40,11 @@ pub enum Ask {
         /// Voters in the order in which they should start elections.
         preferred_successors: Vec<i32>,
     },
-    /// A voter or an observer requests the records after its log, which is on its disk up to `from`.
+    /// A voter or an observer requests the records from `from` on. Its own log is on disk up to there.
     Fetch {
         /// The end of the sender's log.
         from: EpochEnd,
-        /// The sender's high watermark: if the leader's is higher, it answers at once.
+        /// The sender's high watermark. A leader with a higher one answers without waiting for records.
         high_watermark: i64,
     },
     /// A lagging replica requests a snapshot.
@@ -91,7 +91,7 @@ pub struct Response<D> {
 /// The body of a [`Response`] without an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<D> {
-    /// With an error, and for requests that need no more than a response.
+    /// The body of a response with an error, and of responses without fields.
     Empty,
     /// Response to a Vote.
     Vote {
@@ -105,19 +105,19 @@ pub enum Answer<D> {
         /// The fetched data, or what to do instead.
         fetched: Fetched<D>,
     },
-    /// To FetchSnapshot: a part of the snapshot, which the owner keeps; more parts follow.
+    /// Response to FetchSnapshot: the owner has stored one part of the snapshot; more parts follow.
     SnapshotPart,
-    /// To FetchSnapshot: the complete snapshot.
+    /// Response to FetchSnapshot: the owner has the complete snapshot.
     Snapshot(Snapshot<D>),
 }
 
 /// The result of a Fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched<D> {
-    /// Batches from the fetch offset.
+    /// Batches from the fetch offset on.
     Batches(Vec<Batch<D>>),
     /// The two logs agree at most up to this end.
     Diverging(EpochEnd),
-    /// The leader's log begins later: the replica must fetch this snapshot first.
+    /// The leader's log begins after the fetch offset: the replica must fetch this snapshot first.
     Snapshot(EpochEnd),
 }

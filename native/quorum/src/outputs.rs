@@ -43,7 +43,7 @@ impl<D> Quorum<D> {
         Response {
             error,
             epoch: self.state.epoch,
-            // Include only a leader that can be followed.
+            // Name the leader only if it has not resigned.
             leader: self.leader(),
             answer,
         }

@@ -18,7 +18,7 @@ use crate::transition::{Cause, RoleName, Transition};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingFlush {
     pub(crate) ticket: u64,
-    /// End of the log that it brings to disk; lower after a truncation.
+    /// End of the log that the flush brings to disk. A truncation lowers it.
     pub(crate) end: i64,
 }
 
@@ -39,7 +39,7 @@ pub struct ReplicaProgress {
     pub end_offset: i64,
     /// Time of the last fetch.
     pub fetched_at: u64,
-    /// The last time at which it had everything that the leader had then.
+    /// The last time at which the replica had all records that the leader had at that time.
     pub caught_up_at: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ pub struct Quorum<D> {
     pub(crate) now: u64,
     pub(crate) jitter: Jitter,
     pub(crate) role: Role,
-    /// The state, which reaches the disk with the last write.
+    /// The quorum state, including changes that are still being written to disk.
     pub(crate) state: QuorumState,
     pub(crate) log: LogIndex,
     /// The log is on disk up to this offset.
@@ -60,7 +60,8 @@ pub struct Quorum<D> {
     pub(crate) leader_refused: bool,
     /// The leader of this epoch has resigned and cannot lead it again.
     pub(crate) leader_resigned: bool,
-    /// The last fetch was by the sentinel: the leader did not know our id, which is not committed.
+    /// The next fetch names [`Uuid::METADATA`] if the topic id in this log is uncommitted, because the leader refused
+    /// that id.
     pub(crate) fetch_by_sentinel: bool,
     pub(crate) fetch: Option<PendingFetch>,
     pub(crate) fetch_at: u64,
@@ -69,7 +70,7 @@ pub struct Quorum<D> {
     pub(crate) flush: Option<PendingFlush>,
     /// The log has changed since the last flush began.
     pub(crate) unflushed: bool,
-    /// The last write of the state that the owner has not reported yet.
+    /// The latest write of the state that the owner has not reported yet.
     pub(crate) state_ticket: Option<u64>,
     /// Messages that wait for a write of the state.
     pub(crate) held: VecDeque<(u64, Action<D>)>,
@@ -113,8 +114,8 @@ impl<D> Quorum<D> {
         quorum
     }
 
-    /// Process an event at a time in milliseconds, and append the resulting actions to `actions`. A time below an
-    /// earlier one counts as the earlier one.
+    /// Process an event that happens at `now` (milliseconds), and append the resulting actions to `actions`. If `now`
+    /// is before the time of an earlier call, that earlier time counts.
     pub fn step(&mut self, now: u64, event: Event<D>, actions: &mut Vec<Action<D>>) {
         self.step_all(now, [event], actions);
     }
@@ -243,8 +244,8 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Return whether to follow a leader of this epoch that another node names. Not while this replica requests
-    /// pre-votes because it cannot reach that leader.
+    /// Return whether to follow a leader of this epoch that another node names. A replica that requests pre-votes
+    /// because it cannot reach that leader does not follow it.
     fn may_follow(&self) -> bool {
         match self.role {
             _ if self.leader_resigned => false,
@@ -304,9 +305,9 @@ impl<D> Quorum<D> {
         self.voters().contains(self.settings.key)
     }
 
-    /// Return whether this replica starts elections: a voter does, and also one whose removal is not known to be
-    /// committed. Without it, the other voters may have no majority with long enough logs. It needs the votes of the
-    /// new set, which does not include its own.
+    /// Return whether this replica starts elections. A voter does, and so does a removed voter that does not know its
+    /// removal to be committed: without it, the other voters may have no majority with long enough logs. The removed
+    /// voter needs the votes of the new set, which does not include its own.
     pub(crate) fn may_elect(&self) -> bool {
         let key = self.settings.key;
         self.is_voter()
@@ -332,7 +333,7 @@ impl<D> Quorum<D> {
         voters.majority()
     }
 
-    /// Return a time in so many milliseconds, plus jitter.
+    /// Return the time `fixed_ms` from now, plus a random part of `jitter_ms`.
     pub(crate) fn after(&mut self, fixed_ms: u64, jitter_ms: u64) -> u64 {
         self.now + fixed_ms + self.jitter.below(jitter_ms + 1)
     }
@@ -351,8 +352,8 @@ impl<D> Quorum<D> {
             .push(Action::Become(Transition { from, to, cause }));
     }
 
-    /// Return the quorum's part of a snapshot of the image at `end`; `None` if the log up to there is not committed and
-    /// on disk, or not beyond the last snapshot.
+    /// Return the quorum's part of a snapshot of the image at `end`. `None` if the log up to `end` is not committed and
+    /// on disk, or `end` is not beyond the last snapshot.
     #[must_use]
     pub fn snapshot_header(&self, end: i64) -> Option<SnapshotHeader> {
         if end > self.high_watermark.min(self.flushed) || end <= self.log.snapshot().offset {
@@ -373,7 +374,7 @@ impl<D> Quorum<D> {
         })
     }
 
-    /// Drop the messages that wait for the disk, so that a copy answers at once.
+    /// Drop the messages that wait for the disk, so that a copy of this replica answers without delay.
     #[cfg(feature = "planted")]
     pub fn forget_held_messages(&mut self) {
         self.held.clear();

@@ -34,11 +34,11 @@ impl Role {
 /// One round of Vote requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Ballot {
-    /// The requests that were sent, and their voters.
+    /// The requests of this round: the correlation of each, and the voter that it was sent to.
     pub(crate) asked: Vec<(u64, ReplicaKey)>,
     pub(crate) granted: Vec<ReplicaKey>,
     pub(crate) refused: Vec<ReplicaKey>,
-    /// When to ask voters again that did not answer.
+    /// When to repeat the requests to voters that have not answered.
     pub(crate) retry_at: u64,
     /// When the round ends.
     pub(crate) ends_at: u64,
@@ -54,7 +54,8 @@ pub(crate) struct Leadership {
     pub(crate) replicas: Vec<Progress>,
     /// Fetches without an answer so far.
     pub(crate) waiting: Vec<WaitingFetch>,
-    /// Uncommitted proposals and voter changes: the offset after each, ascending, and its name.
+    /// Uncommitted proposals and voter changes: the offset after the last record of each (ascending), and the owner's
+    /// name for it.
     pub(crate) undecided: VecDeque<(i64, u64)>,
     /// When to announce the epoch again to voters that do not fetch.
     pub(crate) announce_at: u64,
@@ -73,7 +74,7 @@ pub(crate) struct Progress {
     /// The replica's log agrees with the leader's up to this offset and is on disk; -1 if they have not agreed yet.
     pub(crate) end_offset: i64,
     pub(crate) fetched_at: u64,
-    /// The last time at which it had everything that the leader had then.
+    /// The last time at which the replica had all records that the leader had at that time.
     pub(crate) caught_up_at: Option<u64>,
     /// The end of the leader's log at the replica's last fetch, and the time of that fetch.
     pub(crate) leader_end: (i64, u64),

@@ -9,16 +9,16 @@ use crate::keys::ReplicaKey;
 /// Timeouts in milliseconds, under Kafka's names. Shorter than Kafka's defaults.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// `controller.quorum.election.timeout.ms`: minimum time that a voter waits without a leader, and that a ballot
-    /// lasts; the maximum is twice as long.
+    /// `controller.quorum.election.timeout.ms`: minimum time for which a voter waits for a leader, and minimum duration
+    /// of a ballot. The maximum of both is twice as long.
     pub election_ms: u64,
-    /// `controller.quorum.fetch.timeout.ms`: a voter that cannot fetch for this time starts an election. A leader that
-    /// a majority does not fetch from for one and a half times as long resigns.
+    /// `controller.quorum.fetch.timeout.ms`: a voter that cannot fetch for this time starts an election. A leader
+    /// resigns if no majority fetches from it for one and a half times this time.
     pub fetch_ms: u64,
     /// `controller.quorum.election.backoff.max.ms`: the longest pause before the next ballot, and before an election
     /// that starts because the leader's port refuses connections.
     pub backoff_max_ms: u64,
-    /// The longest time that a leader holds a fetch without records for it.
+    /// The longest time for which a leader holds a fetch while it has no new records.
     pub fetch_wait_ms: u64,
     /// A request without a response is sent again after this time.
     pub retry_ms: u64,
@@ -58,7 +58,7 @@ pub struct Settings {
     pub bootstrap: Vec<i32>,
     /// A fresh random id. It becomes the topic's id if this replica leads and the log has none.
     pub new_topic_id: Uuid,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// Seed of the timeouts' jitter.
     pub seed: u64,

@@ -5,7 +5,7 @@ use pybroker_model::Uuid;
 
 use crate::keys::ReplicaKey;
 
-/// The durable state of a replica. The owner writes all of it at once: temporary file, fsync, rename, fsync of the
+/// The durable state of a replica. The owner replaces the file as a whole: temporary file, fsync, rename, fsync of the
 /// directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QuorumState {

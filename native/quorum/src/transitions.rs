@@ -60,8 +60,8 @@ impl<D> Quorum<D> {
         self.ask_for_votes();
     }
 
-    /// Prospective → Candidate; the only voter from any role. Begin an epoch and request votes. The candidate's own
-    /// vote counts when it is on disk.
+    /// Prospective → Candidate; the only voter becomes a candidate from any role. Begin an epoch and request votes. The
+    /// candidate's own vote counts when it is on disk.
     pub(crate) fn become_candidate(&mut self, cause: Cause) {
         let from = self.leave();
         self.state.epoch += 1;
@@ -191,7 +191,7 @@ impl<D> Quorum<D> {
         from
     }
 
-    /// Enter an epoch, or learn the leader of the current one. The vote of the epoch stays.
+    /// Enter an epoch, or learn the leader of the current one. Learning the leader keeps the vote of the epoch.
     fn enter_epoch(&mut self, epoch: i32, leader: Option<i32>) {
         let before = self.state;
         if epoch > self.state.epoch {

@@ -66,7 +66,7 @@ impl<D> Quorum<D> {
         })
     }
 
-    /// Append a new voter set. It takes effect at once and counts for its own commit.
+    /// Append a new voter set. It takes effect when it is appended, so the new voters commit it.
     fn change_voters(&mut self, proposal: u64, voters: VoterSet) {
         let end = self.append_as_leader(1, Body::Voters(voters));
         self.decide_at(end, proposal);

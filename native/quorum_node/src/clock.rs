@@ -1,9 +1,9 @@
-//! The time, which the owner gives.
+//! The clocks that the owner gives a node.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Two clocks.
+/// A clock for timeouts and a clock for timestamps.
 #[derive(Clone)]
 pub struct Clock {
     monotonic_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -11,7 +11,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Return clocks from a function for time-outs, which never goes back, and one for timestamps.
+    /// Create the clocks from two functions: `monotonic_ms` for timeouts, which never goes back, and `wall_ms` for
+    /// timestamps.
     pub fn new(
         monotonic_ms: impl Fn() -> u64 + Send + Sync + 'static,
         wall_ms: impl Fn() -> i64 + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Committed records, in order: those of the latest snapshot, then those of the log.
+//! Delivery of committed records to the owner, in order: the records of the latest snapshot, then those of the log.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,22 @@ use pybroker_quorum::{Body, EpochEnd};
 use crate::outbox::Outbox;
 use crate::output::Output;
 
-/// Bytes of one read of the log.
+/// Number of bytes read from the log at a time.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Where the owner is.
+/// The owner's position in the log.
 pub(crate) struct Delivery {
     /// The snapshot that is being delivered.
     snapshot: Option<SnapshotReader<Directory>>,
-    /// Everything before was delivered.
+    /// All records below this offset are delivered.
     next: i64,
     committed: i64,
-    /// What is told when everything before an offset was delivered.
+    /// Outputs that the owner gets once everything below their offset is delivered.
     after: VecDeque<(i64, Output)>,
 }
 
 impl Delivery {
-    /// Begin with a snapshot.
+    /// Begin with the records of a snapshot.
     pub(crate) fn from_snapshot(snapshot: SnapshotReader<Directory>, outbox: &Outbox) -> Self {
         let mut delivery = Self {
             snapshot: None,
@@ -38,7 +38,7 @@ impl Delivery {
         delivery
     }
 
-    /// A snapshot replaces what was delivered.
+    /// Deliver a snapshot that replaces all records delivered so far.
     pub(crate) fn replace(&mut self, snapshot: SnapshotReader<Directory>, outbox: &Outbox) {
         let id = snapshot.header().id;
         outbox.push(Output::SnapshotBegins {
@@ -54,19 +54,19 @@ impl Delivery {
         self.committed = self.committed.max(end);
     }
 
-    /// Tell something when everything before `offset` was delivered.
+    /// Queue an output until everything below `offset` is delivered.
     pub(crate) fn tell_after(&mut self, offset: i64, output: Output) {
         let place = self.after.partition_point(|&(other, _)| other <= offset);
         self.after.insert(place, (offset, output));
     }
 
-    /// Forget that this node leads, if that was not told.
+    /// Drop the output that this node leads, if the owner has not got it yet.
     pub(crate) fn forget_leader(&mut self) {
         self.after
             .retain(|(_, output)| !matches!(output, Output::Leader { .. }));
     }
 
-    /// Deliver what is committed, as far as the owner has room.
+    /// Deliver committed records while the outbox has room.
     pub(crate) fn deliver(
         &mut self,
         log: &MetadataLog<Directory>,

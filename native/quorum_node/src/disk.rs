@@ -8,7 +8,7 @@ use pybroker_metadata_log::{Directory, Flush, StateWrite};
 
 use crate::inbox::{Inbox, Input};
 
-/// Work of the thread.
+/// A job of the disk thread.
 pub(crate) enum Job {
     Flush {
         ticket: u64,
@@ -20,7 +20,7 @@ pub(crate) enum Job {
     },
 }
 
-/// The thread. It ends when its jobs are done and the sender is dropped.
+/// The disk thread. It ends when its jobs are done and the sender is dropped.
 pub(crate) struct Disk {
     jobs: Option<Sender<Job>>,
 }
@@ -36,7 +36,7 @@ impl Disk {
 
     pub(crate) fn push(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
-            // After a failure the thread is gone; the node has halted then.
+            // After a failure the thread has ended and the node has halted.
             let _ = jobs.send(job);
         }
     }
@@ -57,7 +57,7 @@ fn run(queue: &Receiver<Job>, inbox: &Inbox) {
         };
         match done {
             Ok(done) => inbox.push(done),
-            // A failed sync is not repeated: the page cache may have dropped the writes.
+            // Do not repeat a failed sync: the page cache may have dropped the writes.
             Err(error) => return inbox.push(Input::StorageFailed(error)),
         }
     }

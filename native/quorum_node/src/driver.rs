@@ -1,4 +1,4 @@
-//! What a node does with what it takes in: the state machine's events, and its actions in their order.
+//! The driver: turns a node's inputs into events of the state machine, and executes its actions in order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -26,36 +26,36 @@ use crate::wire::{
     encode_response,
 };
 
-/// Requests without a response that are remembered.
+/// Maximum number of remembered requests without a response.
 const ASKED_MAX: usize = 4096;
-/// Bytes of batches, or of a snapshot, in a response, however many the request wants.
+/// Maximum bytes of batches, or of a snapshot, in one response, even if the request asks for more.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// `fetch_bytes_max` of nodes.
+/// Default of `NodeSettings::fetch_bytes_max`.
 pub const FETCH_BYTES_MAX: i32 = 1 << 20;
 
-/// Who a node is.
+/// A node's identity and settings.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
     /// Node id, and directory id of the log's directory.
     pub key: ReplicaKey,
     /// `cluster.id`.
     pub cluster_id: String,
-    /// Nodes to ask for the leader as long as the log names no voters. Negative ids stand for addresses.
+    /// Nodes to ask for the leader while the log names no voters. Negative ids represent addresses.
     pub bootstrap: Vec<i32>,
-    /// Addresses of this node, which others learn.
+    /// Addresses of this node, which it sends to the others.
     pub endpoints: Vec<Endpoint>,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Sizes of the log.
+    /// Size limits of the log.
     pub log: LogOptions,
-    /// Bytes of batches, or of a snapshot, that this node asks for in a request.
+    /// Maximum bytes of batches, or of a snapshot, that this node requests at a time.
     pub fetch_bytes_max: i32,
-    /// Seed of the time-outs' jitter.
+    /// Seed of the timeouts' jitter.
     pub seed: u64,
 }
 
-/// What a node knows of the quorum.
+/// The quorum as this node knows it.
 #[derive(Debug, Clone)]
 pub struct NodeStatus {
     /// This node.
@@ -66,9 +66,9 @@ pub struct NodeStatus {
     pub epoch: i32,
     /// The leader of the epoch, if it is known and has not resigned.
     pub leader: Option<i32>,
-    /// Records below are committed.
+    /// All records below this offset are committed.
     pub high_watermark: i64,
-    /// The log begins there.
+    /// Start of the log.
     pub log_start: i64,
     /// Offset after the last record.
     pub log_end: i64,
@@ -76,9 +76,9 @@ pub struct NodeStatus {
     pub snapshot: EpochEnd,
     /// The metadata topic's id, once it is committed.
     pub topic_id: Option<Uuid>,
-    /// The voters. Only the leader knows how far they are.
+    /// The voters. Only the leader knows their progress.
     pub voters: Vec<ReplicaStatus>,
-    /// Replicas that fetch and do not vote; known to the leader.
+    /// Replicas that fetch and do not vote. Only the leader knows them.
     pub observers: Vec<ReplicaStatus>,
 }
 
@@ -87,11 +87,11 @@ pub struct NodeStatus {
 pub struct ReplicaStatus {
     /// The replica.
     pub key: ReplicaKey,
-    /// The end of its log, -1 if it is not known.
+    /// The end of its log; -1 if unknown.
     pub end_offset: i64,
-    /// When it fetched last.
+    /// Time of its last fetch.
     pub fetched_ms: Option<i64>,
-    /// When it last had everything that the leader had then.
+    /// The last time at which it had all records that the leader had at that time.
     pub caught_up_ms: Option<i64>,
     /// Its known addresses.
     pub endpoints: Vec<Endpoint>,
@@ -124,7 +124,7 @@ pub(crate) struct Driver {
     endpoints: Vec<Endpoint>,
     told_leader: Option<(i32, Option<i32>)>,
     told_voters: Option<VoterSet>,
-    /// The disk has failed: what is on it is unknown.
+    /// The disk has failed: its content is unknown.
     failed: bool,
     stopped: bool,
 }
@@ -189,12 +189,12 @@ impl Driver {
         Ok(core)
     }
 
-    /// When [`Driver::take_in`] must be called at the latest.
+    /// Return the time by which the owner must call [`Driver::take_in`].
     pub(crate) fn deadline(&self) -> u64 {
         self.quorum.deadline()
     }
 
-    /// Take in what came; false when the node stops.
+    /// Process inputs. Return false if the node stops.
     pub(crate) fn take_in(&mut self, inputs: Vec<Input>) -> bool {
         let mut proposals = Vec::new();
         for input in inputs {
@@ -272,7 +272,7 @@ impl Driver {
         records: u32,
         data: Bytes,
     ) -> Option<Event<Bytes>> {
-        // What was decided on the image of another epoch is not appended in this one.
+        // Refuse a proposal from another epoch: the owner decided it on that epoch's image.
         let leads = self.quorum.is_leader() && self.quorum.state().epoch == epoch;
         if !leads || self.failed {
             let outcome = Outcome::Refused(Refusal::NotLeader);
@@ -301,7 +301,7 @@ impl Driver {
         let reply = match decode_response(api, body) {
             Ok(reply) => reply,
             Err(error) => {
-                // As if it was lost: the state machine asks again.
+                // Treat an invalid response as lost: the state machine repeats the request.
                 self.warn(format!("response of node {peer}: {error}"));
                 return Ok(());
             }
@@ -319,7 +319,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Keep a part of the snapshot that is being fetched. An answer that brings nothing is `Empty`.
+    /// Store a part of the snapshot that is being fetched. Return `Empty` if it is not the expected part.
     fn on_snapshot_part(&mut self, part: SnapshotPart) -> Result<Answer<Bytes>, LogError> {
         let Some(mut download) = self.download.take() else {
             return Ok(Answer::Empty);
@@ -359,7 +359,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Let the state machine take in events, and do what it says.
+    /// Pass events to the state machine, and execute its actions.
     fn step(&mut self, events: impl IntoIterator<Item = Event<Bytes>>) {
         if self.failed || self.stopped {
             return;
@@ -518,7 +518,7 @@ impl Driver {
         self.outbox.push(Output::Decided { proposal, outcome });
     }
 
-    /// The disk has failed, or the log is not as it must be: halt.
+    /// Halt, because the disk has failed or the log is damaged.
     fn fail(&mut self, error: &LogError) {
         if self.failed {
             return;
@@ -557,7 +557,8 @@ impl Driver {
         self.disk.close();
     }
 
-    /// Bring the log to disk, when the disk thread has ended. After a failure a sync says nothing.
+    /// Flush the log after the disk thread has ended. After a disk failure do not sync, because success would prove
+    /// nothing.
     pub(crate) fn close(&mut self) -> Result<(), LogError> {
         match self.failed {
             true => Ok(()),
@@ -581,7 +582,7 @@ impl Driver {
             let (epoch, leader) = leader;
             let output = Output::Leader { epoch, leader };
             if leader == Some(self.settings.key.id) {
-                // Behind the record with which the epoch begins.
+                // The end of the previous epoch, where this epoch's first record begins.
                 let begins = self.quorum.log().end_of_epoch(epoch - 1).offset;
                 self.delivery.tell_after(begins + 1, output);
             } else {
@@ -603,7 +604,8 @@ impl Driver {
         }
     }
 
-    /// Remember addresses; a node's new ones replace its old ones. Its own are as configured.
+    /// Remember addresses of nodes. New addresses of a node replace its old ones; this node's own always come from its
+    /// settings.
     pub(crate) fn learn(&mut self, endpoints: Vec<Endpoint>) {
         for endpoint in endpoints {
             if endpoint.node == self.settings.key.id {
@@ -620,7 +622,7 @@ impl Driver {
         }
     }
 
-    /// Begin a snapshot of what was delivered up to `end`, the end of a committed batch. `None` if that is not
+    /// Begin a snapshot of the records delivered up to `end`, the end of a committed batch. `None` if `end` is not
     /// committed, or not beyond the latest snapshot.
     pub(crate) fn begin_snapshot(
         &self,
@@ -701,7 +703,7 @@ impl Driver {
     }
 }
 
-/// Return what a node says with each request.
+/// Return the identity that a node sends with each request.
 pub(crate) fn sender_of(settings: &NodeSettings) -> Sender {
     Sender {
         cluster_key: cluster_key_of(&settings.cluster_id),
@@ -712,7 +714,7 @@ pub(crate) fn sender_of(settings: &NodeSettings) -> Sender {
     }
 }
 
-/// Return the id of a cluster in the state machine. Kafka's cluster ids are ids; other texts are hashed (FNV-1a).
+/// Convert a cluster id for the state machine. Cluster ids in Kafka's form are parsed; other texts are hashed (FNV-1a).
 fn cluster_key_of(cluster_id: &str) -> Uuid {
     Uuid::parse(cluster_id).unwrap_or_else(|_| {
         let hash = cluster_id.bytes().fold(

@@ -1,4 +1,4 @@
-//! The queue of what a node takes in.
+//! The queue of a node's inputs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) enum Input {
         correlation: u64,
         body: Bytes,
     },
-    /// The request has failed; whether the port refused the connection.
+    /// The request has failed; `refused` says whether the port refused the connection.
     Failed {
         correlation: u64,
         refused: bool,
@@ -46,9 +46,9 @@ pub(crate) enum Input {
     Resign {
         successor: Option<i32>,
     },
-    /// A snapshot of this node is in place.
+    /// This node has completed a snapshot.
     SnapshotWritten(EpochEnd),
-    /// The owner has taken what was delivered.
+    /// The owner has taken delivered records.
     Delivered,
     Flushed {
         ticket: u64,
@@ -72,7 +72,7 @@ impl Inbox {
         arrived.notify_one();
     }
 
-    /// Take everything; wait for something at most that long.
+    /// Take all inputs. If there are none, wait for one, at most for `wait`.
     pub(crate) fn take(&self, wait: Duration) -> Vec<Input> {
         let (inputs, arrived) = &*self.inner;
         let mut inputs = inputs.lock();

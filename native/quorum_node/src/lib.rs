@@ -6,12 +6,12 @@
 //!     ▲                                      │    ▲                                             │
 //!     └────── outbox: messages, commits ─────┘    └────────────────── done ─────────────────────┘
 //! ```
-//! The node thread writes to the page cache and reads; only the disk thread syncs. (A roll of a segment, a truncation and
-//! an installed snapshot sync on the node thread; they are rare.)
+//! The node thread writes to the page cache and reads; only the disk thread syncs, with rare exceptions: rolling a
+//! segment, truncating, and installing a snapshot sync on the node thread.
 //!
-//! What the owner gets, in this order: the image of the latest snapshot, then each committed batch; a snapshot that
-//! replaces the image when this node lagged too far. A proposal is answered after its records were delivered. That this
-//! node leads is told when everything before its epoch was delivered, so that the owner decides on the whole image.
+//! The owner gets, in this order: the image of the latest snapshot, then each committed batch. If this node lagged too
+//! far, a snapshot replaces the image. The owner gets the outcome of a proposal after the proposal's records. It learns
+//! that this node leads after all records before the node's epoch, so that it decides on the whole image.
 //!
 //! | module | content |
 //! |---|---|

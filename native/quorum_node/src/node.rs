@@ -28,10 +28,10 @@ const SLEEP_MAX_MS: u64 = 3_600_000;
 /// Why a node cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log.
+    /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The directory, or a thread.
+    /// The directory cannot be used, or a thread cannot start.
     #[error("cannot open the metadata log in {path}: {source}")]
     Io {
         /// The directory.
@@ -41,7 +41,7 @@ pub enum OpenError {
     },
 }
 
-/// A running node. Dropping it stops it, without waiting.
+/// A running node. Dropping it stops it without waiting.
 #[derive(Debug)]
 pub struct Node {
     inbox: Inbox,
@@ -54,7 +54,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Return whether the directory of a log was formatted.
+    /// Return whether the directory of a log is formatted.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -62,7 +62,8 @@ impl Node {
         Ok(MetadataLog::is_formatted(&files_of(directory)?)?)
     }
 
-    /// Format the directory of a log: the first voters of a new cluster, or none to join one.
+    /// Format the directory of a log. `voters` are the first voters of a new cluster, or empty on a node that joins a
+    /// cluster.
     ///
     /// # Errors
     /// If the disk fails.
@@ -82,7 +83,7 @@ impl Node {
         )?)
     }
 
-    /// Open the log and start. `wake` is called when there is something to take; it must not block.
+    /// Open the log and start the threads. The node calls `wake` when there is output to take; `wake` must not block.
     ///
     /// # Errors
     /// If the log is not formatted, is damaged, or the disk fails.
@@ -128,7 +129,7 @@ impl Node {
         })
     }
 
-    /// Take in a request of another node. [`Output::Respond`] answers it, with the handle.
+    /// Process a request of another node. The response comes as [`Output::Respond`] with the same handle.
     ///
     /// # Errors
     /// If `body` is not a message of the quorum. The node then sends no response.
@@ -148,13 +149,13 @@ impl Node {
         Ok(())
     }
 
-    /// Take in the response to an [`Output::Send`].
+    /// Process the response to an [`Output::Send`].
     pub fn receive_response(&self, correlation: u64, body: Bytes) {
         self.inbox.push(Input::Response { correlation, body });
     }
 
-    /// A request got no response. `refused`: the node's port refused the connection, or the connection broke and the
-    /// port refuses another.
+    /// Record that a request got no response. `refused`: the node's port refused the connection, or the connection
+    /// broke and the port refuses a new one.
     pub fn request_failed(&self, correlation: u64, refused: bool) {
         self.inbox.push(Input::Failed {
             correlation,
@@ -162,12 +163,12 @@ impl Node {
         });
     }
 
-    /// A node's port refuses connections.
+    /// Record that a node's port refuses connections.
     pub fn port_refused(&self, peer: i32) {
         self.inbox.push(Input::Refused { peer });
     }
 
-    /// Append records as the leader of `epoch`. [`Output::Decided`] says what became of it.
+    /// Append records as the leader of `epoch`. The outcome comes as [`Output::Decided`].
     ///
     /// # Errors
     /// If the records exceed 2 GiB.
@@ -191,18 +192,18 @@ impl Node {
         Ok(())
     }
 
-    /// Make an observer a voter. [`Output::Decided`] says what became of it.
+    /// Make an observer a voter. The outcome comes as [`Output::Decided`].
     pub fn add_voter(&self, proposal: u64, voter: ReplicaKey, endpoints: Vec<Endpoint>) {
         self.driver.lock().learn(endpoints);
         self.inbox.push(Input::AddVoter { proposal, voter });
     }
 
-    /// Make a voter an observer. [`Output::Decided`] says what became of it.
+    /// Make a voter an observer. The outcome comes as [`Output::Decided`].
     pub fn remove_voter(&self, proposal: u64, voter: ReplicaKey) {
         self.inbox.push(Input::RemoveVoter { proposal, voter });
     }
 
-    /// Learn addresses of other nodes.
+    /// Remember addresses of other nodes.
     pub fn learn(&self, endpoints: Vec<Endpoint>) {
         self.driver.lock().learn(endpoints);
     }
@@ -212,7 +213,7 @@ impl Node {
         self.inbox.push(Input::Resign { successor });
     }
 
-    /// Take everything that is there for the owner.
+    /// Take all outputs.
     pub fn take(&self) -> Vec<Output> {
         let (outputs, held_back) = self.outbox.take();
         if held_back {
@@ -221,13 +222,14 @@ impl Node {
         outputs
     }
 
-    /// Return what the node knows of the quorum.
+    /// Return the quorum as this node knows it.
     pub fn status(&self) -> NodeStatus {
         self.driver.lock().status()
     }
 
-    /// Begin a snapshot of the image as of `end`, the end of a committed batch; `timestamp_ms` is that of its last
-    /// record. `None` if that is not beyond the latest snapshot, or another one is being written.
+    /// Begin a snapshot of the image as of `end`, the end of a committed batch. `timestamp_ms` is the append time of
+    /// the last record in the image. `None` if `end` is not beyond the latest snapshot, or while another snapshot is
+    /// being written.
     ///
     /// # Errors
     /// If the disk fails or is full.
@@ -248,7 +250,7 @@ impl Node {
         }))
     }
 
-    /// Stop, and bring everything to disk. Proposals that are not decided are answered with `Unknown`.
+    /// Stop, and flush everything. Undecided proposals get the outcome `Unknown`.
     ///
     /// # Errors
     /// If the disk fails.
@@ -269,7 +271,7 @@ impl Drop for Node {
     }
 }
 
-/// The one snapshot that is written at a time.
+/// The right to write a snapshot; only one is written at a time.
 #[derive(Debug)]
 struct Turn(Arc<AtomicBool>);
 
@@ -306,7 +308,7 @@ impl SnapshotTask {
         self.writer.append(values)
     }
 
-    /// Complete the snapshot; the node then removes what it replaces.
+    /// Complete the snapshot. The node then removes the files that it replaces.
     ///
     /// # Errors
     /// If the disk fails or is full.

@@ -1,4 +1,5 @@
-//! The queue of outputs. Messages are few; committed records wait in the log while the owner has not taken what is there.
+//! The queue of outputs. It bounds only committed records: while the owner has not taken the queued ones, the others
+//! stay in the log. Messages are few and always queued.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::output::Output;
 
-/// Bytes of committed records that wait for the owner.
+/// Size of the queued records from which on no more are delivered.
 const DELIVERED_BYTES_MAX: usize = 4 << 20;
 
-/// Called when the queue is not empty any more.
+/// Called when the queue stops being empty.
 pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Clone)]
@@ -23,7 +24,7 @@ pub(crate) struct Outbox {
 struct Inner {
     outputs: Vec<Output>,
     delivered_bytes: usize,
-    /// Records were held back.
+    /// Records were held back because the queue was full.
     full: bool,
 }
 
@@ -52,14 +53,14 @@ impl Outbox {
         }
     }
 
-    /// Whether more records may be delivered. If not, [`Outbox::take`] says so.
+    /// Return whether more records may be queued. If not, the next [`Outbox::take`] returns true.
     pub(crate) fn has_room(&self) -> bool {
         let mut inner = self.inner.lock();
         inner.full = inner.delivered_bytes >= DELIVERED_BYTES_MAX;
         !inner.full
     }
 
-    /// Take everything; whether records were held back.
+    /// Take all outputs. Also return whether records were held back.
     pub(crate) fn take(&self) -> (Vec<Output>, bool) {
         let mut inner = self.inner.lock();
         inner.delivered_bytes = 0;

@@ -1,19 +1,19 @@
-//! What the owner of a node gets.
+//! Outputs of a node for its owner.
 
 use bytes::Bytes;
 use pybroker_metadata_log::Endpoint;
 use pybroker_quorum::{EpochEnd, Refusal, ReplicaKey};
 
-/// Something for the owner, in the order in which it happened.
+/// An output for the owner. Outputs come in the order in which they happened.
 #[derive(Debug, Clone)]
 pub enum Output {
-    /// Send a request to a node. Its response, or that it failed, comes back with the correlation.
+    /// Send a request to a node. The owner passes the response or the failure back with the correlation.
     Send {
-        /// Node id, or one of `bootstrap`.
+        /// Node id, or one of `NodeSettings::bootstrap`.
         peer: i32,
         /// The node's address, if the log or a message names it.
         address: Option<Endpoint>,
-        /// For the response.
+        /// Identifies the request when the owner passes the response back.
         correlation: u64,
         /// API key.
         api_key: i16,
@@ -24,23 +24,23 @@ pub enum Output {
     },
     /// Answer a request.
     Respond {
-        /// As it was received.
+        /// The handle of the request.
         handle: u64,
         /// Body of the response.
         body: Bytes,
     },
-    /// A snapshot replaces the image: its records follow, then committed batches.
+    /// A snapshot replaces the image. Its records follow, then committed batches.
     SnapshotBegins {
         /// The end of the log that it replaces.
         id: EpochEnd,
-        /// Append time of the last record in it.
+        /// Append time of the last record in the snapshot.
         timestamp_ms: i64,
     },
     /// Records of the snapshot.
     SnapshotRecords(Vec<Bytes>),
     /// The snapshot is complete.
     SnapshotEnds(EpochEnd),
-    /// A committed batch. One of control records has no records.
+    /// A committed batch. A batch of control records comes without records.
     Committed {
         /// Offset of the first record.
         base_offset: i64,
@@ -48,35 +48,35 @@ pub enum Output {
         end_offset: i64,
         /// Epoch of the leader that wrote it.
         epoch: i32,
-        /// When that was.
+        /// Append time of the batch's last record.
         timestamp_ms: i64,
         /// Values of the records.
         records: Vec<Bytes>,
     },
     /// A proposal or a change of voters is decided.
     Decided {
-        /// As it was given.
+        /// The owner's name for the proposal.
         proposal: u64,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// The epoch or its leader changed. That this node leads comes when all records before its epoch were delivered.
+    /// The epoch or its leader changed. A node that leads gets this output after all records before its epoch.
     Leader {
         /// The epoch.
         epoch: i32,
-        /// Its leader, if there is one that has not resigned.
+        /// The leader of the epoch, if it is known and has not resigned.
         leader: Option<i32>,
     },
-    /// The voters changed; in force from their append on.
+    /// The voters changed. The new voter set took effect when it was appended.
     Voters {
         /// All of them.
         voters: Vec<ReplicaKey>,
-        /// Known addresses of them.
+        /// Known addresses of the voters.
         endpoints: Vec<Endpoint>,
     },
-    /// A message could not be read, or a snapshot is damaged: for the log of the process.
+    /// A warning for the log of the process: an unreadable message or a damaged snapshot.
     Warning(String),
-    /// The disk failed, or the log is damaged: the node does nothing any more.
+    /// The disk failed, or the log is damaged. The node has halted.
     Failed(String),
 }
 
@@ -90,14 +90,15 @@ pub enum Outcome {
         /// Offset after the last one.
         end_offset: i64,
     },
-    /// It was not appended.
+    /// The proposal was not appended.
     Refused(Refusal),
-    /// The leader was deposed or resigned before it knew (`NOT_CONTROLLER`); it may still be committed.
+    /// The leader was deposed or resigned before it knew the outcome (`NOT_CONTROLLER`); the proposal may still be
+    /// committed.
     Unknown,
 }
 
 impl Output {
-    /// Bytes that it holds, about.
+    /// Return the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         const OVERHEAD: usize = 100;
         let records = |records: &[Bytes]| -> usize {
@@ -114,7 +115,7 @@ impl Output {
             }
     }
 
-    /// Whether it is delivered in bounded amounts.
+    /// Return whether this output counts towards the limit of queued records.
     pub(crate) fn is_delivery(&self) -> bool {
         matches!(self, Self::SnapshotRecords(_) | Self::Committed { .. })
     }

@@ -1,6 +1,7 @@
-//! Messages of the quorum as Kafka requests and responses. Layouts: `protocol/schema/interbroker` for Vote,
-//! BeginQuorumEpoch, EndQuorumEpoch (version 0 is the KIP-516 text's, version 1 ours) and FetchSnapshot; released Kafka's
-//! for Fetch 18. Bodies only: headers and connections are the owner's.
+//! Messages of the quorum as Kafka requests and responses. `protocol/schema/interbroker` has the layouts of
+//! FetchSnapshot, Vote, BeginQuorumEpoch and EndQuorumEpoch; of the last three, version 0 is from the text of KIP-516
+//! and version 1 is pybroker's. Fetch 18 is as in released Kafka. This module encodes bodies only; the owner adds
+//! headers and has the connections.
 
 mod common;
 mod epochs;
@@ -21,7 +22,7 @@ pub use common::{
 };
 pub(crate) use common::{Incoming, Payload, Reply, ReplyTo, Sender, SnapshotPart, api_of};
 
-/// Encode a request. `position` is that of a FetchSnapshot.
+/// Encode a request. `position` is the position in the snapshot, for FetchSnapshot.
 pub(crate) fn encode_request(request: &Request, sender: &Sender, position: i64) -> Bytes {
     let mut body = Vec::with_capacity(128);
     let out = &mut Writer::new(&mut body, true);
@@ -80,7 +81,7 @@ pub(crate) fn encode_response(
     body.into()
 }
 
-/// Decode the response to a request that was sent in this version.
+/// Decode the response to a request. `api` is the key and version of that request.
 pub(crate) fn decode_response(api: Api, body: &Bytes) -> Result<Reply, WireError> {
     let reader = &mut Reader::new(body);
     let reply = match api.key {

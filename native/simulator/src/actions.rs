@@ -12,7 +12,7 @@ use crate::world::{Happening, Waiter, World};
 
 /// Most batches in a response.
 const BATCHES_MAX: usize = 30;
-/// Numbers of proposals above this are voter changes.
+/// First number of voter changes; proposals of records have lower numbers.
 pub(crate) const VOTER_CHANGES: u64 = 1 << 40;
 
 type Verdict = Result<(), Violation>;
@@ -118,7 +118,7 @@ impl World {
             return false;
         };
         *left = left.saturating_sub(1);
-        // The other half of the deaths happen after the write, see `dies_in == Some(0)` there.
+        // In the other half of the cases the process dies after the write; see `dies_in == Some(0)`.
         let dies = *left == 0 && self.random.percent(50);
         if dies {
             self.crash(node, "at a write");
@@ -307,7 +307,7 @@ impl World {
             .as_ref()
             .map_or(0, |quorum| quorum.state().epoch);
         match transition.to {
-            // The epoch's first record is not in the log yet, but all committed records must be.
+            // The epoch's first record is not in the log yet, but all committed records must be there.
             RoleName::Leader => self
                 .oracle
                 .leads(key, epoch, &self.nodes[node].disk.cached)?,

@@ -142,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Check that leaders step down if they cannot reach a majority, or are not voters any more.
+    /// Check that leaders step down if they cannot reach a majority or are no longer voters.
     pub(crate) fn check_leaders(&mut self) -> Verdict {
         for node in 0..self.nodes.len() {
             let place = &self.nodes[node];

@@ -86,17 +86,17 @@ pub struct Coverage {
     pub committed: u64,
     /// Number of events.
     pub events: u64,
-    /// Unflushed writes that power cuts lost, tore or damaged.
+    /// Number of unflushed writes that power cuts removed.
     pub lost: u64,
-    /// See `lost`.
+    /// Number of unflushed writes that power cuts left half written.
     pub torn: u64,
-    /// See `lost`.
+    /// Number of unflushed writes in which power cuts flipped bits.
     pub flipped: u64,
     /// Number of requests that replicas had to refuse.
     pub probes: u64,
-    /// Snapshots that replicas wrote, or loaded from a leader.
+    /// Number of snapshots that replicas wrote.
     pub snapshots: u64,
-    /// See `snapshots`.
+    /// Number of snapshots that replicas loaded from a leader.
     pub installed: u64,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct SimulatedDisk {
     pub(crate) key: ReplicaKey,
     /// The content that the process sees.
     pub(crate) cached: Contents,
-    /// The least content after a power cut.
+    /// The content that survives any power cut.
     pub(crate) durable: Contents,
     state: QuorumState,
     pending_states: VecDeque<(u64, QuorumState)>,

@@ -7,7 +7,7 @@ use pybroker_quorum::{
 
 use crate::random::mix;
 
-/// The disk refused a write.
+/// The disk failed a write or a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskError;
 
@@ -25,7 +25,7 @@ pub(crate) trait MetadataLog {
     /// Replace the log by a snapshot.
     fn install(&mut self, snapshot: Snapshot<u64>);
 
-    /// Return up to `batches_max` batches from `from`, below `to`.
+    /// Return up to `batches_max` batches from offset `from` on, below `to`.
     fn read(&self, from: i64, to: i64, batches_max: usize) -> Vec<Batch<u64>>;
 
     /// Return the latest snapshot.
@@ -111,7 +111,7 @@ fn checksum(batch: &Batch<u64>) -> u64 {
 /// A snapshot and the batches after it.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
-    /// The latest snapshot; its content is the hash of the log that it replaces.
+    /// The latest snapshot. Its content is the hash of the log that it replaces.
     pub(crate) snapshot: Snapshot<u64>,
     /// The start of the batches, at or before the snapshot's end.
     pub(crate) start: EpochEnd,

@@ -17,7 +17,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     /// Number of the process: messages to an earlier one are dropped.
     pub(crate) life: u32,
-    /// The process is paused until then.
+    /// Time at which the pause of the process ends.
     pub(crate) paused_until: Micros,
     /// Time of the next timer event.
     pub(crate) timer_at: Micros,
@@ -25,11 +25,11 @@ pub(crate) struct Node {
     pub(crate) timer: u64,
     /// End of the records that this process has applied.
     pub(crate) applied: i64,
-    /// The node of the last fetch, and the fetch's correlation.
+    /// The node that got the last fetch, and the fetch's correlation.
     pub(crate) fetches_from: Option<(i32, u64)>,
-    /// When the followed leader last answered a fetch; `None` after an event that the process cannot foresee.
+    /// When the leader last answered a fetch of this follower. `None` after an event that the process cannot foresee.
     pub(crate) heard_leader: Option<Micros>,
-    /// Number of writes or flushes until the process dies.
+    /// Number of writes or flushes after which the process dies.
     pub(crate) dies_in: Option<u64>,
     /// Factor of the disk's delays.
     pub(crate) slowness: u64,

@@ -198,7 +198,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Check a batch that a replica takes for committed in an epoch.
+    /// Check a batch that a replica considers committed in an epoch.
     ///
     /// # Errors
     /// If another batch is committed at that offset.

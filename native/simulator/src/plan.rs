@@ -81,7 +81,7 @@ trouble_kinds! {
     Transfer = "transfer",
     /// A node gets an empty disk.
     SwapDisk = "swap-disk",
-    /// A connection is refused although the process lives.
+    /// A connection is refused although the process runs.
     Refusal = "refusal",
     /// A node gets requests that it must refuse.
     Probe = "probe",

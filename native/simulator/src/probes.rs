@@ -1,5 +1,5 @@
-//! Requests that a replica must refuse: of another cluster, of another topic, for another disk, or of another epoch. A
-//! copy of the replica answers them, so they do not change the run.
+//! Requests that a replica must refuse, because they name another cluster, another topic, another disk or another
+//! epoch. A copy of the replica answers them, so they do not change the run.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{Action, Ask, EpochEnd, Error, Event, Quorum, ReplicaKey, Request};

@@ -13,7 +13,7 @@ use crate::world::{Happening, Waiter, World, new_uuid};
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// Deliver an event to a running process or a node.
+    /// Execute a scheduled event of a process or a node.
     pub(crate) fn process(&mut self, what: Happening) -> Verdict {
         match what {
             Happening::Request {
@@ -171,7 +171,7 @@ impl World {
         let now = self.now;
         let node = &mut self.nodes[to];
         if let Some(quorum) = &node.quorum {
-            // A response that refuses another cluster's request has epoch 0.
+            // The response has epoch 0 if it refuses a request from another cluster.
             let known = quorum.state().epoch;
             require!(
                 known >= epoch,
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// End a process. Its disk keeps the flushed writes and a part of the others.
+    /// End a process. Its disk keeps the flushed writes and some of the unflushed ones.
     pub(crate) fn crash(&mut self, node: usize, why: &str) {
         if self.nodes[node].quorum.is_none() {
             return;

@@ -17,7 +17,7 @@ pub struct Failure {
     pub violation: Violation,
 }
 
-/// Run a plan. A panic of a state machine is a violation too.
+/// Run a plan. A panic of a state machine counts as a violation.
 ///
 /// # Errors
 /// If an invariant is broken: the failure, with the counters up to it.

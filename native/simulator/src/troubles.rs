@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// End a fault. Its `seed` selects the place.
+    /// End a fault. Its `seed` gives the node, link or partition that the begin of the fault selected.
     pub(crate) fn trouble_over(&mut self, trouble: PlannedTrouble) {
         let place = trouble.seed as usize;
         match trouble.kind {

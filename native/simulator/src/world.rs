@@ -132,9 +132,9 @@ pub(crate) struct World {
     scheduled: u64,
     pub(crate) nodes: Vec<Node>,
     pub(crate) network: Network,
-    /// Source of the delays of messages and disks, and of the remains of crashes.
+    /// Random numbers for the delays of messages and disks, and for the unflushed writes that a crash keeps.
     pub(crate) random: Random,
-    /// Source of ids.
+    /// Random numbers for ids.
     pub(crate) ids: Random,
     pub(crate) oracle: Oracle,
     pub(crate) coverage: Coverage,
@@ -365,7 +365,7 @@ impl World {
             .map(|(index, _)| index)
     }
 
-    /// Return the node whose present disk makes it this replica.
+    /// Return the node that is this replica: its id matches, and its present disk has the directory id.
     pub(crate) fn node_of(&self, key: ReplicaKey) -> Option<usize> {
         let index = usize::try_from(key.id).ok()?;
         (self.nodes.get(index)?.key() == key).then_some(index)

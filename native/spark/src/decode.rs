@@ -15,7 +15,8 @@ use pybroker_model::{
     decompressed_records,
 };
 
-/// Target size of an Arrow batch: well below the 2 GiB limit of 32-bit offsets, whatever records decompress to.
+/// Target size of an Arrow batch: well below the 2 GiB limit of 32-bit offsets, however large the decompressed records
+/// are.
 pub(crate) const ROWS_BYTES: usize = 8 << 20;
 
 /// Columns of a reader.
@@ -94,7 +95,7 @@ fn header_element() -> Field {
     Field::new("element", DataType::Struct(header_fields()), true)
 }
 
-/// Return the Arrow schema of those columns.
+/// Return the Arrow schema of `columns`.
 #[must_use]
 pub fn schema_of(columns: &[Column]) -> SchemaRef {
     Arc::new(Schema::new(
@@ -158,9 +159,9 @@ pub(crate) struct Decoder {
     part: Option<Part>,
 }
 
-/// Position in a batch that has too many rows for one Arrow batch.
+/// Position in a batch that has too many records for one Arrow batch.
 struct Part {
-    /// Position of its next record.
+    /// Position of the part's next record.
     at: usize,
     /// Number of remaining records.
     left: i32,
@@ -194,7 +195,7 @@ impl Decoder {
         self.bytes >= ROWS_BYTES
     }
 
-    /// Abandon the batch that [`Decoder::push`] has decoded in part.
+    /// Stop decoding the batch that [`Decoder::push`] has decoded in part.
     pub(crate) fn leave(&mut self) {
         self.part = None;
     }
@@ -234,8 +235,8 @@ impl Decoder {
     }
 
     /// Add the records of one batch with offsets in `position..end`, until the Arrow batch is full. Return whether all
-    /// were added. If not, the next call must pass the same batch and continues in it, or follow [`Decoder::leave`].
-    /// `position` is behind the decoded records, also after an error.
+    /// were added. If not, call it again with the same batch to continue, or call [`Decoder::leave`] first. Sets
+    /// `position` to the offset after the decoded records, also after an error.
     pub(crate) fn push(
         &mut self,
         header: &BatchHeader,
@@ -333,7 +334,7 @@ impl Decoder {
         }
     }
 
-    /// Return the columns so far; the next ones start empty.
+    /// Return the columns so far, and start new, empty ones.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
         let filled = core::mem::take(&mut self.filling);
         self.start();

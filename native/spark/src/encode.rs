@@ -9,9 +9,9 @@ use pybroker_model::{BatchBuilder, Codec, HEADER_BYTES};
 
 use crate::error::{Error, Result};
 
-/// Maximum bytes of a record's own lengths and deltas, without headers.
+/// Maximum bytes of a record's length and delta fields, without headers.
 const RECORD_OVERHEAD: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
-/// Batches whose memory is kept: as many as are on their way at a time.
+/// Maximum number of kept buffers of delivered batches: as many as batches are in flight at a time.
 const SPARE_MAX: usize = 8;
 
 /// A column of bytes or text: start of each row in `data`, and end of the last one.
@@ -254,7 +254,7 @@ pub(crate) struct Batches {
     limit: usize,
     /// Bytes in all open batches.
     pub(crate) buffered: usize,
-    /// Buffers of delivered batches for reuse: they already have the right size and are mapped.
+    /// Buffers of delivered batches. Reuse avoids allocating and mapping memory of that size again.
     spare: Vec<Vec<u8>>,
 }
 
@@ -282,7 +282,7 @@ impl Batches {
         }
     }
 
-    /// Return whether a record of that many bytes does not fit the partition's open batch.
+    /// Return whether a record of `bytes` bytes does not fit into the partition's open batch.
     #[inline]
     pub(crate) fn is_full_for(&self, partition: usize, bytes: usize) -> bool {
         self.open[partition]

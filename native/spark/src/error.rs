@@ -7,13 +7,13 @@ use thiserror::Error as ThisError;
 /// `Result` with this crate's error.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Errors of rows, records, or the connection; the texts name terms that a user can look up.
+/// Errors of rows, records, or the connection. Their texts contain terms that a user can look up.
 #[derive(Debug, ThisError)]
 pub enum Error {
     /// Settings, the network, or a broker's error.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// A row or a column that cannot become a record.
+    /// A row or a column cannot become a record.
     #[error("{0}")]
     Rows(String),
     /// Invalid record bytes.

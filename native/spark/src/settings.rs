@@ -16,7 +16,8 @@ const SOFTWARE: Software = Software {
     name: "pybroker-spark",
     version: env!("CARGO_PKG_VERSION"),
 };
-/// Batches of one producer and partition that a broker remembers (KIP-98): it cannot deduplicate more in flight.
+/// Number of batches of one producer and partition that a broker remembers (KIP-98). With more in flight it could not
+/// detect duplicates.
 const IN_FLIGHT_MAX: usize = 5;
 
 /// Settings of batches and their delivery.
@@ -26,7 +27,7 @@ pub struct ProduceSettings {
     pub acks: i16,
     /// Whether the broker drops duplicates.
     pub idempotence: bool,
-    /// Maximum unanswered requests per broker.
+    /// Maximum number of unanswered requests to one broker.
     pub in_flight_max: usize,
     /// Maximum size of a batch, before compression.
     pub batch_bytes: usize,
@@ -52,7 +53,7 @@ impl ProduceSettings {
         )
         .or("none"),
         Setting::new("compression.zstd.level", Allowed::Whole(-131_072, 22)),
-        // Default: whether acks=all.
+        // Unset, it is true if acks=all.
         Setting::new("enable.idempotence", Allowed::Flag),
         Setting::new(
             "max.in.flight.requests.per.connection",
@@ -75,7 +76,7 @@ impl ProduceSettings {
         }
         let codec = values.text("compression.type")?;
         let codec = codec.and_then(Codec::from_name).unwrap_or(Codec::None);
-        // Both are validated, whichever applies.
+        // Validate both levels, even if another codec is used.
         let gzip = values.whole("compression.gzip.level")?;
         let zstd = values.whole("compression.zstd.level")?;
         let level = match codec {
@@ -118,7 +119,8 @@ impl FetchSettings {
             Allowed::OneOf(&["read_uncommitted", "read_committed"]),
         )
         .or("read_uncommitted"),
-        // 4 MiB: a partition at a time is read, so one answer may be larger than the Java consumer's 1 MiB.
+        // 4 MiB: a source reads one partition, so its responses may be larger than the Java consumer's 1 MiB per
+        // partition.
         Setting::new("max.partition.fetch.bytes", Allowed::Whole(0, INT_MAX)).or("4194304"),
     ];
 
@@ -137,7 +139,7 @@ impl FetchSettings {
     }
 }
 
-/// Convert a number; the limits of its setting fit.
+/// Convert a number; the limits of its setting ensure that it fits.
 fn int_of(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -40,9 +40,9 @@ pub struct SinkPlan {
     pub targets: Vec<Target>,
     /// Whether the column `topic` selects the topic, because no topic was set for all rows.
     pub topic_column: bool,
-    /// Staging outside the log until the job commits; `None` = produce directly.
+    /// Stages the rows outside the log until the job commits; `None` = produce directly.
     pub staging: Option<Staging>,
-    /// Transaction of the produced rows, ended by its owner; `None` = no transaction.
+    /// Transaction of the produced rows. The driver begins and ends it. `None` = no transaction.
     pub transaction: Option<Transaction>,
 }
 
@@ -91,7 +91,7 @@ impl Topic {
 }
 
 impl Written {
-    /// Return CRC-32C over the batches' own checksums, which IngestCommit lists.
+    /// Return the CRC-32C over the batches' own checksums, as IngestCommit lists it.
     #[must_use]
     pub fn crc(&self) -> u32 {
         crc32c(&self.crcs)
@@ -177,7 +177,7 @@ impl Sink {
                 .is_full_for(partition as usize, bytes)
             {
                 self.flush(topic, partition)?;
-                // A full batch moves rows without key to another partition.
+                // A full batch makes the partitioner choose another partition for rows without key.
                 partition = self.partition_of(topic, rows.partition(row), key)?;
             }
             let timestamp = rows.timestamp(row)?.unwrap_or(now);

@@ -67,7 +67,7 @@ struct Answer {
     body: Vec<u8>,
     /// Range of the records in the body.
     records: Range<usize>,
-    /// The first batch is verified and decoded in part.
+    /// The first batch is verified and partly decoded.
     in_batch: bool,
     /// Offset of the request.
     asked: i64,
@@ -200,7 +200,8 @@ impl Source {
 
     /// After a transient error, find the leader and restart at the position.
     fn retry(&mut self, problem: Error) -> Result<()> {
-        // Also if the retry fails: the pending response belongs to a later offset. Without a leader nothing is pending.
+        // Drop the connection even if no retry follows: the pending response belongs to a later offset. Without a
+        // leader no response is pending.
         if self.leader != Node::Any {
             self.client.drop_connection(self.leader);
         }
@@ -401,8 +402,8 @@ impl Source {
             }
             let records = &answer.body[answer.records.clone()];
             let Some(batch) = Batches::new(records).next() else {
-                // The next response has a truncated last batch whole; a truncated first batch is an error, because it
-                // would never complete.
+                // The next response contains the truncated last batch as a whole. A truncated first batch is an error,
+                // because it would never become complete.
                 return if self.position == answer.asked && !records.is_empty() {
                     Err(BatchError::BadHeader("the batch is longer than the answer"))
                 } else {
@@ -441,7 +442,8 @@ impl Source {
     }
 }
 
-/// Check offsets, which the checksum of a batch does not cover: between the previous batch and the high watermark.
+/// Check that a batch's offsets are between the previous batch and the high watermark. The checksum does not cover
+/// them.
 fn check_place(header: &BatchHeader, place: Range<i64>) -> core::result::Result<(), BatchError> {
     header.check()?;
     if header.base_offset < place.start {

@@ -1,4 +1,4 @@
-//! What all messages share.
+//! Types and functions for all messages.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, LogError};
@@ -21,19 +21,19 @@ pub const FETCH_SNAPSHOT: i16 = 59;
 /// The partition of the metadata topic.
 pub(super) const PARTITION: i32 = 0;
 
-/// A message that is none of the quorum's.
+/// An unreadable message.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WireError {
-    /// Another key or version.
+    /// The API key and version are not one of the quorum's.
     #[error("version {1} of API key {0} is not spoken in the quorum")]
     Unsupported(i16, i16),
-    /// Bytes that do not have the layout.
+    /// The bytes do not have the message's layout.
     #[error("malformed message of API key {0}: {1}")]
     Malformed(i16, DecodeError),
-    /// A response of a Fetch with invalid batches.
+    /// A Fetch response has invalid batches.
     #[error(transparent)]
     Batches(#[from] LogError),
-    /// An error code that the quorum does not know.
+    /// The quorum does not know the error code.
     #[error("error code {0}")]
     Code(i16),
 }
@@ -47,7 +47,7 @@ pub struct Api {
     pub version: i16,
 }
 
-/// Return key and version in which a question is sent.
+/// Return the API key and version of a request.
 pub(crate) fn api_of(ask: &Ask) -> Api {
     let (key, version) = match ask {
         Ask::Vote { .. } => (VOTE, 1),
@@ -59,11 +59,11 @@ pub(crate) fn api_of(ask: &Ask) -> Api {
     Api { key, version }
 }
 
-/// What a node says with each request.
+/// The identity that a node sends with each request.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     pub(crate) cluster_id: String,
-    /// The id of that name in the state machine.
+    /// The state machine's id of the cluster.
     pub(crate) cluster_key: Uuid,
     /// The node's own addresses.
     pub(crate) endpoints: Vec<Endpoint>,
@@ -75,24 +75,24 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) request: Request,
-    /// What its response needs.
+    /// Data of the request that the response needs.
     pub(crate) reply: ReplyTo,
     /// Addresses of the sender.
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// What the response to a request needs of it.
+/// Data of a request that its response needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplyTo {
     pub(crate) api: Api,
     pub(crate) topic_id: Uuid,
     pub(crate) bytes_max: usize,
-    /// Of a FetchSnapshot: which snapshot, and from where on.
+    /// Of a FetchSnapshot: the requested snapshot, and the position in it.
     pub(crate) snapshot: EpochEnd,
     pub(crate) position: i64,
 }
 
-/// Bytes of a response beside what the state machine says.
+/// Content of a response that the state machine does not have.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Payload {
     /// Of a Fetch: batches; of a FetchSnapshot: a part of the file.
@@ -105,7 +105,7 @@ pub(crate) struct Payload {
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) response: Response<Bytes>,
-    /// Addresses that it names.
+    /// Addresses in the response.
     pub(crate) endpoints: Vec<Endpoint>,
     /// Of a FetchSnapshot without an error.
     pub(crate) part: Option<SnapshotPart>,
@@ -133,7 +133,7 @@ const CODES: &[(Error, ErrorCode)] = &[
     (Error::SnapshotNotFound, ErrorCode::SNAPSHOT_NOT_FOUND),
 ];
 
-/// Return the codes of an error: that of the response, and that of the partition.
+/// Return the error codes of the response and of the partition.
 pub(super) fn codes(error: Error) -> (i16, i16) {
     let code = CODES.iter().find(|(known, _)| *known == error);
     let code = code
@@ -151,7 +151,8 @@ pub(super) fn error_of(response: i16, partition: i16) -> Result<Error, WireError
     known.map(|(error, _)| *error).ok_or(WireError::Code(code))
 }
 
-/// Return the key of a cluster id: an absent one is accepted, as Kafka does, another one is no cluster's.
+/// Return the state machine's id of a cluster id. Like Kafka, accept an absent cluster id; any other id than the own
+/// one matches no cluster.
 pub(super) fn cluster_key(cluster_id: Option<&str>, own: &Sender) -> Uuid {
     match cluster_id {
         Some(id) if id != own.cluster_id => Uuid::ZERO,
@@ -159,7 +160,7 @@ pub(super) fn cluster_key(cluster_id: Option<&str>, own: &Sender) -> Uuid {
     }
 }
 
-/// Expect the one topic, or partition, of a message of the quorum.
+/// Read an array that must have exactly one element: the topic or the partition of a quorum message.
 pub(super) fn one(reader: &mut Reader<'_>, flexible: bool) -> Result<(), DecodeError> {
     match reader.array_len(flexible, 1)? {
         1 => Ok(()),
@@ -167,7 +168,7 @@ pub(super) fn one(reader: &mut Reader<'_>, flexible: bool) -> Result<(), DecodeE
     }
 }
 
-/// Write the endpoints of the responses' tag 0, and nothing else.
+/// Write a section of tagged fields that contains only tag 0, the node endpoints of a response.
 pub(super) fn write_node_endpoints(out: &mut Writer<'_>, version: i16, endpoints: &[Endpoint]) {
     if !out.flexible() {
         return;

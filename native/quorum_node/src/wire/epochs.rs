@@ -1,4 +1,5 @@
-//! BeginQuorumEpoch and EndQuorumEpoch: 0 as the KIP-516 text has it, 1 with the leader's directory id and addresses.
+//! BeginQuorumEpoch and EndQuorumEpoch. Version 0 is from the text of KIP-516; version 1 adds the leader's directory id
+//! and addresses.
 
 use pybroker_metadata_log::Endpoint;
 use pybroker_model::Uuid;
@@ -10,7 +11,7 @@ use super::common::{
     codes, error_of, malformed, one, read_node_endpoints, write_node_endpoints,
 };
 
-/// `successors` are those of an EndQuorumEpoch.
+/// Encode a request. `successors` is used by EndQuorumEpoch only.
 pub(super) fn encode_request(
     out: &mut Writer<'_>,
     request: &Request,

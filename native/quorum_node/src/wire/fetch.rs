@@ -1,4 +1,5 @@
-//! Fetch 18 of the metadata partition, as released Kafka has it (KIP-595, KIP-853, KIP-1166). 17 is read as well.
+//! Fetch 18 of the metadata partition, as in released Kafka (KIP-595, KIP-853, KIP-1166). Requests of version 17 are
+//! decoded too.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, decode_batches};

@@ -1,4 +1,4 @@
-//! Vote: 0 as the KIP-516 text has it, 1 with pre-votes and directory ids.
+//! Vote. Version 0 is from the text of KIP-516; version 1 adds pre-votes and directory ids.
 
 use pybroker_metadata_log::Endpoint;
 use pybroker_model::Uuid;

@@ -13,7 +13,7 @@ use super::request::{self, Answer, ProduceHead};
 use crate::encode::Batch;
 use crate::error::{Error, Result};
 
-/// Maximum throttle time that is honored at once.
+/// Longest part of a throttle time for which the sink waits.
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
 /// A batch in flight.
@@ -169,7 +169,7 @@ impl Sink {
     }
 
     fn may_pass(problem: &Error) -> bool {
-        // Out of order: an earlier batch of the partition was refused; `recover` sends both again, in order.
+        // Out of order: the broker refused an earlier batch of the partition. `recover` sends both again, in order.
         problem.may_pass() || problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
     }
 
@@ -190,8 +190,8 @@ impl Sink {
     /// Retry a failed batch, and the batches that fail with it, in order, until they succeed or `delivery.timeout.ms`
     /// is over.
     ///
-    /// Leaders are looked up while nothing is in flight to any broker: a batch must not overtake an earlier one of its
-    /// partition that is still unanswered by the old leader.
+    /// It looks up leaders while nothing is in flight to any broker: a batch must not overtake an earlier batch of its
+    /// partition that the old leader has not answered yet.
     fn recover(&mut self, first: Failed) -> Result<()> {
         let started = Instant::now();
         let patience = self.client.settings().delivery_timeout;
@@ -215,13 +215,14 @@ impl Sink {
                 if let Err(problem) = self.send(sent) {
                     self.set_aside(*problem, &mut failed);
                 }
-                // Send one at a time after a failure, for certainty.
+                // After a failure, wait for each batch before sending the next, so that their order is certain.
                 self.settle(&mut failed)?;
             }
         }
     }
 
-    /// Keep a batch for the retry. If its connection is lost, so are the responses to all batches sent over it.
+    /// Keep a batch for the retry. If its connection is lost, keep all batches sent over it, because their responses
+    /// are lost too.
     fn set_aside(&mut self, one: Failed, failed: &mut Vec<Failed>) {
         let broker = one.broker;
         if matches!(one.problem, Error::Client(client::Error::Network { .. })) {

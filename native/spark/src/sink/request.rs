@@ -218,7 +218,7 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
     writer.array_len(1);
     writer.string(MAX_MESSAGE_BYTES);
     writer.no_tags();
-    // No synonyms, no documentation.
+    // Request no synonyms and no documentation.
     writer.bool(false);
     if version >= 3 {
         writer.bool(false);

@@ -1,7 +1,7 @@
-//! The transaction of a sink: the sink adds partitions, the driver begins and ends the transaction.
+//! The transaction of a sink. The sink adds partitions; the driver begins and ends the transaction.
 //!
-//! It uses version 1 of the protocol, which every broker since Apache Kafka 2.5 supports: partitions are added before
-//! they are written to, and EndTxn does not change the epoch, so that the driver can repeat it.
+//! It uses version 1 of the transaction protocol, which every broker since Apache Kafka 2.5 supports: the client adds a
+//! partition before it writes to it, and EndTxn does not change the epoch, so that the driver can repeat it.
 
 use std::ops::RangeInclusive;
 
@@ -33,7 +33,7 @@ pub struct Transaction {
     pub producer_epoch: i16,
 }
 
-/// Add the partition to the transaction, so that its end reaches the partition. May be repeated.
+/// Add the partition to the transaction, so that EndTxn also writes its marker there. May be repeated.
 pub(super) fn add_partition(
     client: &mut Client,
     transaction: &Transaction,
