@@ -89,7 +89,7 @@ class AnsweringChannels:
         async with self._turn:  # as in `RemoteChannel`
             wire = await sendable(request)
             self.counts["messages"] += 1
-            self.counts["bytes"] += len(encode(wire, InterBrokerConnection.facts(type(wire)).highest))
+            self.counts["bytes"] += len(encode(wire, InterBrokerConnection.schema_of(type(wire)).highest))
             await asyncio.sleep(0)
         self.moved = time.perf_counter()
         return _done(request)

@@ -42,14 +42,14 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
     """
     known = list(incarnations)
     replaced = {one.successor_id for one in known if one.successor_id is not None}
-    events = [event for one in known for event in _of(one, skip_first=one.topic_id in replaced)]
+    events = [event for one in known for event in _events_of(one, skip_first=one.topic_id in replaced)]
     # The sort is stable, so events of one millisecond stay in order, and the later reversal reverses them too.
     events.sort(key=lambda event: event.at_ms)
     events.reverse()
     return events
 
 
-def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
+def _events_of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
     if not one.events:
         # None if the topic is older than the brokers' histories.
         if one.created_ms is not None:
@@ -68,7 +68,7 @@ def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
             if skip_first:
                 continue
             details = "started empty"
-        elif event.what in ("delete", "truncate") and number == _end(one):
+        elif event.what in ("delete", "truncate") and number == _end_event(one):
             details = _ends(one) if one.successor_id is None else f"new id {one.successor_id}"
         elif event.what == "purge" and number == last:
             details = "data removed" if one.state == "removed" else "removing data"
@@ -76,7 +76,7 @@ def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
         name = event.name
 
 
-def _end(one: TopicIncarnation) -> int:
+def _end_event(one: TopicIncarnation) -> int:
     """Return the index of the event that ended the incarnation; -1 if it is live."""
     if one.deleted_ms is None:
         return -1

@@ -10,8 +10,8 @@ import pytest
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import ask
 from tests.groups.kit import create_topic, unique, until
-from tests.groups.newer_member import ask
 from tests.streams.member import (
     GOES_AWAY,
     StreamsMember,

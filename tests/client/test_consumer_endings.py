@@ -18,7 +18,7 @@ from pybroker.client import (
     RebalanceListener,
     TopicPartition,
 )
-from pybroker.client.consumer.group.classic_member import GroupMember
+from pybroker.client.consumer.group.classic_member import ClassicProtocolMember
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.client.conftest import recreate
@@ -65,7 +65,7 @@ async def test_a_commit_belongs_to_the_topic_and_generation_it_was_called_in(
         consumer.assign([where])
         assert await values(consumer, 2) == ["a", "b"]
         member, network = consumer._member, consumer._network
-        assert isinstance(member, GroupMember)
+        assert isinstance(member, ClassicProtocolMember)
         assert network is not None
         highest = member.highest
 
@@ -91,7 +91,7 @@ async def test_who_was_put_out_of_the_group_cannot_commit(
         consumer.subscribe([name])
         await until(lambda: bool(consumer.assignment()), consumer)
         member = consumer._member
-        assert isinstance(member, GroupMember)
+        assert isinstance(member, ClassicProtocolMember)
         highest = member.highest
 
         async def late(request: type) -> int:

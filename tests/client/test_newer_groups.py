@@ -25,7 +25,7 @@ from pybroker.client import (
     Uuid,
 )
 from pybroker.client.blocking import Consumer as BlockingConsumer
-from pybroker.client.consumer.group.consumer_protocol_member import NewerMember
+from pybroker.client.consumer.group.consumer_protocol_member import ConsumerProtocolMember
 from tests.client.conftest import known, recreate
 from tests.support.brokers import PybrokerProcess
 
@@ -71,9 +71,9 @@ class Told(RebalanceListener):
         self.ids.append(new)
 
 
-def member_of(consumer: Consumer) -> NewerMember:
+def member_of(consumer: Consumer) -> ConsumerProtocolMember:
     member = consumer._member
-    assert isinstance(member, NewerMember)
+    assert isinstance(member, ConsumerProtocolMember)
     return member
 
 
@@ -350,7 +350,7 @@ async def test_fenced_by_epoch_is_joined_anew(bootstrap: str, admin: AdminClient
         consumer.subscribe([name], listener=told)
         await until(lambda: consumer.assignment() == every, consumer)
         member_of(consumer)._epoch += 7
-        member_of(consumer)._beat_now()
+        member_of(consumer)._heartbeat_now()
         await until(lambda: [what for what, _ in told.heard] == ["assigned", "lost", "assigned"], consumer)
 
 

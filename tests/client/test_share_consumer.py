@@ -27,7 +27,7 @@ from pybroker.client import (
     blocking,
 )
 from pybroker.client.share.acknowledgements import batches
-from pybroker.client.share.acquired_records import given
+from pybroker.client.share.acquired_records import decode_acquired
 from pybroker.native import NativeError
 
 from .test_consumer import LIMIT_S, write
@@ -200,7 +200,7 @@ def test_compacted_and_damaged_records_are_answered_at_once() -> None:
         partition_index=0,
         acquired_records=[SimpleNamespace(first_offset=0, last_offset=5, delivery_count=3)],
     )
-    found = given(Decoder(), row, topic="t", topic_id=Uuid.ZERO)  # type: ignore[arg-type]
+    found = decode_acquired(Decoder(), row, topic="t", topic_id=Uuid.ZERO)  # type: ignore[arg-type]
     assert [(record.offset, count) for record, count in found.records] == [(0, 3), (1, 3), (4, 3)]
     assert found.answered == {2: REJECT, 3: 0, 5: 0}
     assert found.problem is not None

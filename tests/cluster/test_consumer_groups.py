@@ -18,8 +18,8 @@ from pybroker.client import (
 )
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import NEVER_MS, ConsumerProtocolMember, picture
 from tests.groups.kit import Member, fill, members, shared_out, unique
-from tests.groups.newer_member import NEVER_MS, NewerMember, picture
 from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
 from tests.wire.client import WireClient
 
@@ -155,7 +155,7 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
     def port() -> int:
         return cluster.brokers[coordinator(cluster)].port
 
-    first, second = (NewerMember(port, group, name, (topic,)) for name in ("first", "second"))
+    first, second = (ConsumerProtocolMember(port, group, name, (topic,)) for name in ("first", "second"))
     first.beat()
     first.obey()
     assert len(first.owned) == PARTITIONS
@@ -191,7 +191,9 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
 
 def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: str) -> None:
     """So that members ask for the next one."""
-    member = NewerMember(lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,))
+    member = ConsumerProtocolMember(
+        lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,)
+    )
     member.beat()
     before = cluster.brokers[coordinator(cluster)]
     is_replaced(cluster)
@@ -204,7 +206,9 @@ def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: s
 
 def test_settings_of_a_group_hold_wherever_it_is_coordinated(cluster: BrokerCluster, topic: str) -> None:
     """Set at a broker that does not coordinate it; also at the broker that takes it over, and one that was down."""
-    member = NewerMember(lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,))
+    member = ConsumerProtocolMember(
+        lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,)
+    )
     member.beat()
     member.obey()
 

@@ -10,8 +10,8 @@ import pytest
 from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSource, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import ConsumerProtocolMember
 from tests.groups.kit import create_topic, unique, until
-from tests.groups.newer_member import NewerMember
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import ToolError, run_tool
 from tests.wire.client import WireClient
@@ -74,7 +74,7 @@ def described(broker: BrokerProcess, group: str) -> dict[str, tuple[str, int, li
     }
 
 
-def interval_told(broker: BrokerProcess, member: NewerMember) -> int:
+def interval_told(broker: BrokerProcess, member: ConsumerProtocolMember) -> int:
     """In the answer to a heartbeat that says nothing."""
     with WireClient(broker.port) as wire:
         request = m.ConsumerGroupHeartbeatRequest(
@@ -85,11 +85,11 @@ def interval_told(broker: BrokerProcess, member: NewerMember) -> int:
     return int(answer.heartbeat_interval_ms)
 
 
-def joined(broker: BrokerProcess, group: str) -> NewerMember:
+def joined(broker: BrokerProcess, group: str) -> ConsumerProtocolMember:
     """A member with its partitions."""
     with WireClient(broker.port) as wire:
         wire.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 4)
-    member = NewerMember(lambda: broker.port, group, "member", (create_topic(broker.bootstrap, 1),))
+    member = ConsumerProtocolMember(lambda: broker.port, group, "member", (create_topic(broker.bootstrap, 1),))
     member.beat()
     member.obey()
     return member

@@ -13,8 +13,8 @@ import pytest
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import MOVING
 from tests.groups.kit import WAIT_S, create_topic, unique, until
-from tests.groups.newer_member import MOVING
 from tests.groups.requests import LONG_MS, consumer_beat
 from tests.groups.test_standing_answers import with_settings
 from tests.streams.member import StreamsMember, subtopology

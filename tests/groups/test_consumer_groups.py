@@ -11,8 +11,8 @@ from pybroker.client import AdminClient, TopicPartition
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
+from tests.groups.consumer_protocol_member import ConsumerProtocolMember, ask, settle
 from tests.groups.kit import Member, create_topic, delete_topic, fill, kind_of, members, shared_out, unique, until
-from tests.groups.newer_member import NewerMember, ask, settle
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.wire.client import WireClient
@@ -128,7 +128,7 @@ def test_topics_by_regular_expression_come_and_go(newer: BrokerProcess) -> None:
 def test_an_expression_takes_no_longer_than_the_names_are_long(newer: BrokerProcess) -> None:
     """Trying each way to match in turn, this one would take longer than the world is old."""
     topic = create_topic(newer.bootstrap, 1, "a" * 200)
-    member = NewerMember(lambda: newer.port, unique("group"), "member", regex="(a+)+b|(a*)*c|((a|aa)+)+d")
+    member = ConsumerProtocolMember(lambda: newer.port, unique("group"), "member", regex="(a+)+b|(a*)*c|((a|aa)+)+d")
     member.beat()
     assert (member.epoch > 0, member.told) == (True, frozenset())
     member.regex = "(a+)+"

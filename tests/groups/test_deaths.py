@@ -12,9 +12,9 @@ import pytest
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import GOES_AWAY, NEVER_MS, ConsumerProtocolMember, ask, picture, settle
 from tests.groups.dies_writing import NAMES
 from tests.groups.kit import WAIT_S, Member, create_topic, fill, kind_of, shared_out, unique, until
-from tests.groups.newer_member import GOES_AWAY, NEVER_MS, NewerMember, ask, picture, settle
 from tests.support.dying_broker import DyingBroker
 from tests.wire.client import WireClient
 
@@ -50,8 +50,10 @@ class Step(NamedTuple):
 
 def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
     """The life of a group, with every kind of record that it can write."""
-    a, b = (NewerMember(port, group, name, (topic,)) for name in "ab")
-    first, second = (NewerMember(port, group, name, (topic,), instance_id="static") for name in ("first", "second"))
+    a, b = (ConsumerProtocolMember(port, group, name, (topic,)) for name in "ab")
+    first, second = (
+        ConsumerProtocolMember(port, group, name, (topic,), instance_id="static") for name in ("first", "second")
+    )
 
     def told_half() -> None:
         a.obey()

@@ -10,8 +10,8 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import free_port
 from tests.conftest import StartBroker
+from tests.groups.consumer_protocol_member import ask
 from tests.groups.kit import unique
-from tests.groups.newer_member import ask
 from tests.groups.requests import join
 from tests.groups.test_storm import metrics
 from tests.support.brokers import BrokerProcess

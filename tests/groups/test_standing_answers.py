@@ -14,8 +14,8 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.groups import raw_member
+from tests.groups.consumer_protocol_member import ConsumerProtocolMember, settle
 from tests.groups.kit import WAIT_S, create_topic, delete_topic, unique, until
-from tests.groups.newer_member import NewerMember, settle
 from tests.groups.raw_member import Line, RawMember
 from tests.groups.test_storm import metrics
 from tests.support.brokers import BrokerProcess
@@ -126,7 +126,7 @@ async def test_a_session_is_kept_by_heartbeats_that_the_control_plane_does_not_s
         assert await silent.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def plain(member: NewerMember) -> m.ConsumerGroupHeartbeatRequest:
+def plain(member: ConsumerProtocolMember) -> m.ConsumerGroupHeartbeatRequest:
     return m.ConsumerGroupHeartbeatRequest(
         group_id=member.group, member_id=member.member_id, member_epoch=member.epoch
     )
@@ -135,7 +135,7 @@ def plain(member: NewerMember) -> m.ConsumerGroupHeartbeatRequest:
 def test_heartbeats_of_a_settled_consumer_group_do_not_reach_the_control_plane(world: World) -> None:
     broker = world.broker
     topic, group = create_topic(broker.bootstrap, 2), unique("group")
-    settled = [NewerMember(lambda: broker.port, group, f"m{number}", (topic,)) for number in range(2)]
+    settled = [ConsumerProtocolMember(lambda: broker.port, group, f"m{number}", (topic,)) for number in range(2)]
     settle(*settled)
     with WireClient(broker.port) as client, WireClient(broker.port) as other:
 
@@ -170,11 +170,11 @@ def test_heartbeats_of_a_settled_consumer_group_do_not_reach_the_control_plane(w
 def test_the_members_of_a_consumer_group_are_heard_by_data_threads(world: World) -> None:
     broker = world.broker
     topic, group = create_topic(broker.bootstrap, 2), unique("group")
-    alive, silent = (NewerMember(lambda: broker.port, group, name, (topic,)) for name in ("alive", "silent"))
+    alive, silent = (ConsumerProtocolMember(lambda: broker.port, group, name, (topic,)) for name in ("alive", "silent"))
     settle(alive, silent)
     with WireClient(broker.port) as client, WireClient(broker.port) as other:
 
-        def live(seconds: float, *beating: tuple[WireClient, NewerMember]) -> bool:
+        def live(seconds: float, *beating: tuple[WireClient, ConsumerProtocolMember]) -> bool:
             """False as soon as one of them is told of another epoch."""
             end = time.monotonic() + seconds
             while time.monotonic() < end:

@@ -12,8 +12,8 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.groups import raw_member, requests
+from tests.groups.consumer_protocol_member import ConsumerProtocolMember, settle
 from tests.groups.kit import WAIT_S, create_topic, delete_topic, unique, until
-from tests.groups.newer_member import NewerMember, settle
 from tests.groups.raw_member import Line, RawMember, committed
 from tests.groups.test_standing_answers import SESSION_S, SETTINGS, World, at_rest, members
 from tests.groups.test_storm import metrics
@@ -201,7 +201,7 @@ async def test_a_commit_with_an_epoch_of_the_new_topic_counts_before_the_next_ge
 async def test_the_same_in_a_consumer_group(world: World) -> None:
     broker = world.broker
     topic, group = create_topic(broker.bootstrap, 2), unique("group")
-    newer = NewerMember(lambda: broker.port, group, "m", (topic,))
+    newer = ConsumerProtocolMember(lambda: broker.port, group, "m", (topic,))
     settle(newer)
     async with await Line.open(broker.port) as line:
         one = RawMember(line, group, topic, 2, "m", newer.epoch)
@@ -252,7 +252,7 @@ async def test_commits_alone_keep_a_classic_member(world: World, monkeypatch: py
 async def test_commits_alone_do_not_keep_a_member_of_a_consumer_group(world: World) -> None:
     broker = world.broker
     topic, group = create_topic(broker.bootstrap, 2), unique("group")
-    newer = NewerMember(lambda: broker.port, group, "m", (topic,))
+    newer = ConsumerProtocolMember(lambda: broker.port, group, "m", (topic,))
     settle(newer)
     async with await Line.open(broker.port) as line:
         one = RawMember(line, group, topic, 2, "m", newer.epoch)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.groups.newer_member import NEVER_MS, Port, ask
+from tests.groups.consumer_protocol_member import NEVER_MS, Port, ask
 
 LEAVES, GOES_AWAY = -1, -2
 

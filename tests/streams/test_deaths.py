@@ -11,8 +11,8 @@ import pytest
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import NEVER_MS, ask
 from tests.groups.kit import create_topic, unique
-from tests.groups.newer_member import NEVER_MS, ask
 from tests.streams.dies_writing import OF_STREAMS
 from tests.streams.kit import QUICK
 from tests.streams.member import GOES_AWAY, StreamsMember, picture, settle, subtopology

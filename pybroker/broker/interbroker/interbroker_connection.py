@@ -9,7 +9,7 @@ from typing import Any
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.client.client_errors import BrokerConnectionError, KafkaTimeoutError
 from pybroker.client.connection.broker_connection import BrokerConnection
-from pybroker.client.connection.request_schema import MessageFacts, message_facts
+from pybroker.client.connection.request_schema import RequestSchema, request_schema
 from pybroker.errors import KafkaError
 from pybroker.native import message_class, message_schema
 
@@ -27,10 +27,10 @@ class InterBrokerConnection(BrokerConnection):
         await self._negotiate(None, -1)
 
     @staticmethod
-    def facts(kind: type) -> MessageFacts:
+    def schema_of(kind: type) -> RequestSchema:
         """Return the facts of an inter-broker message class, or of a client's class if there is none (ApiVersions,
         SASL)."""
-        return _facts(kind)
+        return _request_schema(kind)
 
 
 async def ask_once(
@@ -48,9 +48,9 @@ async def ask_once(
 
 
 @cache
-def _facts(kind: type) -> MessageFacts:
+def _request_schema(kind: type) -> RequestSchema:
     name = kind.__name__ if kind.__name__.endswith("Request") else f"{kind.__name__}Request"
     found = message_schema(name, interbroker=True)
     if found is None or found.api_key is None or message_class(name, interbroker=True) is not kind:
-        return message_facts(kind)
-    return MessageFacts(name.removesuffix("Request"), found.api_key, found.min_version, found.max_version)
+        return request_schema(kind)
+    return RequestSchema(name.removesuffix("Request"), found.api_key, found.min_version, found.max_version)

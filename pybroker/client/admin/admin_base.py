@@ -11,7 +11,7 @@ from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import Network
 from pybroker.client.connection.offset_requests import heeds_ids
-from pybroker.client.connection.request_schema import message_facts
+from pybroker.client.connection.request_schema import request_schema
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -39,13 +39,13 @@ class AdminBase:
         """
 
         async def ask(connection: BrokerConnection) -> Any:
-            self._heed_ids(connection, ids)
+            self._require_topic_ids(connection, ids)
             answer = await connection.request(message)
             if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows(answer)):
                 raise broker_error(ErrorCode.NOT_CONTROLLER)
             return answer
 
-        return await self._network.attempt("controller", ask, about=message_facts(type(message)).name)
+        return await self._network.attempt("controller", ask, about=request_schema(type(message)).name)
 
     async def _coordinator(self, group: str, ask: Callable[[BrokerConnection], Any]) -> Any:
         """Run `ask` on a connection to the coordinator of a group, with retries."""
@@ -64,7 +64,7 @@ class AdminBase:
         return found
 
     @staticmethod
-    def _heed_ids(connection: BrokerConnection, ids: Iterable[Uuid]) -> None:
+    def _require_topic_ids(connection: BrokerConnection, ids: Iterable[Uuid]) -> None:
         """Raise UnsupportedVersionError if `ids` holds a topic id and the broker ignores pybroker's tagged fields.
 
         A broker that skips the tags would apply a request for one incarnation to another of the same name.

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pybroker.client.admin.cluster_state_admin import ClusterStateAdmin
 from pybroker.client.admin.config_admin import ConfigsAdmin
 from pybroker.client.admin.group_admin import GroupsAdmin
-from pybroker.client.admin.incarnation_admin import TopicLivesAdmin
+from pybroker.client.admin.incarnation_admin import IncarnationsAdmin
 from pybroker.client.admin.ingest_admin import IngestsAdmin
 from pybroker.client.admin.placement_admin import PlacementAdmin
 from pybroker.client.admin.quota_admin import ClientQuotasAdmin
@@ -33,7 +33,7 @@ class ClusterDescription:
 
 class AdminClient(
     TopicsAdmin,
-    TopicLivesAdmin,
+    IncarnationsAdmin,
     PlacementAdmin,
     IngestsAdmin,
     ConfigsAdmin,

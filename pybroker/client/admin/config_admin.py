@@ -21,7 +21,7 @@ from pybroker.client.cluster_metadata import (
 )
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import Where
-from pybroker.client.connection.request_schema import message_facts
+from pybroker.client.connection.request_schema import request_schema
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 
@@ -108,10 +108,10 @@ class ConfigsAdmin(AdminBase):
         """Send `request` to `where`. ids: topic ids that the request carries in tagged fields."""
 
         async def ask(connection: BrokerConnection) -> Any:
-            self._heed_ids(connection, ids)
+            self._require_topic_ids(connection, ids)
             return await connection.request(request)
 
-        return await self._network.attempt(where, ask, about=message_facts(type(request)).name)
+        return await self._network.attempt(where, ask, about=request_schema(type(request)).name)
 
     async def describe_log_dirs(
         self,

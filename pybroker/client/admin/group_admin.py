@@ -26,7 +26,7 @@ from pybroker.client.connection.offset_requests import (
     offset_commit_topics,
     offset_fetch_request,
 )
-from pybroker.client.connection.request_schema import message_facts
+from pybroker.client.connection.request_schema import request_schema
 from pybroker.client.consumer.group.protocol_bytes import read_assignment
 from pybroker.client.offset_types import OffsetAndMetadata, with_metadata
 from pybroker.native import Uuid
@@ -194,7 +194,7 @@ class GroupsAdmin(AdminBase):
         )
 
         async def ask(connection: BrokerConnection) -> Any:
-            self._heed_ids(connection, ids)
+            self._require_topic_ids(connection, ids)
             answer = await connection.request(by_id if any(ids) else plain)
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"group {group_id}")
@@ -236,7 +236,7 @@ async def _describe(group: str, connection: BrokerConnection) -> Any:
     """Return the group's row. Tries each describe request, because only the one of the group's protocol knows it."""
     row: Any = None
     for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest, m.StreamsGroupDescribeRequest):
-        lowest = message_facts(request).lowest
+        lowest = request_schema(request).lowest
         if connection.supports(request, lowest) and (row is None or row.error_code in _ANOTHER_KIND):
             (row,) = (await connection.request(request(group_ids=[group]))).groups
     if row is None or row.error_code in _ANOTHER_KIND:

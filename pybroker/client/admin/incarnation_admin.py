@@ -25,7 +25,7 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 
 
-class TopicLivesAdmin(AdminBase):
+class IncarnationsAdmin(AdminBase):
     """Undelete, purge, truncate, history, deletions. They raise UnsupportedVersionError if a broker is not pybroker."""
 
     def undelete_topics(

@@ -65,7 +65,7 @@ class PlacementAdmin(AdminBase):
         )
 
         async def ask(connection: BrokerConnection) -> Any:
-            self._heed_ids(connection, [topic_id for _, topic_id in wanted or ()])
+            self._require_topic_ids(connection, [topic_id for _, topic_id in wanted or ()])
             if election_type == ElectionType.UNCLEAN:
                 self._at_least(connection, m.ElectLeadersRequest, _UNCLEAN, "elect leaders uncleanly")
             answer = await connection.request(request)
@@ -120,7 +120,7 @@ class PlacementAdmin(AdminBase):
         given = tuple(ids)
 
         async def ask(connection: BrokerConnection) -> Any:
-            self._heed_ids(connection, given)
+            self._require_topic_ids(connection, given)
             answer = await connection.request(request)
             if answer.error_code:
                 raise broker_error(answer.error_code, answer.error_message or about)

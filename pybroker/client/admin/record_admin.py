@@ -52,7 +52,7 @@ class RecordsAdmin(AdminBase):
             wanted, {}, read_committed=read_committed, timeout_ms=self._config["request.timeout.ms"]
         )
         connection = await self._network.connection(leader)
-        self._heed_ids(connection, map(topic_id_of, wanted))
+        self._require_topic_ids(connection, map(topic_id_of, wanted))
         if any(spec.timestamp < -2 for spec in wanted.values()):
             self._at_least(connection, m.ListOffsetsRequest, _MAX_TIMESTAMP_VERSION, "look for the largest timestamp")
         for where, code, found in listed_offsets(await connection.request(request)):
@@ -89,7 +89,7 @@ class RecordsAdmin(AdminBase):
                         timeout_ms=self._timeout_ms(timeout_s),
                     )
                     connection = await self._network.connection(leader)
-                    self._heed_ids(connection, map(topic_id_of, those))
+                    self._require_topic_ids(connection, map(topic_id_of, those))
                     for topic in (await connection.request(request)).topics:
                         for row in topic.partitions:
                             key = partition_of(topic.name, topic.topic_id, row.partition_index)

@@ -32,7 +32,7 @@ from pybroker.client.admin.topic_types import (
 from pybroker.client.client_errors import broker_error
 from pybroker.client.cluster_metadata import Node
 from pybroker.client.connection.broker_connection import BrokerConnection
-from pybroker.client.connection.request_schema import message_facts
+from pybroker.client.connection.request_schema import request_schema
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -102,7 +102,7 @@ class TopicsAdmin(AdminBase):
             _refuse_zero(futures)
             if not rows:
                 return
-            answer = await self._network.attempt("controller", ask, about=message_facts(type(request)).name)
+            answer = await self._network.attempt("controller", ask, about=request_schema(type(request)).name)
             for row in answer.responses:
                 key = row.topic_id if by_id else row.name
                 if key in futures:
@@ -140,7 +140,7 @@ class TopicsAdmin(AdminBase):
             _refuse_zero(futures)
             if not rows:
                 return
-            answer = await self._network.attempt("any", ask, about=message_facts(type(request)).name)
+            answer = await self._network.attempt("any", ask, about=request_schema(type(request)).name)
             nodes = {row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in answer.brokers}
             for row in answer.topics:
                 key = row.topic_id if by_id else row.name

@@ -70,7 +70,7 @@ class Consumer(BlockingClient):
         """Subscribe as `pybroker.client.Consumer.subscribe` does. The listener runs in a thread of its own and may call
         this consumer, except `poll`.
         """
-        wrapped = None if listener is None else _Elsewhere(listener)
+        wrapped = None if listener is None else _LoopListener(listener)
 
         async def there() -> None:
             self._client.subscribe(topics, listener=wrapped)
@@ -112,7 +112,7 @@ class Consumer(BlockingClient):
             yield self._current
 
 
-class _Elsewhere(RebalanceListener):
+class _LoopListener(RebalanceListener):
     """Runs a listener in another thread, because it may call blocking methods."""
 
     def __init__(self, listener: RebalanceListener) -> None:

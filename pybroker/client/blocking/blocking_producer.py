@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from typing import Any, Concatenate
 
 from pybroker.client.blocking.event_loop import BlockingClient, Given, Result, made, run, waiting
-from pybroker.client.blocking.thread_bridge import NO_EXTRAS, Delivery, Extras, FedProducer, FedTransactionalProducer
+from pybroker.client.blocking.thread_bridge import (
+    NO_EXTRAS,
+    BridgedProducer,
+    BridgedTransactionalProducer,
+    Delivery,
+    Extras,
+)
 from pybroker.client.offset_types import Moment
 from pybroker.client.plugins.client_metrics import ClientMetrics
 from pybroker.client.plugins.serialization import plain_bytes
@@ -38,19 +44,19 @@ def in_turn(
 class Producer(BlockingClient):
     """The blocking `pybroker.client.Producer`."""
 
-    _fed: type[FedProducer] = FedProducer
+    _fed: type[BridgedProducer] = BridgedProducer
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._inner = inner = run(made(self._fed, config))
         self._feed = inner.feed
         self._is_plain = inner.is_plain
 
-    start = waiting(FedProducer.start)
-    send = in_turn(FedProducer.send)
-    send_many = in_turn(FedProducer.send_many)
-    flush = waiting(FedProducer.flush)
-    close = waiting(FedProducer.close)
-    partitions_for = waiting(FedProducer.partitions_for)
+    start = waiting(BridgedProducer.start)
+    send = in_turn(BridgedProducer.send)
+    send_many = in_turn(BridgedProducer.send_many)
+    flush = waiting(BridgedProducer.flush)
+    close = waiting(BridgedProducer.close)
+    partitions_for = waiting(BridgedProducer.partitions_for)
 
     def enqueue(
         self,
@@ -99,14 +105,14 @@ class Producer(BlockingClient):
 class TransactionalProducer(Producer):
     """The blocking `pybroker.client.TransactionalProducer`."""
 
-    _inner: FedTransactionalProducer
-    _fed = FedTransactionalProducer
+    _inner: BridgedTransactionalProducer
+    _fed = BridgedTransactionalProducer
 
-    init = waiting(FedTransactionalProducer.init)
-    begin = waiting(FedTransactionalProducer.begin)
-    commit = waiting(FedTransactionalProducer.commit)
-    abort = waiting(FedTransactionalProducer.abort)
-    send_offsets = in_turn(FedTransactionalProducer.send_offsets)
+    init = waiting(BridgedTransactionalProducer.init)
+    begin = waiting(BridgedTransactionalProducer.begin)
+    commit = waiting(BridgedTransactionalProducer.commit)
+    abort = waiting(BridgedTransactionalProducer.abort)
+    send_offsets = in_turn(BridgedTransactionalProducer.send_offsets)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

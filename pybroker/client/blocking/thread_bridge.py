@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from pybroker.client.blocking.event_loop import run
-from pybroker.client.connection.close_timeout import Patience
+from pybroker.client.connection.close_timeout import CloseTimeout
 from pybroker.client.offset_types import Moment
 from pybroker.client.producer import delivery
 from pybroker.client.producer.accumulator import RECORD_BYTES, Batch
@@ -50,7 +50,7 @@ class Delivery:
 
     __slots__ = ("_feed", "batch", "error", "extras", "index", "timestamp", "topic", "value")
 
-    def __init__(self, feed: Feed, topic: str | ProducerRecord, value: Any, extras: Extras | None) -> None:
+    def __init__(self, feed: ThreadBridge, topic: str | ProducerRecord, value: Any, extras: Extras | None) -> None:
         self._feed = feed
         self.topic = topic
         self.value = value
@@ -77,7 +77,7 @@ class Delivery:
         return run(self._feed.outcome(self))
 
 
-class Feed:
+class ThreadBridge:
     """The queue of one producer. Callers' threads use `takes` and `put`; everything else runs on the loop."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
@@ -175,7 +175,7 @@ class Feed:
             return False
         record.placed(placed)
         if extras.on_delivery is not None:
-            placed.tell(extras.on_delivery)
+            placed.notify(extras.on_delivery)
         return True
 
     def _wait(self, record: Delivery) -> None:
@@ -276,22 +276,22 @@ def _size(record: Delivery) -> int:
     return RECORD_BYTES + sum(len(part) for part in (value, key) if isinstance(part, bytes | str))
 
 
-class FedProducer(Producer):
+class BridgedProducer(Producer):
     """A producer that callers' threads feed through a `Feed`."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)
-        self.feed = Feed(self, asyncio.get_running_loop())
+        self.feed = ThreadBridge(self, asyncio.get_running_loop())
 
     async def flush(self) -> None:
         await self.feed.settled()
         await super().flush()
         self.feed.raise_unseen()
 
-    async def _before_end(self, patience: Patience) -> None:
+    async def _before_end(self, patience: CloseTimeout) -> None:
         await patience.wait_for(self.feed.settled())
 
-    async def _finish(self, patience: Patience) -> None:
+    async def _finish(self, patience: CloseTimeout) -> None:
         await super()._finish(patience)
         if self._network is not None:
             await self.feed.stop(self._network.overdue("the producer was closed before the record was written"))
@@ -303,7 +303,7 @@ class FedProducer(Producer):
         await super()._stop()
 
 
-class FedTransactionalProducer(FedProducer, TransactionalProducer):
+class BridgedTransactionalProducer(BridgedProducer, TransactionalProducer):
     """A transactional producer that callers' threads feed."""
 
     async def _given_up(self) -> None:

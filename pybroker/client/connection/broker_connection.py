@@ -27,7 +27,7 @@ from pybroker.client.client_errors import (
     UnsupportedVersionError,
 )
 from pybroker.client.config import ADMIN, ClientConfig
-from pybroker.client.connection.request_schema import MessageFacts, message_facts
+from pybroker.client.connection.request_schema import RequestSchema, request_schema
 from pybroker.client.connection.sasl_login import SaslCredentials
 from pybroker.client.connection.tls import tls_context
 from pybroker.native import CodecError, decode_response, encode_request
@@ -101,9 +101,9 @@ class BrokerConnection(asyncio.Protocol):
     """Whether the connection uses the inter-broker message layouts."""
 
     @staticmethod
-    def facts(kind: type) -> MessageFacts:
+    def schema_of(kind: type) -> RequestSchema:
         """Return the schema's facts about a request class."""
-        return message_facts(kind)
+        return request_schema(kind)
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
         self.host = host
@@ -112,7 +112,7 @@ class BrokerConnection(asyncio.Protocol):
         self.features: dict[str, int] = {}
         """Finalized features of the cluster from the broker's ApiVersions response (KIP-584)."""
         self.last_used = 0.0
-        self.heard_at = float("-inf")
+        self.last_response_at = float("-inf")
         self.hung_up_at_first = False
         self._config = config
         self._client_id: str = config["client.id"]
@@ -209,11 +209,11 @@ class BrokerConnection(asyncio.Protocol):
 
     def highest(self, request: type) -> int:
         """Return the highest version of a request class that both sides know. Raises UnsupportedVersionError."""
-        return self._choose(self.facts(request), None)
+        return self._choose(self.schema_of(request), None)
 
     def supports(self, request: type, version: int = 0) -> bool:
         """Return whether the broker serves the request in `version`."""
-        lowest, highest = self.versions.get(self.facts(request).key, (0, -1))
+        lowest, highest = self.versions.get(self.schema_of(request).key, (0, -1))
         return lowest <= version <= highest
 
     # Asking -------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class BrokerConnection(asyncio.Protocol):
     async def answer_to(self, message: Any, answer: asyncio.Future[Any], *, timeout_s: float | None = None) -> Any:
         """Wait for the response to a request that `start` sent; close the connection if it is overdue."""
         limit = self._timeout_s if timeout_s is None else timeout_s
-        timer = self._loop.call_later(limit, self._overdue, self.facts(type(message)).name, limit)
+        timer = self._loop.call_later(limit, self._overdue, self.schema_of(type(message)).name, limit)
         try:
             return await answer
         finally:
@@ -242,12 +242,12 @@ class BrokerConnection(asyncio.Protocol):
         requests in flight.
         """
         self._check_open()
-        facts = self.facts(type(message))
-        chosen = self._choose(facts, version)
+        schema = self.schema_of(type(message))
+        chosen = self._choose(schema, version)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(message, chosen, self._correlation_id, self._client_id)
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._pending.append(_Pending(self._correlation_id, facts.key, chosen, answer))
+        self._pending.append(_Pending(self._correlation_id, schema.key, chosen, answer))
         self._write(frame)
         return answer
 
@@ -255,7 +255,7 @@ class BrokerConnection(asyncio.Protocol):
         """Send a request that has no response: Produce with acks=0."""
         self._check_open()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        chosen = self._choose(self.facts(type(message)), version)
+        chosen = self._choose(self.schema_of(type(message)), version)
         self._write(encode_request(message, chosen, self._correlation_id, self._client_id))
 
     def retire(self) -> None:
@@ -320,7 +320,7 @@ class BrokerConnection(asyncio.Protocol):
         asked = any(each.key != _API_VERSIONS for each in self._pending)
         self.hung_up_at_first = self.failure is None and asked and bool(self.versions) and not self._answered
         # Apache Kafka's TLS listeners close plaintext connections without a response.
-        unheard = self.heard_at < 0 and not self._config["security.protocol"].endswith("SSL")
+        unheard = self.last_response_at < 0 and not self._config["security.protocol"].endswith("SSL")
         reason = f"{exc or 'the broker closed it'}{_PERHAPS_TLS if unheard else ''}"
         self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {reason}"))
         self._may_write.set()
@@ -367,20 +367,20 @@ class BrokerConnection(asyncio.Protocol):
         if self._transport is None:
             raise BrokerConnectionError(f"the connection to {self.address} is not open")
 
-    def _choose(self, facts: MessageFacts, version: int | None) -> int:
+    def _choose(self, schema: RequestSchema, version: int | None) -> int:
         if version is not None:
             return version
-        served = self.versions.get(facts.key)
+        served = self.versions.get(schema.key)
         if served is None:
             raise UnsupportedVersionError(
-                f"the broker at {self.address} does not support {facts.name} (key {facts.key})"
+                f"the broker at {self.address} does not support {schema.name} (key {schema.key})"
             )
         lowest, highest = served
-        chosen = min(facts.highest, highest)
-        if chosen < max(facts.lowest, lowest):
+        chosen = min(schema.highest, highest)
+        if chosen < max(schema.lowest, lowest):
             raise UnsupportedVersionError(
-                f"the broker at {self.address} supports {facts.name} in versions {lowest}-{highest}, this client "
-                f"in versions {facts.lowest}-{facts.highest}"
+                f"the broker at {self.address} supports {schema.name} in versions {lowest}-{highest}, this client "
+                f"in versions {schema.lowest}-{schema.highest}"
             )
         return chosen
 
@@ -394,7 +394,7 @@ class BrokerConnection(asyncio.Protocol):
             self._fail(BrokerConnectionError(f"{self.address} sent a response without a request"))
             return
         pending = self._pending.popleft()
-        self.last_used = self.heard_at = self._loop.time()
+        self.last_used = self.last_response_at = self._loop.time()
         if pending.key != _API_VERSIONS:
             self._answered += 1
         if pending.answer.cancelled():
@@ -461,7 +461,7 @@ class BrokerConnection(asyncio.Protocol):
             cluster_id=cluster_id,
             node_id=node_id,
         )
-        highest = message_facts(ApiVersionsRequest).highest
+        highest = request_schema(ApiVersionsRequest).highest
         answer = await self.request(ask, highest)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             served = {row.api_key: row.max_version for row in answer.api_keys}

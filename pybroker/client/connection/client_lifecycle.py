@@ -10,14 +10,14 @@ from typing import Any, Self
 
 from pybroker.client.cluster_metadata import Cluster
 from pybroker.client.config import ClientConfig
-from pybroker.client.connection.close_timeout import INTERRUPTED_MAX_S, INTERRUPTED_SILENCE_S, SILENCE_S, Patience
+from pybroker.client.connection.close_timeout import INTERRUPTED_MAX_S, INTERRUPTED_SILENCE_S, SILENCE_S, CloseTimeout
 from pybroker.client.connection.network import Network
 from pybroker.client.plugins.client_metrics import ClientMetrics
 
 log = logging.getLogger(__name__)
 
 
-class LivingClient(ABC):
+class ClientLifecycle(ABC):
     """A client that connects once, on first use, and closes once, in order, without waiting for unreachable brokers."""
 
     _kind: str
@@ -113,7 +113,7 @@ class LivingClient(ABC):
         network = self._network
         try:
             if network is not None:
-                patience = Patience(network, timeout_s, silence_s)
+                patience = CloseTimeout(network, timeout_s, silence_s)
                 await self._before_end(patience)
                 self._closed = True
                 await self._finish(patience)
@@ -125,16 +125,16 @@ class LivingClient(ABC):
             for plugin in self._plugins:
                 plugin.close()
 
-    async def _before_end(self, patience: Patience) -> None:  # noqa: B027 - most clients have no such work
+    async def _before_end(self, patience: CloseTimeout) -> None:  # noqa: B027 - most clients have no such work
         """Complete calls that started before the close."""
 
-    def _gave_up(self, network: Network, what: str) -> None:
+    def _close_timed_out(self, network: Network, what: str) -> None:
         """Log that a step of the close took too long."""
         cause = network.trouble.cause
         log.warning("[%s] %s%s", self._config["client.id"], what, f": {cause}" if cause is not None else "")
 
     @abstractmethod
-    async def _finish(self, patience: Patience) -> None:
+    async def _finish(self, patience: CloseTimeout) -> None:
         """Do the work that is due before the close, within `patience` (the close timeout)."""
 
     @abstractmethod

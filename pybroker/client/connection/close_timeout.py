@@ -15,7 +15,7 @@ INTERRUPTED_MAX_S = 5.0
 """The limits in seconds after an exception (such as an interrupt) left a `with` block: the program wants to end."""
 
 
-class Patience:
+class CloseTimeout:
     """A time limit for several steps in sequence. It ends `limit_s` seconds after its start (None = no limit), or when
     no broker has responded for `silence_s` seconds (None = no limit).
     """
@@ -33,7 +33,7 @@ class Patience:
         now = self._loop.time()
         left = [] if self._limit_s is None else [self._began + self._limit_s - now]
         if self._silence_s is not None:
-            left.append(max(self._began, self._network.heard_at) + self._silence_s - now)
+            left.append(max(self._began, self._network.last_response_at) + self._silence_s - now)
         return max(0.0, min(left)) if left else None
 
     @property

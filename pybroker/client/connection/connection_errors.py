@@ -13,28 +13,28 @@ _AGAIN_S = 30.0
 
 
 @dataclass(slots=True)
-class _Away:
+class _Outage:
     since: float
     told: float
     last: float
     error: Exception
 
 
-class Trouble:
+class ConnectionErrors:
     """Unreachable brokers by address. Logs a WARN with address and cause at the start and periodically, and an INFO at
     the end.
     """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._away: dict[str, _Away] = {}
+        self._away: dict[str, _Outage] = {}
 
-    def began(self, address: str, error: Exception) -> None:
+    def report(self, address: str, error: Exception) -> None:
         """Record that a broker is unreachable or did not respond in time."""
         now = asyncio.get_running_loop().time()
         away = self._away.get(address)
         if away is None:
-            self._away[address] = _Away(now, now, now, error)
+            self._away[address] = _Outage(now, now, now, error)
             log.warning("[%s] %s; retrying", self._client_id, error)
             return
         away.error, away.last = error, now
@@ -42,7 +42,7 @@ class Trouble:
             away.told = now
             log.warning("[%s] %s; failing for %.0f s so far", self._client_id, error, now - away.since)
 
-    def is_over(self, address: str) -> None:
+    def clear(self, address: str) -> None:
         """Record that a broker responds again."""
         away = self._away.pop(address, None)
         if away is not None:

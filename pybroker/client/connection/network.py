@@ -26,8 +26,8 @@ from pybroker.client.config import ClientConfig, addresses
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.broker_connection import BrokerConnection, address, needs_login
 from pybroker.client.connection.client_metadata import ClientMetadata
-from pybroker.client.connection.connection_errors import Trouble
-from pybroker.client.connection.request_schema import message_facts
+from pybroker.client.connection.connection_errors import ConnectionErrors
+from pybroker.client.connection.request_schema import request_schema
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import FindCoordinatorRequest
 
@@ -98,8 +98,8 @@ class Network:
         self._retired: list[BrokerConnection] = []
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[Cluster]] = {}
         self.api_timeout_s = config.seconds("default.api.timeout.ms")
-        self.trouble = Trouble(config["client.id"])
-        self._heard_at = float("-inf")
+        self.trouble = ConnectionErrors(config["client.id"])
+        self._last_response_at = float("-inf")
         self._bootstrap_by: float | None = None
         self._closed = False
 
@@ -109,10 +109,10 @@ class Network:
         return self.metadata.cluster
 
     @property
-    def heard_at(self) -> float:
+    def last_response_at(self) -> float:
         """Loop time of the last response from any broker; minus infinity if there was none."""
-        now = [place.connection.heard_at for place in self._places.values() if place.connection is not None]
-        return max((self._heard_at, *now))
+        now = [place.connection.last_response_at for place in self._places.values() if place.connection is not None]
+        return max((self._last_response_at, *now))
 
     # Connections --------------------------------------------------------------------------------------------
 
@@ -213,8 +213,8 @@ class Network:
             place.connection = connection
             place.backoff.reset()
             place.unresolved = None
-            self._heard_at = loop.time()
-            self.trouble.is_over(connection.address)
+            self._last_response_at = loop.time()
+            self.trouble.clear(connection.address)
             return connection
 
     async def _connect(self, place: _Place, host: str, port: int, node_id: int | None) -> BrokerConnection:
@@ -232,8 +232,8 @@ class Network:
             place.not_before = now + place.backoff.next()
             # Before the first response, the exception reports the problem to the caller, unless another attempt
             # follows.
-            if isinstance(error, LOST) and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0):
-                self.trouble.began(address(host, port), error)
+            if isinstance(error, LOST) and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0):
+                self.trouble.report(address(host, port), error)
             cause = error.__cause__
             if node_id is not None and isinstance(cause, socket.gaierror) and place.lookup_failed(now):
                 raise UnknownHostError(address(host, port), cause.strerror or str(cause)) from cause
@@ -242,7 +242,7 @@ class Network:
     def _judge(self, place: _Place, lost: BrokerConnection) -> None:
         """Record why a connection was lost. Raises AuthenticationError if the broker seems to require a login."""
         if isinstance(lost.failure, KafkaTimeoutError):
-            self.trouble.began(lost.address, lost.failure)
+            self.trouble.report(lost.address, lost.failure)
         place.hung_up = place.hung_up + 1 if lost.hung_up_at_first else 0
         if place.hung_up >= _HUNG_UP_MAX:
             place.hung_up = 0
@@ -257,7 +257,7 @@ class Network:
 
     def _retire(self, connection: BrokerConnection) -> None:
         """Close a connection after its last response, or when the client closes."""
-        self._heard_at = max(self._heard_at, connection.heard_at)
+        self._last_response_at = max(self._last_response_at, connection.last_response_at)
         connection.retire()
         self._retired = [each for each in (*self._retired, connection) if each.in_flight]
 
@@ -270,7 +270,7 @@ class Network:
         places, self._places = self._places, {}
         for place in places.values():
             if place.connection is not None:
-                self._heard_at = max(self._heard_at, place.connection.heard_at)
+                self._last_response_at = max(self._last_response_at, place.connection.last_response_at)
                 place.connection.abort()
 
     async def close(self) -> None:
@@ -294,7 +294,7 @@ class Network:
         for place in self._places.values():
             connection = place.connection
             if connection is not None and not connection.in_flight and now - connection.last_used > limit:
-                self._heard_at = max(self._heard_at, connection.heard_at)
+                self._last_response_at = max(self._last_response_at, connection.last_response_at)
                 connection.abort()
                 place.connection = None
 
@@ -369,7 +369,7 @@ class Network:
 
         Resends a request that is lost with its connection: use it only for requests that may run twice.
         """
-        about = message_facts(type(message)).name
+        about = request_schema(type(message)).name
         return await self.attempt(where, lambda each: each.request(message, timeout_s=timeout_s), about=about)
 
     async def attempt(
@@ -390,7 +390,7 @@ class Network:
         """
         loop = asyncio.get_running_loop()
         limit = self.api_timeout_s if timeout_s is None else timeout_s
-        if self.heard_at == float("-inf") and self._bootstrap_left_s > 0:
+        if self.last_response_at == float("-inf") and self._bootstrap_left_s > 0:
             limit += self._bootstrap_left_s
         backoff = Backoff(self.config.seconds("retry.backoff.ms"), self.config.seconds("retry.backoff.max.ms"))
         failure: Exception | None = None
@@ -424,7 +424,7 @@ class Network:
         if isinstance(error, KafkaError):
             return error.retriable and not isinstance(error, UnknownTopicError)
         # Before the first response, retries would only hide a wrong address, unless bootstrap.wait.ms asks for them.
-        return not self._closed and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0)
+        return not self._closed and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0)
 
     @property
     def _bootstrap_left_s(self) -> float:
@@ -449,7 +449,7 @@ class Network:
         async def ask(connection: BrokerConnection) -> Any:
             highest = connection.highest(FindCoordinatorRequest)
             request = FindCoordinatorRequest(key=key, key_type=int(kind), coordinator_keys=[key])
-            answer = await connection.request(request, min(highest, message_facts(FindCoordinatorRequest).highest))
+            answer = await connection.request(request, min(highest, request_schema(FindCoordinatorRequest).highest))
             return answer.coordinators[0] if highest >= 4 else answer
 
         answer = await self.ask_once(ask)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pybroker.native import message_schema
 
 
-class MessageFacts(NamedTuple):
+class RequestSchema(NamedTuple):
     """Facts from the schema about a request class."""
 
     name: str
@@ -16,17 +16,17 @@ class MessageFacts(NamedTuple):
     highest: int
 
 
-_facts: dict[type, MessageFacts] = {}
+_schemas: dict[type, RequestSchema] = {}
 
 
-def message_facts(kind: type) -> MessageFacts:
+def request_schema(kind: type) -> RequestSchema:
     """Return the facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
-    facts = _facts.get(kind)
-    if facts is None:
+    schema = _schemas.get(kind)
+    if schema is None:
         found = message_schema(kind.__name__)
         if found is None or found.kind != "request" or found.api_key is None:
             raise TypeError(f"{kind.__name__} is not a request")
         name = kind.__name__.removesuffix("Request")
-        facts = MessageFacts(name, found.api_key, found.min_version, found.max_version)
-        _facts[kind] = facts
-    return facts
+        schema = RequestSchema(name, found.api_key, found.min_version, found.max_version)
+        _schemas[kind] = schema
+    return schema

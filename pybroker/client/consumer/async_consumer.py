@@ -12,16 +12,16 @@ from typing import Any, Self
 from pybroker.client.client_errors import KafkaError
 from pybroker.client.cluster_metadata import PartitionInfo, TopicPartition
 from pybroker.client.config import CONSUMER, ClientConfig, check_protocol
-from pybroker.client.connection.client_lifecycle import LivingClient
+from pybroker.client.connection.client_lifecycle import ClientLifecycle
 from pybroker.client.connection.client_metadata import TopicRecreation
-from pybroker.client.connection.close_timeout import Patience
+from pybroker.client.connection.close_timeout import CloseTimeout
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.consumer.fetch_positions import DeliveredRecords, PartitionState, Positions
 from pybroker.client.consumer.fetcher import Fetcher
 from pybroker.client.consumer.group.group_membership import GroupMembership, GroupMetadata
 from pybroker.client.consumer.group.rebalances import RebalanceListener, Rebalances
-from pybroker.client.consumer.missing_topics import Missing
-from pybroker.client.consumer.reset_policy import Beginnings
+from pybroker.client.consumer.missing_topics import MissingTopics
+from pybroker.client.consumer.reset_policy import ResetPolicy
 from pybroker.client.consumer.topic_subscription import Subscription
 from pybroker.client.offset_types import Moment, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, with_metadata
 from pybroker.client.plugins.client_metrics import CONSUMER_METRICS
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _ITERATION_POLL_S = 1.0
 
 
-class Consumer(LivingClient):
+class Consumer(ClientLifecycle):
     """Reads records, asynchronously; `pybroker.client.blocking.Consumer` has the same calls without asyncio.
 
         async with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "readers"}) as consumer:
@@ -63,7 +63,7 @@ class Consumer(LivingClient):
         self._positions = Positions()
         self._fetcher: Fetcher | None = None
         self._subscription = Subscription(self._config)
-        self._missing = Missing(self._config)
+        self._missing = MissingTopics(self._config)
         self._polling = asyncio.Lock()
         self._arrived = asyncio.Event()
         self._rebalances = Rebalances(
@@ -147,7 +147,7 @@ class Consumer(LivingClient):
         async with self._polling:
             loop = asyncio.get_running_loop()
             give_up = loop.time() + timeout_s
-            self._handed.took({})
+            self._handed.deliver({})
             await self._start()
             while True:
                 self._arrived.clear()
@@ -222,7 +222,7 @@ class Consumer(LivingClient):
     def _take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         found = self._positions.take(limit)
         if found:
-            self._handed.took(found)
+            self._handed.deliver(found)
             self._metrics.add("records-consumed-total", sum(map(len, found.values())))
             if self._fetcher is not None:
                 self._fetcher.wake()
@@ -239,7 +239,7 @@ class Consumer(LivingClient):
         if offset < 0:
             raise ValueError(f"offset {offset}: must not be negative")
         self._positions.of(partition).seek(offset)
-        self._handed.said(partition)
+        self._handed.note_commit_or_seek(partition)
         self._wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -253,7 +253,7 @@ class Consumer(LivingClient):
     def _look_for(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> None:
         for where in partitions or sorted(self._positions.assigned()):
             self._positions.of(where).look_for(spec)
-            self._handed.said(where)
+            self._handed.note_commit_or_seek(where)
         self._wake()
 
     async def position(self, partition: TopicPartition) -> int:
@@ -345,7 +345,7 @@ class Consumer(LivingClient):
         await self._rebalances.commit(chosen, timeout_s)
         for where, committed in chosen.items():
             state = self._positions.get(where)
-            self._handed.said(where, committed.offset, state.position if state is not None else None)
+            self._handed.note_commit_or_seek(where, committed.offset, state.position if state is not None else None)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return committed offsets; partitions without one, or with one of another incarnation, are left out."""
@@ -392,7 +392,7 @@ class Consumer(LivingClient):
                 await network.refresh(missing, create=create)
             member.notice_topics()
             await member.ensure_active(give_up)
-            self._missing.tell(network.cluster, names)
+            self._missing.log_warnings(network.cluster, names)
         fresh = [state for state in self._positions if state.position is None and state.reset is None]
         fresh = [state for state in fresh if not state.chunks]
         if fresh:
@@ -426,7 +426,7 @@ class Consumer(LivingClient):
             arrived=self._arrived.set,
             recreated=self._note_recreated,
         )
-        self._beginnings = Beginnings(self._config, network, self._fetcher, self._rebalances, self._missing)
+        self._beginnings = ResetPolicy(self._config, network, self._fetcher, self._rebalances, self._missing)
 
     def _note_recreated(self, change: TopicRecreation) -> None:
         self._recreated.append(change)
@@ -446,7 +446,7 @@ class Consumer(LivingClient):
         """
         await super().close(timeout_s)
 
-    async def _finish(self, patience: Patience) -> None:
+    async def _finish(self, patience: CloseTimeout) -> None:
         self._arrived.set()
         offsets = self._rebalances.consumed()
         if self._interrupted:
@@ -456,7 +456,7 @@ class Consumer(LivingClient):
         subscribed = self._subscription.topics is not None
         if not await self._rebalances.finish(patience, offsets, subscribed=subscribed):
             assert self._network is not None, "else there is nothing to finish"
-            self._gave_up(
+            self._close_timed_out(
                 self._network,
                 f"No broker of group {self._config['group.id']} accepted the last commit or the leave request",
             )

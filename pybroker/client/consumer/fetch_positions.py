@@ -197,11 +197,13 @@ class DeliveredRecords:
         self.last: ConsumerRecord | None = None
         self._first: dict[TopicPartition, int] = {}
 
-    def took(self, found: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+    def deliver(self, found: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
         """Note the records that the caller gets now; it has finished the earlier ones."""
         self.last, self._first = None, {where: records[0].offset for where, records in found.items()}
 
-    def said(self, partition: TopicPartition, offset: int | None = None, position: int | None = None) -> None:
+    def note_commit_or_seek(
+        self, partition: TopicPartition, offset: int | None = None, position: int | None = None
+    ) -> None:
         """Note that the caller committed `offset`, with `position` behind all delivered records, or moved elsewhere in
         the partition (None).
         """

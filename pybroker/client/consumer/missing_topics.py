@@ -19,7 +19,7 @@ _TOLD_AGAIN_S = 60.0
 """Seconds between two warnings about it."""
 
 
-class Missing:
+class MissingTopics:
     """The missing topics as of the last metadata. `on.topic.missing=fail` makes them an error."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -38,7 +38,7 @@ class Missing:
             self._look_at = now + _AGAIN_S
         return missing
 
-    def tell(self, cluster: Cluster, topics: Iterable[str], partitions: Iterable[TopicPartition] = ()) -> None:
+    def log_warnings(self, cluster: Cluster, topics: Iterable[str], partitions: Iterable[TopicPartition] = ()) -> None:
         """Log which of these do not exist. Raises UnknownTopicError with `on.topic.missing=fail`."""
         absent = {topic: f"topic {topic} does not exist" for topic in topics if _is_missing(cluster, topic)}
         for each in partitions:

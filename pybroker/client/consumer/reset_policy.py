@@ -11,15 +11,15 @@ from pybroker.client.connection.network import Network
 from pybroker.client.consumer.fetch_positions import PartitionState
 from pybroker.client.consumer.fetcher import Fetcher
 from pybroker.client.consumer.group.rebalances import Rebalances
-from pybroker.client.consumer.missing_topics import Missing
+from pybroker.client.consumer.missing_topics import MissingTopics
 from pybroker.client.offset_types import OffsetAndMetadata
 
 
-class Beginnings:
+class ResetPolicy:
     """Finds start positions. The consumer calls it in each poll while a partition has no position."""
 
     def __init__(
-        self, config: ClientConfig, network: Network, fetcher: Fetcher, rebalances: Rebalances, missing: Missing
+        self, config: ClientConfig, network: Network, fetcher: Fetcher, rebalances: Rebalances, missing: MissingTopics
     ) -> None:
         self._network = network
         self._fetcher = fetcher
@@ -41,7 +41,7 @@ class Beginnings:
                 if found is not None and found.error_code and not is_retriable(found.error_code):
                     raise broker_error(found.error_code, about=f"topic {topic}")
             if by_hand:
-                self._missing.tell(network.cluster, unknown, [state.where for state in states])
+                self._missing.log_warnings(network.cluster, unknown, [state.where for state in states])
         for state in states:
             if not state.topic_id:
                 state.topic_id = network.cluster.topic_id(state.where.topic)

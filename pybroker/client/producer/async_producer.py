@@ -17,8 +17,8 @@ from pybroker.client.client_errors import (
 from pybroker.client.cluster_metadata import PartitionInfo, TopicPartition
 from pybroker.client.config import PRODUCER, ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.client_lifecycle import LivingClient
-from pybroker.client.connection.close_timeout import Patience
+from pybroker.client.connection.client_lifecycle import ClientLifecycle
+from pybroker.client.connection.close_timeout import CloseTimeout
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.offset_types import Moment
 from pybroker.client.plugins.client_metrics import PRODUCER_METRICS
@@ -37,7 +37,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 
-class Producer(LivingClient):
+class Producer(ClientLifecycle):
     """Writes records, asynchronously; `pybroker.client.blocking.Producer` has the same calls without asyncio.
 
         async with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
@@ -142,7 +142,7 @@ class Producer(LivingClient):
             # A tight loop of sends must let the sender run when a new batch exists.
             await asyncio.sleep(0)
         if on_delivery is not None:
-            delivery.tell(on_delivery)
+            delivery.notify(on_delivery)
         return delivery
 
     def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
@@ -313,7 +313,7 @@ class Producer(LivingClient):
         del network
         return None
 
-    async def _finish(self, patience: Patience) -> None:
+    async def _finish(self, patience: CloseTimeout) -> None:
         sender, network = self._sender, self._network
         if sender is None or network is None:
             return
@@ -327,7 +327,7 @@ class Producer(LivingClient):
         if in_time:
             return
         count = sender.abandon(network.overdue("the producer was closed before the record was written"))
-        self._gave_up(network, f"The producer was closed before {count} records were written")
+        self._close_timed_out(network, f"The producer was closed before {count} records were written")
         if patience.by_silence and not self._interrupted:
             sender.raise_unseen()
 

@@ -64,7 +64,7 @@ class Delivery:
             lambda _: callback(self) if self.done() else self.add_done_callback(callback)
         )
 
-    def tell(self, on_delivery: OnDelivery) -> None:
+    def notify(self, on_delivery: OnDelivery) -> None:
         """Call `on_delivery(metadata, None)` or `on_delivery(None, error)` on the loop at the end."""
 
         def done(_: Delivery) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pybroker.client.client_errors import ClientConfigError, TransactionFailedError
 from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.client.config import TRANSACTIONAL
-from pybroker.client.connection.close_timeout import Patience
+from pybroker.client.connection.close_timeout import CloseTimeout
 from pybroker.client.connection.network import Network
 from pybroker.client.consumer.group.group_membership import GroupMetadata
 from pybroker.client.offset_types import Moment, OffsetAndMetadata, with_metadata
@@ -180,7 +180,7 @@ class TransactionalProducer(Producer):
         self._own = Transaction(network, self._config["transactional.id"], self._config["transaction.timeout.ms"])
         return self._own
 
-    async def _finish(self, patience: Patience) -> None:
+    async def _finish(self, patience: CloseTimeout) -> None:
         """Abort the open transaction: nothing can commit it after the close."""
         if self.can_abort:
             await patience.wait_for(self.abort())

@@ -23,7 +23,7 @@ class AcquiredRecords:
     """Why the first unreadable record cannot be read."""
 
 
-def given(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> AcquiredRecords:
+def decode_acquired(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> AcquiredRecords:
     """Decode a response row: it has whole batches, of which this member acquired only some offsets."""
     counts = {
         offset: acquired.delivery_count

@@ -12,13 +12,13 @@ from pybroker.client.client_errors import ClientConfigError, ErrorCode, KafkaErr
 from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.client.config import SHARE_CONSUMER, ClientConfig
 from pybroker.client.connection.backoff import Backoff
-from pybroker.client.connection.client_lifecycle import LivingClient
-from pybroker.client.connection.close_timeout import Patience
+from pybroker.client.connection.client_lifecycle import ClientLifecycle
+from pybroker.client.connection.close_timeout import CloseTimeout
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.plugins.client_metrics import SHARE_CONSUMER_METRICS
 from pybroker.client.plugins.serialization import configured, deserialize_with
 from pybroker.client.share.acknowledgements import AcknowledgeType, Partition
-from pybroker.client.share.acquired_records import AcquiredRecords, given
+from pybroker.client.share.acquired_records import AcquiredRecords, decode_acquired
 from pybroker.client.share.share_member import ShareMember
 from pybroker.client.share.share_session import ShareSession
 from pybroker.native import ConsumerRecord, RecordDecoder, Uuid
@@ -36,7 +36,7 @@ class _Held(NamedTuple):
     deliveries: int
 
 
-class ShareConsumer(LivingClient):
+class ShareConsumer(ClientLifecycle):
     """Reads as a member of a share group, asynchronously; `pybroker.client.blocking.ShareConsumer` has the same calls
     without asyncio.
 
@@ -320,7 +320,7 @@ class ShareConsumer(LivingClient):
         if not row.acquired_records:
             return
         self._metrics.add("bytes-consumed-total", len(row.records))
-        found: AcquiredRecords = given(self._decoder, row, topic=name or "", topic_id=topic_id)
+        found: AcquiredRecords = decode_acquired(self._decoder, row, topic=name or "", topic_id=topic_id)
         for offset, kind in found.answered.items():
             session.say((topic_id, row.partition_index), offset, kind)
         if found.problem is not None:
@@ -358,7 +358,7 @@ class ShareConsumer(LivingClient):
         """
         await super().close(timeout_s)
 
-    async def _finish(self, patience: Patience) -> None:
+    async def _finish(self, patience: CloseTimeout) -> None:
         self._arrived.set()
         if self._member is None:
             return
@@ -366,7 +366,7 @@ class ShareConsumer(LivingClient):
             self._settle()
         if not await patience.wait_for(self._take_leave(self._member)):
             assert self._network is not None, "started"
-            self._gave_up(
+            self._close_timed_out(
                 self._network,
                 f"No broker of group {self._config['group.id']} accepted the acknowledgements or the leave request",
             )

@@ -37,7 +37,7 @@ _ID_S = 2.0
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
-class GroupMember(GroupMembership):
+class ClassicProtocolMember(GroupMembership):
     """Membership by the classic protocol: all members rejoin together, and the group leader assigns partitions."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
@@ -58,7 +58,7 @@ class GroupMember(GroupMembership):
         self._left = False
         self._fatal: Exception | None = None
         self._backoff = Backoff(config.seconds("retry.backoff.ms"), config.seconds("retry.backoff.max.ms"))
-        self._heart = asyncio.create_task(self._beat())
+        self._heart = asyncio.create_task(self._heartbeat())
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -121,7 +121,7 @@ class GroupMember(GroupMembership):
         while self.must_rejoin and not self._left:
             try:
                 if self._exchange is None:
-                    self._exchange = asyncio.create_task(self._talk(await self._get_ready()))
+                    self._exchange = asyncio.create_task(self._join_and_sync(await self._get_ready()))
                     self._exchange.add_done_callback(lambda _: self._callbacks.wake())
                 await asyncio.wait((self._exchange,), timeout=max(0.0, give_up - self._loop.time()))
                 if not self._exchange.done() or self._left:
@@ -134,7 +134,7 @@ class GroupMember(GroupMembership):
                 await self._pause(give_up)
             except KafkaError as error:
                 self._metrics.add("failed-rebalance-total")
-                await self._judge(error, give_up)
+                await self._handle_error(error, give_up)
             self.polled()
             if self._exchange is None and self._rejoin and self._loop.time() >= give_up:
                 return
@@ -161,7 +161,7 @@ class GroupMember(GroupMembership):
         if owned:
             await self._callbacks.lose(owned)
 
-    async def _judge(self, error: KafkaError, give_up: float) -> None:
+    async def _handle_error(self, error: KafkaError, give_up: float) -> None:
         """Handle an error of a join; raise it if another join cannot succeed."""
         code = error.code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -202,7 +202,7 @@ class GroupMember(GroupMembership):
             raise
         self._owned -= partitions
 
-    async def _talk(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
+    async def _join_and_sync(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
         """Join and sync; return the assignment. Runs on between polls, because it waits for all other members."""
         subscription = ProtocolSubscription(
             tuple(self._topics), tuple(sorted(self._owned)), self._generation if self._owned else -1
@@ -311,19 +311,19 @@ class GroupMember(GroupMembership):
         elif code == ErrorCode.REBALANCE_IN_PROGRESS and not self._talking:
             self.request_rejoin("the group is rebalancing")
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         """Send heartbeats while the caller polls."""
         while True:
             await asyncio.sleep(self._config.seconds("heartbeat.interval.ms"))
             if self._generation < 0 or self._rejoin or self._left or self._talking:
                 continue
             try:
-                await self._beat_once()
+                await self._heartbeat_once()
             except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
                 self._fatal = error
                 self._callbacks.wake()
 
-    async def _beat_once(self) -> None:
+    async def _heartbeat_once(self) -> None:
         generation = self._generation
         if self._loop.time() - self._polled_at > self._poll_interval_ms / 1000:
             log.warning("Group %s: no poll for max.poll.interval.ms=%s, leaving", self.group_id, self._poll_interval_ms)

@@ -32,7 +32,7 @@ Partition = tuple[Uuid, int]
 """(topic id, index): a recreated topic has other partitions."""
 
 
-class NewerMember(GroupMembership):
+class ConsumerProtocolMember(GroupMembership):
     """A KIP-848 member. A background task sends heartbeats; polls apply the target assignment in steps.
 
     Each step commits and revokes partitions (listener, then drop) before it takes new ones. The next heartbeat reports
@@ -97,12 +97,12 @@ class NewerMember(GroupMembership):
         if topics != self._topics or regex != self._regex:
             self._create_due = topics != self._topics
             self._topics, self._regex = topics, regex
-            self._beat_now()
+            self._heartbeat_now()
 
     def request_rejoin(self, why: str) -> None:
         """Send a heartbeat now. The coordinator sees topic changes itself; this brings the new assignment sooner."""
         log.info("Group %s: requesting the assignment, %s", self.group_id, why)
-        self._beat_now()
+        self._heartbeat_now()
 
     def notice_topics(self) -> None:
         """Do nothing: the coordinator watches the topics."""
@@ -120,7 +120,7 @@ class NewerMember(GroupMembership):
         if code in MOVED:
             self._coordinator = None
         elif code in (*_OUT, ErrorCode.STALE_MEMBER_EPOCH) and self.is_subscribed:
-            self._beat_now()
+            self._heartbeat_now()
 
     # Polls --------------------------------------------------------------------------------------------------
 
@@ -136,13 +136,13 @@ class NewerMember(GroupMembership):
         if self._fatal is not None:
             failure, self._fatal = self._fatal, None
             if self._epoch == _JOIN:
-                self._beat_now()
+                self._heartbeat_now()
             raise failure
         if self._create_due:
             await self._look(self._topics or frozenset())
             self._create_due = False
         if self._due is None and not self._beating:
-            self._beat_now()
+            self._heartbeat_now()
         while self._target is not None and self._target != self._owned.keys():
             if not await self._reconcile(self._target) or self._loop.time() >= give_up:
                 break
@@ -160,7 +160,7 @@ class NewerMember(GroupMembership):
     async def _lose(self) -> None:
         owned, self._owned = frozenset(self._owned.values()), {}
         self._lost = False
-        self._beat_now()
+        self._heartbeat_now()
         if owned:
             await self._callbacks.lose(owned)
 
@@ -178,7 +178,7 @@ class NewerMember(GroupMembership):
         added = {each: where for each, where in named.items() if self._target is not None and each in self._target}
         if added or not gone:
             await self._take(added)
-        self._beat_now()
+        self._heartbeat_now()
         return self._target != target or target == self._owned.keys()
 
     async def _give_up(self, gone: dict[Partition, TopicPartition]) -> None:
@@ -227,7 +227,7 @@ class NewerMember(GroupMembership):
 
     # Heartbeats ---------------------------------------------------------------------------------------------
 
-    def _beat_now(self) -> None:
+    def _heartbeat_now(self) -> None:
         self._hurry.set()
 
     async def _live(self) -> None:
@@ -244,13 +244,13 @@ class NewerMember(GroupMembership):
                 continue
             self._beating = True
             try:
-                await self._beat()
+                await self._heartbeat()
             except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
                 self._fail(error)
             finally:
                 self._beating = False
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         if self._epoch > 0 and self._loop.time() - self._polled_at > self._poll_interval_ms / 1000:
             log.warning("Group %s: no poll for max.poll.interval.ms=%s, leaving", self.group_id, self._poll_interval_ms)
             await self.leave()
@@ -258,7 +258,7 @@ class NewerMember(GroupMembership):
             return
         this = self._round
         try:
-            said, changes, version = await self._news()
+            said, changes, version = await self._changed_fields()
             self._asked_in = True
             answer = await self.ask(
                 m.ConsumerGroupHeartbeatRequest(
@@ -280,7 +280,7 @@ class NewerMember(GroupMembership):
         if this != self._round:
             return  # the response is about an earlier membership
         if answer.error_code:
-            self._judge(answer.error_code, answer.error_message)
+            self._handle_error(answer.error_code, answer.error_message)
             return
         self._backoff.reset()
         self._said, self._epoch = said, answer.member_epoch
@@ -294,7 +294,7 @@ class NewerMember(GroupMembership):
         if self.must_rejoin:
             self._callbacks.wake()
 
-    async def _news(self) -> tuple[dict[str, Any], dict[str, Any], int]:
+    async def _changed_fields(self) -> tuple[dict[str, Any], dict[str, Any], int]:
         """Return (this member's fields, the fields that changed since the last heartbeat, the request version).
 
         After a join or a lost heartbeat all fields count as changed.
@@ -337,7 +337,7 @@ class NewerMember(GroupMembership):
         self._said = None
         self._due = self._loop.time() + self._backoff.next()
 
-    def _judge(self, code: int, message: str | None) -> None:
+    def _handle_error(self, code: int, message: str | None) -> None:
         """Handle an error in a heartbeat response."""
         if code in _OUT:
             log.info("Group %s: %s, rejoining", self.group_id, ErrorCode(code).name)

@@ -10,11 +10,11 @@ from typing import Any
 from pybroker.client.client_errors import KafkaError
 from pybroker.client.cluster_metadata import TopicPartition
 from pybroker.client.config import ClientConfig
-from pybroker.client.connection.close_timeout import Patience
+from pybroker.client.connection.close_timeout import CloseTimeout
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.consumer.fetch_positions import Positions
-from pybroker.client.consumer.group.classic_member import GroupMember
-from pybroker.client.consumer.group.consumer_protocol_member import NewerMember
+from pybroker.client.consumer.group.classic_member import ClassicProtocolMember
+from pybroker.client.consumer.group.consumer_protocol_member import ConsumerProtocolMember
 from pybroker.client.consumer.group.group_membership import Callbacks, GroupMembership
 from pybroker.client.consumer.group.offset_committer import GroupCommits
 from pybroker.client.offset_types import OffsetAndMetadata
@@ -85,7 +85,7 @@ class Rebalances:
             self.member = self._commits = None
 
     async def finish(
-        self, patience: Patience, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, subscribed: bool
+        self, patience: CloseTimeout, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, subscribed: bool
     ) -> bool:
         """Do the last auto-commit, revoke the partitions, leave the group. Return whether all completed in time."""
         if self._auto_commit and self._commits is not None and offsets:
@@ -135,7 +135,7 @@ class Rebalances:
             raise ValueError("committed offsets require group.id")
         if self.member is None:
             callbacks = Callbacks(self.give_up, self.lose, self.get, self._arrived)
-            kind = NewerMember if self._config["group.protocol"] == "consumer" else GroupMember
+            kind = ConsumerProtocolMember if self._config["group.protocol"] == "consumer" else ClassicProtocolMember
             self.member = kind(self._config, network, self._metrics, callbacks)
         if self._commits is None:
             self._commits = GroupCommits(self._config, network, self.member, self._incarnation)

@@ -40,7 +40,7 @@ def ask(port: Port, request: Any, version: int, code_of: Callable[[Any], int]) -
 
 
 @dataclass
-class NewerMember:
+class ConsumerProtocolMember:
     """It says everything each time: what was lost on its way can be said again."""
 
     port: Port
@@ -104,7 +104,7 @@ class NewerMember:
         assert answer.topics[0].partitions[0].error_code == 0
 
 
-def settle(*members: NewerMember) -> None:
+def settle(*members: ConsumerProtocolMember) -> None:
     """Until everybody reads what the target gives it: each has heard all that it is told."""
     while True:
         before = [(member.epoch, member.owned) for member in members]
