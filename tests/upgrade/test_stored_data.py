@@ -1,0 +1,58 @@
+"""Data directories and a cluster of an earlier version start unchanged: records, ids, groups' offsets, settings, rights
+and deleted topics are there. `stored.py` made the archive."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.brokers import BrokerProcess
+from tests.upgrade.stored import DELETED, FACTS, facts, one_broker, three_brokers, undeleted
+
+ARCHIVE = Path(__file__).with_name("data-2026-11.tar.xz")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked archive."""
+    folder = tmp_path_factory.mktemp("stored")
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def expected(stored: Path, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((stored / FACTS).read_text())[kind]
+    return found
+
+
+def check(broker: BrokerProcess, before: dict[str, Any]) -> None:
+    assert facts(broker) == before["facts"]
+    (topic_id,) = (topic_id for name, topic_id in before["facts"]["deletions"] if name == DELETED)
+    assert undeleted(broker, topic_id) == before["deleted"]
+
+
+@pytest.mark.parametrize("kind", ["stopped", "killed"])
+def test_a_broker_of_an_earlier_version_starts(stored: Path, kind: str) -> None:
+    broker = one_broker(stored / kind)
+    broker.start()
+    try:
+        check(broker, expected(stored, kind))
+        broker.restart()
+    finally:
+        broker.kill()
+
+
+def test_a_cluster_of_an_earlier_version_starts(stored: Path) -> None:
+    cluster = three_brokers(stored / "cluster")
+    cluster.zookeeper.start()
+    try:
+        cluster.start()
+        check(cluster.brokers[1], expected(stored, "cluster"))
+    finally:
+        cluster.kill()
+        cluster.zookeeper.kill()
