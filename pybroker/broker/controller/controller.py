@@ -160,7 +160,8 @@ class Controller:
     async def stop(self) -> None:
         """Finish the current event and fail the others, after the brokers have answered the requests already sent."""
         self._port.close()
-        self._writer.give_up()
+        if self._loop is not None:
+            self._writer.give_up()
         await self._brokers.stop()
         if self._balance is not None:
             await self._balance.stop()
