@@ -1,7 +1,7 @@
-"""Clocks as objects, which tests can control.
+"""Clocks are objects, so that tests can replace them.
 
-Wall time goes to disk and to clients; monotonic time measures waiting. A deadline that was stored as wall time is
-converted to monotonic time once, when it is loaded: later jumps of the wall clock do not move it.
+Wall time goes to disk and to clients; monotonic time measures waiting. A stored deadline is wall time. It is converted
+to monotonic time once, when it is loaded, so later jumps of the wall clock do not move it.
 """
 
 from __future__ import annotations

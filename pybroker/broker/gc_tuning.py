@@ -1,5 +1,6 @@
-"""Settings of Python's cyclic garbage collector for large tables: a full collection stops every thread, and scanning
-tables of some hundred thousand entries without cycles is wasted time."""
+"""Settings of Python's cyclic garbage collector for large tables. A full collection stops every thread, and scanning
+tables of some hundred thousand entries without cycles wastes that time.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +9,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_MAX = 20_000
-"""Surplus of allocated over freed objects that triggers a collection of the youngest generation. Python's 700 equals a
-burst of some dozen requests: the collector would scan all requests repeatedly while they are answered, which costs 13 %
-of the CPU of heartbeats and commits."""
+"""Surplus of allocated over freed objects at which Python collects the youngest generation. Python's default of 700 is
+reached by a burst of some dozen requests: the collector would scan all requests repeatedly while they are answered,
+which costs 13 % of the CPU time of heartbeats and commits.
+"""
 
 
 def for_a_broker() -> None:
-    """Freeze the objects of a started broker, which live as long as it does. Call it once. Reference counts free the
-    objects of requests; the collector still finds cycles, after a few megabytes."""
+    """Freeze the objects of a started broker, which live as long as the broker. Call it once. Reference counts still
+    free the objects of requests; the collector still finds their cycles, after a few megabytes.
+    """
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
 
 
 class Made:
-    """Reports the amount of objects that a piece of work has created."""
+    """Reports how many objects a piece of work has created."""
 
     large = False
-    """True if the work created many long-lived objects."""
+    """True if the work has created many long-lived objects."""
 
 
 @contextmanager
 def let_be() -> Iterator[Made]:
-    """Disable collections during work that may create many objects. If it did (`large`), freeze them at the end:
-    reference counts still free them, but cycles that are garbage at that moment are never freed."""
+    """Disable collections during work that may create many objects. If it did (`large`), freeze all objects at the end.
+    Reference counts still free frozen objects, but cycles that are already garbage at that moment are never freed.
+    """
     made = Made()
     gc.disable()
     try:

@@ -20,7 +20,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def __init__(self, levels: Mapping[int, str]) -> None:
-        """`levels` has the names of levels."""
+        """`levels` maps level numbers to names."""
         super().__init__()
         self._levels = levels
 
@@ -71,26 +71,29 @@ EVENTS: tuple[tuple[str, str], ...] = (
     ("Listeners reachable from other machines without authentication: ", "listener_without_authentication"),
     (" was not closed by a clean stop", "recovery_after_unclean_stop"),
 )
-"""Patterns of unformatted sentences, from native code and from warnings, with their events: words that occur only in
-that sentence (`*`: any text). docs/operations.md documents the events for operators' alerts."""
+"""Patterns of unformatted sentences from native code and from warnings, each with its event. A pattern consists of
+words that occur only in that sentence (`*` matches any text). docs/operations.md documents the events for operators'
+alerts.
+"""
 EVENT_CHARACTERS_MAX = 60
 _PATTERNS = [(re.compile(".*".join(map(re.escape, words.split("*")))), event) for words, event in EVENTS]
 _VARIABLE = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]|%%")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _FIELDS = re.compile(r"(?<=\S)\s[\w.]+=.*", re.DOTALL)
-"""The fields of a message, and what follows them: `topic deleted name=orders id=…`."""
+"""Splits a message into its constant words and what follows: the fields. `topic deleted name=orders id=…`."""
 _NATIVE_VARIABLE = re.compile(r"\(.*\)|\[.*\]|'[^']*'|\S*[\d/=]\S*")
 
 
 def event_of(record: logging.LogRecord, message: str) -> str:
-    """Return a lowercase name: that of the log call (`extra={"event": …}`), of a known sentence, or the constant words
-    of the message before its fields."""
+    """Return a lowercase event name: the name that the log call gives (`extra={"event": …}`), else that of a known
+    sentence, else the constant words of the message before its fields.
+    """
     given = getattr(record, "event", None)
     if isinstance(given, str):
         return given
     template = str(record.msg)
     if template == "%s":
-        # Clients chose the quoted parts: client ids, names.
+        # The quoted parts come from clients: client ids, names.
         words = _QUOTED.sub(" ", message)
         for pattern, event in _PATTERNS:
             if pattern.search(words):

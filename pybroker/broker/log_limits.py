@@ -1,7 +1,7 @@
 """Prevents clients from filling the log: log lines that they cause have a limited rate and length.
 
-Those lines are logged with `extra=BY_CLIENT`. They share one rate limit with native code's lines of this kind, which
-keeps them below 1 MB a minute.
+The caller logs such a line with `extra=BY_CLIENT`. These lines and native code's lines of this kind share one rate
+limit, which keeps them below 1 MB a minute.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 BY_CLIENT = {"by_client": True}
-"""`extra` of a line that a client causes."""
+"""`extra` of a log call whose line a client causes."""
 
 BY_CLIENT_CHARACTERS_MAX = 400
 CHARACTERS_MAX = 8_000
-"""Limit of all other lines: topic and group names can be long."""
+"""Length limit of all other lines: topic and group names can be long."""
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -35,8 +35,9 @@ class ClientLines(logging.Filter):
     """Drops lines that clients cause above the rate limit. All handlers share one filter."""
 
     admit: Callable[[], int | None] = staticmethod(lambda: 0)
-    """Native code's rate limit: returns the number of dropped lines since the last admitted one, or None to drop the
-    line."""
+    """Native code's rate limit: a function that returns None if the line must be dropped, else the number of lines
+    dropped since the last admitted one.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line is written."""

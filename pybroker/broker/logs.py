@@ -1,7 +1,8 @@
 """The log: one line per event on standard error, in Kafka's format, with Kafka's levels, which can change at runtime.
 
 Log messages contain text from clients (client ids, topic names, host names). Control characters in a message are
-escaped to prevent forged lines. Secret settings never reach the log, because tables mark them (`ConfigKey.sensitive`).
+escaped to prevent forged lines. Secret settings never reach the log: the tables of settings mark them
+(`ConfigKey.sensitive`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class KafkaFormatter(logging.Formatter):
 
 
 class Tail(logging.Handler):
-    """Keeps the last lines in memory, for reports about a broker whose log files are unknown."""
+    """Keeps the last lines in memory. A report about the broker includes them if the location of its log files is
+    unknown.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,11 +73,11 @@ class Tail(logging.Handler):
 
 TAIL_CHARACTERS_MAX = 512 * 1024
 TAIL_LINE_CHARACTERS_MAX = 16 * 1024
-"""The size of a traceback."""
+"""Limit of a traceback's size."""
 
 
 def last_lines() -> list[str]:
-    """Return the latest log lines, the oldest first; none before `configure_logging`."""
+    """Return the latest log lines, the oldest first. Empty before `configure_logging` is called."""
     return next((each.lines() for each in logging.getLogger().handlers if isinstance(each, Tail)), [])
 
 
@@ -97,7 +100,7 @@ def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: b
     root = logging.getLogger()
     root.handlers[:] = [handler, tail]
     root.setLevel(LEVELS[level])
-    # asyncio logs its selector at DEBUG for each loop, which is useless to an operator.
+    # asyncio logs its selector at DEBUG for each loop; that is useless to an operator.
     logging.getLogger("asyncio").setLevel(max(LEVELS[level], logging.INFO))
 
 
@@ -111,7 +114,7 @@ def logger_levels() -> dict[str, str]:
 
 
 def _name_of(number: int) -> str:
-    """Return the nearest of Kafka's levels that is not less severe than `number`."""
+    """Return the nearest of Kafka's levels that is at least as severe as `number`."""
     return next((name for name, known in LEVELS.items() if known >= number), "FATAL")
 
 

@@ -26,13 +26,13 @@ _TYPES, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
 )
 
 NAME_BYTES_MAX = 32767
-"""Longest name, principal or host: the limit of a string in the protocol's older versions. With it, clients of any
-version can read and remove every entry.
+"""Longest name, principal or host: the limit of a string in the protocol's older versions. Clients of any version can
+therefore read and remove every entry.
 """
 
 
 class AclAdmin:
-    """The ACL requests: reads the cluster view and submits changes to the controller."""
+    """The ACL requests. Reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerClient, *, enabled: bool) -> None:
         self._view = view
@@ -51,7 +51,9 @@ class AclAdmin:
         return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
     async def create(self, bindings: Sequence[AclBinding], caller: Caller) -> list[KafkaError | None]:
-        """Return None for each entry that now exists, in order. Raises KafkaError if no entry was added."""
+        """Return for each entry, in order, None if it exists now, else its error. Raises KafkaError if the request as a
+        whole fails, or if a broker has not applied the change in time.
+        """
         self._require_authorizer()
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
@@ -64,7 +66,9 @@ class AclAdmin:
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
 
     async def delete(self, filters: Sequence[AclFilter], caller: Caller) -> list[Sequence[AclBinding] | KafkaError]:
-        """Return the removed entries of each filter, in order. Raises KafkaError if no entry was removed."""
+        """Return the removed entries of each filter, in order. Raises KafkaError if the request as a whole fails, or if
+        a broker has not applied the change in time.
+        """
         self._require_authorizer()
         results: list[Sequence[AclBinding] | KafkaError] = []
         good: list[AclFilter] = []

@@ -1,5 +1,6 @@
-"""The handlers of administrative requests. A broker needs few of them: each is imported and created at the first
-request that uses it."""
+"""The handlers of administrative requests. Most brokers need few of them, so each is imported and created at the first
+request that uses it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ class Administration:
         others: PeerBrokers | None,
         authorizes: bool,
     ) -> None:
-        """`others` is None on a single broker. `authorizes` says that an authorizer is configured and enforces ACLs."""
+        """`others` is None on a single broker. `authorizes` is true if an authorizer is configured, so that ACLs are
+        enforced.
+        """
         self._broker_id = broker_id
         self._config = config
         self._clock = clock

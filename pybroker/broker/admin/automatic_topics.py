@@ -1,8 +1,8 @@
 """Creates topics that groups need: dead letter queues of share groups (KIP-1191), and internal topics of Kafka Streams
 applications when a heartbeat response reports them missing (KIP-1071).
 
-That response does not wait for them: the member sends another heartbeat. A failed creation is not retried for a while,
-and responses report its error meanwhile.
+The heartbeat response does not wait for the creation of the topics: the member sends another heartbeat anyway. After a
+failed creation the broker waits before it tries again, and responses report the error meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENABLE = "errors.deadletterqueue.group.enable"
 
 
 class DeadLetterTopics:
-    """Implements `dead_letters.Queues`. `config` returns all settings of a topic."""
+    """Implements `dead_letters.Queues`. `config` is a function that returns all settings of a topic."""
 
     def __init__(self, topics: TopicAdmin, config: Callable[[Uuid], Mapping[str, str]]) -> None:
         self._topics = topics
@@ -43,7 +43,7 @@ class DeadLetterTopics:
 log = logging.getLogger(__name__)
 
 PROBLEMS_MAX = 1_000
-"""Topics whose errors are kept; a new one evicts the oldest."""
+"""Limit of topics whose errors are kept; a new error evicts the oldest."""
 
 
 class StreamsTopics:
@@ -55,10 +55,12 @@ class StreamsTopics:
         self._making: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._problems: dict[str, tuple[str, int]] = {}
-        """Name → (error, monotonic ms until which the creation is not retried)."""
+        """By topic name: the error of the last creation, and the monotonic time (ms) before which it is not tried
+        again.
+        """
 
     def make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
-        """Start creating the topics whose creation is not under way yet."""
+        """Start to create each topic whose creation is not already running."""
         now_ms = self._clock.monotonic_ms()
         self._problems = {name: known for name, known in self._problems.items() if known[1] > now_ms}
         mine = [spec for spec in specs if spec.name not in self._making and spec.name not in self._problems]

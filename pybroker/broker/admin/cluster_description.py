@@ -64,7 +64,7 @@ class ClusterAdmin:
         return self._cache.topic(which) if isinstance(which, str) else self._cache.topic_by_id(which)
 
     def sorted_names(self, first: str = "") -> Sequence[str]:
-        """Return the names of all topics from `first` on, sorted."""
+        """Return the sorted names of all topics, beginning with `first`."""
         return sorted(name for name in self._cache.topics if name >= first)
 
 
@@ -88,7 +88,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     session: MetadataSession
     """The session with the metadata store."""
     wrong_roles: Callable[[], Sequence[Mismatch]]
-    """Partitions whose role on this broker differs from the published metadata and is not corrected yet."""
+    """Partitions with a role on this broker that still differs from the published metadata."""
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -71,7 +71,9 @@ class ConfigOp(msgspec.Struct, frozen=True):
 
 
 class ResourceOps(msgspec.Struct, frozen=True):
-    """The operations of a request on one resource. `replace` (AlterConfigs) removes the settings that are not named."""
+    """The operations of a request on one resource. If `replace` is true (AlterConfigs), settings that the operations do
+    not name are removed.
+    """
 
     resource_type: int
     resource_name: str
@@ -82,7 +84,9 @@ class ResourceOps(msgspec.Struct, frozen=True):
 
 
 def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:
-    """Return each resource's error that needs no lookup: a resource or setting named twice, or a missing value."""
+    """Return the error of each resource that can be refused without a lookup: a resource or setting is named twice, or
+    a value is missing.
+    """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     return [_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources]
 
@@ -108,7 +112,7 @@ def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:
 def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
     """Return the change of a topic's own settings: name → new text, None to remove. Raises KafkaError (INVALID_CONFIG).
 
-    `current` has the settings of the topic itself. A list that is not among them starts from the default.
+    `current` has the topic's own settings. If they lack a list, APPEND and SUBTRACT change the default list.
     """
     changes: dict[str, str | None] = {}
     for op in resource.ops:
@@ -204,7 +208,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     for op in resource.ops:
         key = broker_key(op.name)
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
-            changes[op.name] = None  # unset, or stored by a version that knew the setting
+            changes[op.name] = None  # The setting is not set, or a version that knew it stored it.
             continue
         if key is None:
             nearest = nearest_name(op.name, BROKER_SETTINGS)
@@ -230,14 +234,15 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
 
 
 def _is_fixed(name: str) -> bool:
-    """Return whether it is a setting of this broker or of Kafka that no request can change."""
+    """Return whether no request can change the setting, although this broker or Kafka knows it."""
     key = broker_key(name)
     return foreign_settings.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
 
 
 def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
-    """Allow only higher versions, and only for all brokers: a lower stored value would override the file's at each
-    start."""
+    """Refuse a lower version, and a version for a single broker: the stored value overrides the configuration file at
+    each start, so a lower one would take effect then.
+    """
     if not per_cluster:
         raise _refused(f"{op.name} can only be set for all brokers at once. Use an empty resource name.")
     if op.op != OpType.SET:
@@ -278,8 +283,7 @@ def logger_changes(
 
 
 def check_broker_name(name: str, broker_id: int) -> None:
-    """Check that a request for broker settings came to that broker; any broker accepts an empty name. Raises
-    KafkaError."""
+    """Refuse a request for the settings of another broker. Any broker accepts an empty name. Raises KafkaError."""
     if name == "":
         return
     try:

@@ -1,7 +1,8 @@
 """Entries of DescribeConfigs: each setting with its value, source and synonyms. Pure (KIP-133, KIP-226, KIP-569).
 
 Differs from Kafka 4.4: its synonyms of a topic's retention start at log.retention.ms and hide an effective
-log.retention.hours. Here the list has every member of the family, and the source is that of the effective one.
+log.retention.hours. Here the list has every setting of the retention family (hours, minutes, ms), and the source is the
+source of the effective one.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def chosen(entries: list[ConfigEntry], names: list[str] | None) -> list[ConfigEntry]:
-    """Return the entries with these names; None returns all."""
+    """Return the entries with these names, or all if `names` is None."""
     if not names:
         return entries
     wanted = set(names)
@@ -149,7 +150,9 @@ def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
 
 
 def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
-    """Return the source of the member of the family that determines a topic's value."""
+    """Return the source of a topic's value. If the value comes from a family of broker settings, that is the source of
+    the member that determines it.
+    """
     found = config.first_of_family(synonym) if synonym is not None else None
     if found is None:
         return ConfigSource.DEFAULT_CONFIG
@@ -171,7 +174,7 @@ def _entry(
 
 
 class TopicSetting(NamedTuple):
-    """One effective setting of a topic."""
+    """The effective value of one topic setting."""
 
     name: str
     value: str

@@ -2,8 +2,9 @@
 answer when the change is in effect.
 
 The controller stores them (under /config in Kafka's JSON), and `replicas.dynamic_configs` applies them. A change names
-the version of the settings that it was computed from. If another broker changed them first, the change is computed
-again from the stored settings: of two APPENDs both take effect, and only validated settings are stored.
+the version of the settings that it was computed from. If another broker has changed the settings since then, this
+broker computes its change again from the stored settings. Two concurrent APPENDs therefore both take effect, and only
+validated settings are stored.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 50
-"""Attempts of a change whose settings other brokers keep changing."""
+"""Limit of attempts to make a change while other brokers keep changing the same settings."""
 
 
 READ_S_MAX = 10.0
@@ -108,8 +109,9 @@ class ConfigAdmin:
     async def alter(
         self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller
     ) -> list[KafkaError | None]:
-        """Change settings. Each resource succeeds or fails by itself; successful changes are durable and in force on
-        return."""
+        """Change settings. Each resource succeeds or fails by itself; successful changes are durable and have taken
+        effect on return.
+        """
         async with self._turn:
             results: list[KafkaError | None] = list(check_request(resources))
             await self._resolve_hosts(resources, results)
@@ -125,7 +127,7 @@ class ConfigAdmin:
                 except KafkaError as problem:
                     if not attempt:
                         raise
-                    # The changes of other resources may have succeeded.
+                    # Do not fail the whole request: changes of other resources may have succeeded.
                     return [problem if index in left else result for index, result in enumerate(results)]
                 if not left:
                     return results
@@ -188,13 +190,14 @@ class ConfigAdmin:
         return again
 
     def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
-        """Return the change to submit. Set logger levels here and return None for them: they exist only in this process
-        (KIP-412)."""
+        """Return the change to submit. For logger levels, set them here and return None: they exist only in this
+        process (KIP-412).
+        """
         name = resource.resource_name
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
             if resource.topic_id not in (None, topic.topic_id):
-                # The topic was replaced after the request came.
+                # Another incarnation has replaced the topic since the request arrived.
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {resource.topic_id}.")
             changes = topic_changes(resource, topic.config, self._config)
             return ConfigChange("topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version)
@@ -227,9 +230,7 @@ class ConfigAdmin:
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
     def _then(self, change: ConfigChange) -> BrokerConfig:
-        """Return the settings that a change of brokers' settings results in. Raises KafkaError if they are too large to
-        store.
-        """
+        """Return a broker's settings as they are after the change. Raises KafkaError if they are too large to store."""
         current = self._stored(change.name)
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
@@ -258,8 +259,8 @@ class ConfigAdmin:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
-            # Two broker settings may have different protocol versions during an upgrade; other settings do not change
-            # that.
+            # During an upgrade, two broker settings may name different protocol versions; a change of other settings
+            # must not be refused for that.
             return False
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(
@@ -283,7 +284,7 @@ class ConfigAdmin:
             return
         for name in sorted(names):
             try:
-                # The thread stays behind if the file system does not respond.
+                # If the file system does not respond, the thread keeps waiting for it; the request does not.
                 async with asyncio.timeout(READ_S_MAX):
                     problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
             except TimeoutError:

@@ -34,7 +34,7 @@ TOKENS_MAX = 100_000
 
 
 class TokenAdmin:
-    """The token requests: reads the cluster view and submits changes to the controller."""
+    """The token requests. Reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
@@ -50,7 +50,7 @@ class TokenAdmin:
         return self._secret is not None
 
     def require(self) -> bytes:
-        """Return the secret. Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED."""
+        """Return the secret. Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED if none is configured."""
         if self._secret is None:
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
@@ -136,7 +136,9 @@ class TokenAdmin:
     def describe(
         self, owners: Sequence[str] | None, visible: Callable[[DelegationToken], bool]
     ) -> list[tuple[DelegationToken, bytes]]:
-        """Return the visible tokens of these owners, or of all, with their HMACs. Raises KafkaError."""
+        """Return the tokens of these owners, or of all owners, that the caller may see, with their HMACs. Raises
+        KafkaError.
+        """
         secret = self.require()
         tokens = self._view.image.tokens.values()
         return [

@@ -1,7 +1,7 @@
 """Bytes of deleted topics that can still be undeleted, on this broker's disks.
 
-A scrape measures them at most every `CACHED_S` on a thread of the loop's executor. A directory in `deleting/` does not
-change, so its files are read once.
+A scrape of the metrics measures them, at most once in `CACHED_S` seconds, on a thread of the loop's executor. A
+directory in `deleting/` does not change, so its files are read once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from pybroker.native import StagedDirectory
 
 CACHED_S = 5.0
 WAIT_S = 1.0
-"""A disk that stopped responding does not delay a scrape, which then shows the last measurement."""
+"""Limit of a scrape's wait for the measurement. If a disk has stopped responding, the scrape shows the last
+measurement.
+"""
 
 
 class DeletedBytes:
     """The last measurement, by log directory. Used on the loop's thread."""
 
     def __init__(self, staged: Callable[[], Iterable[StagedDirectory]], clock: Clock) -> None:
-        """`staged` blocks."""
+        """`staged` returns the staged directories. It blocks."""
         self._staged = staged
         self._clock = clock
         self._sizes: dict[str, int] = {}
@@ -51,7 +53,7 @@ class DeletedBytes:
     def _measure(self) -> None:
         before, sizes, found = self._sizes, {}, Counter[str]()
         for one in self._staged():
-            # A topic cannot be undeleted once its removal has begun.
+            # Do not count a topic from the moment its removal begins: it can no longer be undeleted.
             if not one.purging:
                 size = sizes[one.path] = before[one.path] if one.path in before else directory_bytes(one.path)
                 found[one.log_dir] += size

@@ -1,4 +1,5 @@
-"""Watches the free space of each log directory: logs full disks, which can make the broker not ready."""
+"""Watches the free space of each log directory. Logs a full disk, and can report the broker as not ready because of it.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from pybroker.native import LogDirRoom
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
-"""Interval of reading the file systems. The log reports the first refused write within this time."""
+"""Interval of reading the file systems: the log reports the first refused write within this time."""
 
 REPEAT_SECONDS = 60.0
 """Interval of the warning while writes are refused."""
 
 QUIET_SECONDS = 10.0
-"""A log directory counts as having room again after this long without a refused write."""
+"""A log directory counts as having room again when no write has been refused for this long."""
 
 USABLE_BYTES_MIN = 16 << 20
-"""A log directory with fewer usable bytes counts as full even without a refused write: one request may need more."""
+"""A log directory with fewer usable bytes counts as full even without a refused write: one request may need more than
+that.
+"""
 
 
 class _Full(msgspec.Struct):
@@ -74,7 +77,7 @@ class DiskRoom:
         before = self._rooms
         self._rooms = {room.path: room for room in rooms}
         for path in self._full.keys() - self._rooms.keys():
-            del self._full[path]  # the directory went offline, which has its own log line
+            del self._full[path]  # The directory went offline; another line of the log reports that.
         for room in rooms:
             earlier = before[room.path].full_refusals if room.path in before else 0
             if room.full_refusals > earlier:
@@ -111,8 +114,9 @@ class DiskRoom:
         )
 
     def reason_not_ready(self, usable_bytes_min: int) -> str | None:
-        """Return the reason why /readyz answers 503, or None while every online log directory has at least
-        `usable_bytes_min` usable bytes. 0 disables the check."""
+        """Return the reason why /readyz answers 503, or None if every online log directory has at least
+        `usable_bytes_min` usable bytes. `usable_bytes_min` 0 disables the check.
+        """
         if not usable_bytes_min:
             return None
         for room in self._rooms.values():

@@ -44,8 +44,9 @@ class FeatureAdmin:
     async def update(
         self, changes: Sequence[FeatureChange], timeout_ms: int, caller: Caller, *, validate_only: bool
     ) -> None:
-        """Change features, all or none. Raises KafkaError: INVALID_REQUEST; INVALID_UPDATE_VERSION (an unknown level,
-        or a change in the other direction than requested)."""
+        """Change features, all or none. Raises KafkaError INVALID_REQUEST if the request is malformed,
+        INVALID_UPDATE_VERSION if a level is unknown or would change in the opposite direction of the requested one.
+        """
         names = [change.name for change in changes]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

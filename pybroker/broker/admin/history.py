@@ -32,10 +32,10 @@ class Incarnation(msgspec.Struct, frozen=True):
     """"live", or the state of its deletion."""
     created_ms: int
     created_by: str | None
-    """None if the topic is older than the recording of histories."""
+    """None if the broker did not record histories yet when the topic was created."""
     created_how: str
     deleted_ms: int
-    """-1 if it is live."""
+    """-1 if the incarnation is live."""
     deleted_by: str | None
     deleted_how: str | None
     successor: Uuid | None
@@ -58,7 +58,7 @@ class PartitionDeletion(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A deletion and its progress."""
+    """A deletion and its progress on all brokers."""
 
     record: DeletionRecord
     size_bytes: int
@@ -143,7 +143,8 @@ class HistoryAdmin:
         self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
         """Return the deletions that still have data (`wanted` None), or all requested ones, finished ones included. The
-        latest comes first. `told` returns whether the client may see a topic's name. Each broker reports its own data.
+        latest comes first. `told` returns whether the client may see a topic's name. The sizes and states come from the
+        brokers that hold the data.
         """
         image = self._view.image
         if wanted is None:
@@ -196,7 +197,7 @@ def _replica(record: DeletionRecord, index: int, broker_id: int, held: ReplicasB
         return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
     if state in (STAGED, FOUND):
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
-    # The replica is not staged yet or is being undeleted: its size is that of a live partition.
+    # The replica is not staged yet, or is being undeleted: report its size as that of a live partition.
     return PartitionDeletion(index, broker_id, state, None, -1, -1)
 
 
@@ -219,7 +220,7 @@ def _dead(record: DeletionRecord) -> Incarnation:
 
 
 def _made(events: Sequence[TopicEvent]) -> TopicEvent | None:
-    """Return the event that created an incarnation; None if it is older than the recording of histories."""
+    """Return the event that created an incarnation; None if histories were not recorded yet at that time."""
     first = events[0] if events else None
     if first is None or first.what not in BEGINNINGS:
         return None

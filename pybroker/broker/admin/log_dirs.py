@@ -46,7 +46,9 @@ class LogDirAdmin:
         self, wanted: Mapping[str | Uuid, set[int]] | None
     ) -> list[tuple[LogDirInfo, dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]]]]:
         """Return each log directory with (topic, its id) → [(partition, bytes, offset lag, whether it is a future
-        replica)]. The partitions are all, or those selected by the topic's name or id; sorted."""
+        replica)]. The partitions are sorted. A topic's name or id selects its partitions; without one, all are
+        returned.
+        """
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe)
         shown = []
         for directory in directories:

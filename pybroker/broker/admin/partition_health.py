@@ -1,7 +1,7 @@
 """Health of the cluster's partitions: without a leader, under-replicated, under min ISR, or being reassigned.
 
-Metrics read the sums at every scrape. A topic is counted again only after a change. After many changes, `catch_up`
-counts in steps and lets other tasks run in between.
+Each scrape of the metrics reads the sums. A topic is counted again only when it has changed. If many topics have
+changed, `catch_up` counts in steps and lets other tasks run in between.
 """
 
 from __future__ import annotations
@@ -100,15 +100,17 @@ class Conditions:
         self._leaders: Counter[int] = Counter()
         self._replicas: Counter[int] = Counter()
         self._at: tuple[ClusterImage, int, tuple[int, ...]] | None = None
-        """The image and the settings that the sums count."""
+        """The image and the settings from which the sums were computed."""
 
     @property
     def image(self) -> ClusterImage:
-        """Return the image that the sums count."""
+        """Return the image from which the sums were computed."""
         return self._view.image
 
     async def catch_up(self) -> None:
-        """Count what has changed and let other tasks run in between. The next read then has little to count."""
+        """Count the topics that have changed, and let other tasks run in between. The next read then has few left to
+        count.
+        """
         for number, _ in enumerate(self._changes(), 1):
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -146,7 +148,7 @@ class Conditions:
             pass
 
     def _changes(self) -> Iterator[None]:
-        """Update the sums, one topic per step. Several callers may share one iteration."""
+        """Update the sums, one topic per step of the iterator. Several callers may share one iterator."""
         wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
         now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
         if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
@@ -165,7 +167,7 @@ class Conditions:
             self._sum(after, 1)
             yield
             if self._view.image is not image:
-                return  # another caller may have counted a newer image
+                return  # Another caller may already have counted a newer image.
         self._at = now
 
     def _sum(self, one: _Counted, sign: int) -> None:
@@ -180,7 +182,7 @@ class Conditions:
         """Return `min.insync.replicas` and the required number of replicas."""
         try:
             min_isr = int(topic.config[MIN_ISR])
-        # the topic does not set it, or another version stored a value that this one cannot parse
+        # The topic does not set it, or another version of pybroker stored a value that this version cannot parse.
         except (KeyError, ValueError):
             min_isr = self._config.get_int(MIN_ISR)
         # A single broker can hold only one replica of each partition.

@@ -1,8 +1,8 @@
 """Plans replica moves that empty brokers (`drain`), balance the load (`balance`), or change replication factors
 (`replicate`). Pure: turns a description of the cluster into moves, which a reassignment executes.
 
-A plan moves as few bytes as possible. A move never reduces the number of racks of a partition, and prefers a rack that
-increases it. Racks count if every broker has one, as in the placement of new topics.
+A plan moves as few bytes as possible. A move never reduces the number of racks that a partition spans, and prefers a
+target that increases it. Racks are considered only if every broker has one, as in the placement of new topics.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 BYTES_TOLERANCE = 0.1
-"""Tolerated distance of a broker's bytes from the mean, as a fraction. `balance` ignores smaller differences: moving
-would cost more than it gains."""
+"""Tolerated distance of a broker's bytes from the mean, as a fraction. `balance` ignores smaller differences: removing
+them would cost more than it gains.
+"""
 
 
 class PlanError(ValueError):
@@ -65,12 +66,12 @@ class Move(msgspec.Struct, frozen=True):
 
 
 Plan = tuple[Move, ...]
-"""Sorted by topic and partition; each partition once."""
+"""A plan: the partitions to reassign, sorted by topic and partition, each once."""
 
 
 def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], leaving: Collection[int]) -> Plan:
-    """Move every replica off the leaving brokers. Each goes to the least loaded broker and keeps its place in the
-    order. `brokers` are the live ones, with or without the leaving ones.
+    """Move every replica off the leaving brokers. Each replica goes to the least loaded broker and keeps its place in
+    the replica list. `brokers` has all live brokers; it may include the leaving ones.
 
     Raises PlanError if too few brokers are left for a partition's replicas.
     """
@@ -87,8 +88,8 @@ def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], le
 def replicate(
     partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], factors: Mapping[str, int]
 ) -> Plan:
-    """Change the replication factor of topics. New replicas go to the least loaded brokers; surplus ones are removed
-    from the end of the order.
+    """Change the replication factor of topics. New replicas go to the least loaded brokers; surplus replicas are
+    removed from the end of the replica list.
 
     Raises PlanError if the factor is below 1 or above the number of live brokers.
     """
@@ -113,10 +114,10 @@ def balance(
     bytes_tolerance: float = BYTES_TOLERANCE,
 ) -> Plan:
     """Balance replicas over the brokers, by these priorities: partitions span as many racks as possible; replica counts
-    of brokers differ by at most one; their bytes are within the tolerance of the mean, as far as exchanges of replicas
-    achieve it; counts of preferred leaders differ by at most one where the replicas allow it.
+    of brokers differ by at most one; the bytes of brokers are within the tolerance of the mean, as far as exchanges of
+    replicas can achieve that; counts of preferred leaders differ by at most one, as far as the replicas allow it.
 
-    Replicas on brokers that are not in `brokers` stay there: `drain` moves those.
+    `balance` leaves replicas on brokers outside `brokers` where they are; `drain` moves them.
     """
     layout = _Layout(partitions, brokers)
     if len(layout.brokers) > 1:
@@ -158,12 +159,12 @@ class _Layout:
         self.of_topic[broker, key[0]] += sign
 
     def replace(self, key: Key, old: int, new: int) -> None:
-        """Replace a replica; the new one takes its place in the order."""
+        """Replace a replica; the new one takes its place in the replica list."""
         self.order[key] = tuple(new if broker == old else broker for broker in self.order[key])
         self._moved(key, old, new)
 
     def add(self, key: Key, new: int) -> None:
-        """Append a replica to the order."""
+        """Append a replica to the replica list."""
         self.order[key] += (new,)
         self._moved(key, None, new)
 
@@ -172,7 +173,7 @@ class _Layout:
         self._moved(key, old, None)
 
     def lead(self, key: Key, leader: int) -> None:
-        """Make a replica the preferred leader; the previous one takes its place in the order."""
+        """Make a replica the preferred leader; the two replicas swap their places in the replica list."""
         order = list(self.order[key])
         at = order.index(leader)
         order[0], order[at] = order[at], order[0]
@@ -187,7 +188,7 @@ class _Layout:
             self._count(key, new, 1)
 
     def spread(self, key: Key, without: int | None = None, plus: int | None = None) -> int:
-        """Return the number of racks that a partition spans; 0 if racks do not count."""
+        """Return the number of racks that a partition spans; 0 if racks are not considered."""
         members = self.replicas[key] - {without} if without is not None else self.replicas[key]
         racks = {self.rack[broker] for broker in members if broker in self.rack}
         if plus is not None and plus in self.rack:
@@ -195,7 +196,9 @@ class _Layout:
         return len(racks)
 
     def target(self, key: Key, old: int | None) -> int:
-        """Return the best broker for a new replica that replaces `old` or, if None, is added. Raises PlanError."""
+        """Return the best broker for a new replica. The replica replaces the one on `old`; if `old` is None, it is an
+        additional one. Raises PlanError if no broker is left.
+        """
         free = [broker for broker in self.brokers if broker not in self.replicas[key]]
         if not free:
             raise PlanError(
@@ -230,7 +233,8 @@ def _span_racks(layout: _Layout) -> None:
     for key, one in layout.partitions.items():
         while layout.spread(key) < min(len(one.replicas), racks):
             doubled = Counter(layout.rack.get(broker) for broker in layout.order[key])
-            # Move the last replica of a rack with several: the preferred leader stays as long as possible.
+            # Remove the last replica in a rack that has several: the preferred leader, which is the first replica, is
+            # then removed as late as possible.
             movable = [b for b in layout.order[key] if b in layout.rack and doubled[layout.rack[b]] > 1]
             if not movable:
                 break
@@ -263,8 +267,9 @@ def _move_one(layout: _Layout) -> bool:
 
 
 def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
-    """Return a replica to move: preferably of a topic with more replicas on the source than on the target, then one
-    that evens out the bytes, to avoid a second move."""
+    """Return a replica to move. Prefer a topic with more replicas on the source than on the target, then a replica that
+    evens out the bytes, because that saves a second move.
+    """
     surplus = (len(layout.on[source]) - len(layout.on[target])) / 2
     wanted = max(0.0, (layout.bytes[source] - layout.bytes[target]) / 2 / surplus)
     best: tuple[bool, float, Key] | None = None
@@ -278,8 +283,9 @@ def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
 
 
 def _even_bytes(layout: _Layout, tolerance: float) -> None:
-    """Exchange a large replica of the broker with most bytes for a small one of the broker with least: replica counts
-    stay."""
+    """Exchange a large replica of the broker with the most bytes for a small replica of the broker with the fewest. The
+    replica counts do not change.
+    """
     mean = sum(layout.bytes.values()) / len(layout.brokers)
     for _ in range(len(layout.partitions)):
         lightest_first = sorted(layout.brokers, key=lambda broker: (layout.bytes[broker], broker))
@@ -293,8 +299,9 @@ def _even_bytes(layout: _Layout, tolerance: float) -> None:
 
 
 def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
-    """Reduce the difference of two brokers as far as one exchange can; move in one direction only if the replica counts
-    allow it. Return False if no exchange helps."""
+    """Reduce the difference of two brokers as far as one exchange can; if the replica counts allow it, move one replica
+    instead. Return False if no exchange helps.
+    """
     gap = layout.bytes[heavy] - layout.bytes[light]
 
     def size(key: Key) -> int:
@@ -321,8 +328,9 @@ def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
 
 
 def _even_leaders(layout: _Layout) -> None:
-    """Pass preferred leadership along a chain of partitions from the broker with most to one with at least two fewer.
-    No data moves."""
+    """Pass preferred leadership along a chain of partitions, from the broker with the most preferred leaders to one
+    with at least two fewer. No data moves.
+    """
     led: dict[int, set[Key]] = {broker: set() for broker in layout.brokers}
     for key, order in layout.order.items():
         if order and order[0] in led:
@@ -345,8 +353,9 @@ def _even_leaders(layout: _Layout) -> None:
 
 
 def _chain(layout: _Layout, led: Mapping[int, set[Key]], source: int) -> list[tuple[Key, int]] | None:
-    """Return the shortest chain from a broker to one with two fewer preferred leaders: each step gives a partition to
-    another of its replicas."""
+    """Return the shortest chain from a broker to one with at least two fewer preferred leaders. Each step of the chain
+    makes another replica of a partition its preferred leader.
+    """
     came: dict[int, tuple[int, Key]] = {}
     waiting = deque([source])
     while waiting:

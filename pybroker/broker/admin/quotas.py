@@ -37,18 +37,18 @@ NAME_BYTES_MAX = 255
 """Longest name of a user, client id or address: it becomes part of a path."""
 
 FRACTION_MAX = 1e-6
-"""Tolerated deviation of an integral quota from an integer."""
+"""Tolerated deviation from an integer of a quota that must be an integer."""
 
 TYPES = (USER, CLIENT_ID, IP)
 
 
 class Alteration(msgspec.Struct, frozen=True):
-    """The requested change of one entity."""
+    """The requested quota changes of one entity."""
 
     entity: Sequence[tuple[str, str | None]]
-    """Types and names; None is the default of the type."""
+    """Entity types and names; the name None means the default of the type."""
     values: Mapping[str, float | None]
-    """None removes a quota, if there is one."""
+    """The new values; None removes a quota."""
 
 
 class Match(IntEnum):
@@ -68,7 +68,7 @@ class Component(msgspec.Struct, frozen=True):
 
 
 class QuotaAdmin:
-    """The quota requests: reads the cluster view and submits changes to the controller."""
+    """The quota requests. Reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
@@ -77,7 +77,8 @@ class QuotaAdmin:
     async def alter(
         self, alterations: Sequence[Alteration], caller: Caller, *, validate_only: bool
     ) -> list[KafkaError | None]:
-        """Return for each entity None, or the error for which none of its quotas were changed."""
+        """Return for each entity None if its quotas were changed, else the error; an entity with an error is unchanged.
+        """
         results = [await _problem(one) for one in alterations]
         changes = [
             QuotaChange(tuple(sorted(one.entity)), _texts(one.values))
@@ -89,7 +90,7 @@ class QuotaAdmin:
         try:
             answer = await self._port.submit(AlterClientQuotas(tuple(changes)), caller=caller)
         except KafkaError as refusal:
-            # The response has an error per entity but none for the request: repeat it for each entity.
+            # The response has an error per entity but none for the request, so each entity gets the request's error.
             return [problem or refusal for problem in results]
         decided = iter(zip(changes, answer.reply, strict=True))
         for place, problem in enumerate(results):
@@ -103,8 +104,10 @@ class QuotaAdmin:
         return results
 
     def describe(self, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
-        """Return the entities that match a filter, with their quotas. With `strict`, entities have no components
-        besides those of the filter. Raises KafkaError: INVALID_REQUEST; UNSUPPORTED_VERSION (unknown entity type)."""
+        """Return the entities that match a filter, with their quotas. If `strict` is true, an entity must not have
+        components of other types than the filter. Raises KafkaError INVALID_REQUEST if the filter is malformed,
+        UNSUPPORTED_VERSION if an entity type is unknown.
+        """
         _check_filter(components)
         found: list[tuple[Entity, dict[str, float]]] = []
         for entity, stored in stored_quotas(self._view.image):
@@ -167,7 +170,7 @@ async def _problem(one: Alteration) -> KafkaError | None:
 def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, QuotaKind]) -> KafkaError | None:
     for name, value in values.items():
         if value is None:
-            continue  # removing a quota that does not exist is no error, even with an unknown name
+            continue  # Removing a quota that does not exist is no error, even if no quota has that name.
         kind = known.get(name)
         if kind is None:
             return _invalid(f"There is no quota {name!r} for this entity type. There are: {', '.join(known)}.")

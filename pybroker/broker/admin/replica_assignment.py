@@ -55,8 +55,9 @@ class ReassignmentAdmin:
     async def alter(
         self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool, caller: Caller
     ) -> list[KafkaError | None]:
-        """Start or cancel reassignments. Return for each partition, in order, None if this broker shows the change, or
-        its error. Raises KafkaError if no controller is available."""
+        """Start or cancel reassignments. Return for each partition, in order, None if the change is made and this
+        broker shows it, else the error. Raises KafkaError if no controller is available.
+        """
         topics = self._view.image.topics
         # Address topics by id now: a re-created topic of the same name must not be reassigned.
         known = tuple(
@@ -91,8 +92,9 @@ class BrokerAdmin:
         self._port = port
 
     async def unregister(self, broker_id: int, *, caller: Caller) -> None:
-        """Remove a broker from the metadata. Raises KafkaError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (the broker
-        runs or has replicas), or an error that says that no controller is available."""
+        """Remove a broker from the metadata. Raises KafkaError: BROKER_ID_NOT_REGISTERED if the id is unknown,
+        INVALID_REQUEST if the broker runs or has replicas, or another error if no controller is available.
+        """
         answer = await self._port.submit(UnregisterBroker(broker_id), caller=caller)
         if not answer.in_force:
             raise KafkaError(

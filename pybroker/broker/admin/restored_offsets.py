@@ -1,8 +1,8 @@
-"""Committed offsets of groups survive the deletion of a topic: its deletion record has them.
+"""Committed offsets of groups survive the deletion of a topic, because the topic's deletion record contains them.
 
-`LateOffsets` adds the offsets that a record lacks because this broker answered the write fence too late.
-`ReturnedOffsets` restores the offsets after an undelete, or for a successor that inherits them. Each broker does both
-for the groups that it coordinates; the controller waits until all brokers have confirmed.
+The record lacks the offsets of a broker that answered the write fence too late; `LateOffsets` adds them.
+`ReturnedOffsets` restores the offsets to the topic after an undelete, or to the successor that inherits them. Each
+broker does both for the groups that it coordinates. The controller waits until all brokers have confirmed.
 """
 
 from __future__ import annotations
@@ -28,31 +28,35 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 """Pause between two attempts to restore offsets."""
 SILENT = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Errors that are not logged: another broker coordinates the group (this one takes over if that broker dies), or the
-coordinator is loading."""
+"""Do not log these errors: either another broker coordinates the group (this broker takes over if that one dies), or
+the coordinator is loading.
+"""
 
 GiveBack = Callable[[Uuid, str, Sequence[Mapping[str, Any]]], Mapping[str, Awaitable[ErrorCode]]]
-"""Writes the offsets of a deletion record for an incarnation and its name. The groups see them on return. Returns by
-group an error code, available when they are stored."""
+"""Writes the offsets of a deletion record as offsets of the given incarnation and name. When the call returns, the
+groups already see them. The result has an awaitable for each group, which gives an error code when the offsets are
+stored.
+"""
 
 
 class _Debt(msgspec.Struct, frozen=True):
-    """Offsets to restore from one deletion. A topic may be undeleted while its successor still gets offsets, and be
-    deleted and undeleted again while some groups are pending."""
+    """Offsets to restore from one deletion. One topic id may have several: its successor may still be getting offsets
+    when the topic is undeleted, and it may be deleted and undeleted again before all groups are done.
+    """
 
     topic_id: Uuid
     deleted_ms: int
     target: Uuid
-    """The topic id whose groups get the offsets back."""
+    """The topic id under which the groups get the offsets back."""
 
     @classmethod
     def of(cls, record: DeletionRecord) -> _Debt | None:
-        """Return the offsets to restore, or None if there are none."""
+        """Return what the record has to restore, or None if it has no offsets to restore."""
         return None if record.offsets_for is None else cls(record.topic_id, record.deleted_ms, record.offsets_for)
 
 
 class LateOffsets:
-    """Sends committed offsets of deleted topics to the controller, if their deletion records lack them."""
+    """Sends committed offsets of deleted topics to the controller if their deletion records lack them."""
 
     def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
@@ -60,9 +64,9 @@ class LateOffsets:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]]) -> None:
-        """Send the offsets that the record lacks, and return when the controller has stored them. A crash of this
-        broker meanwhile loses them: their tombstones are written at once, before any commit for a new incarnation of
-        the name.
+        """Start sending the offsets that the record lacks; the task retries until the controller has stored them. If
+        this broker crashes before that, they are lost: it writes their tombstones now, before it accepts any commit for
+        a new incarnation of the name.
         """
         record = self._view.image.deletions.get(topic_id)
         if record is None:
@@ -102,7 +106,7 @@ class ReturnedOffsets:
         loaded: Callable[[], Awaitable[None]],
         is_shown: Callable[[Uuid], bool],
     ) -> None:
-        """`loaded` returns when all groups are loaded. `is_shown`: whether clients see an incarnation."""
+        """`loaded` waits until all groups are loaded. `is_shown` returns whether clients see an incarnation."""
         self._is_shown = is_shown
         self._view = view
         self._port = port
@@ -113,7 +117,7 @@ class ReturnedOffsets:
 
     @property
     def pending(self) -> bool:
-        """Return whether offsets are still to be restored, now or once an undelete has finished."""
+        """Return whether offsets have to be restored, either now or when a running undelete ends."""
         return any(
             record.offsets_for is not None or (record.state == UNDELETING and record.offsets)
             for record in self._view.image.deletions.values()
@@ -140,8 +144,9 @@ class ReturnedOffsets:
         self.topics_shown([heir for heir in heirs if self._is_shown(heir)])
 
     def topics_shown(self, topics: Sequence[Uuid]) -> None:
-        """Restore the offsets of topics that become visible. This happens in the same iteration of the loop, before any
-        group can read them."""
+        """Restore the offsets of topics that become visible. The groups' offsets change in the same iteration of the
+        loop, before any group can read them.
+        """
         if not self._started:
             return
         shown = frozenset(topics)
@@ -182,7 +187,8 @@ class ReturnedOffsets:
                         topic.name,
                         loud.name,
                     )
-                # Retry at once, before a group that has just been loaded serves its offsets.
+                # Retry without a pause when a group has just been loaded: it must not serve requests before it has its
+                # offsets.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
                 record = self._owing(debt)
@@ -193,7 +199,7 @@ class ReturnedOffsets:
             self._restoring.pop(debt, None)
 
     def _owing(self, debt: _Debt) -> DeletionRecord | None:
-        """Return the record, if these offsets are still to be restored."""
+        """Return the deletion record if these offsets still have to be restored, else None."""
         record = self._view.image.deletions.get(debt.topic_id)
         return record if record is not None and _Debt.of(record) == debt else None
 

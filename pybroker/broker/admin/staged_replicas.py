@@ -1,4 +1,4 @@
-"""Staged replicas of deleted topics on this broker's disks and, by request, on the other brokers."""
+"""Staged replicas of deleted topics on this broker's disks and, on request, on the disks of the other brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pybroker.protocol import interbroker as wire
 log = logging.getLogger(__name__)
 
 OTHERS_WAIT_S = 2.0
-"""Brokers that do not answer within this time are left out: a paused broker must not delay the response."""
+"""Limit of the wait for other brokers: a paused broker must not delay the response, so the result omits it."""
 
 
 class StagedReplica(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class StagedReplica(msgspec.Struct, frozen=True):
     log_dir: str
     size_bytes: int
     remaining_ms: int
-    """Time until the removal; -1 if it waits for the operator."""
+    """Time until the removal; -1 if the removal waits for the operator."""
     removing: bool
 
 
@@ -90,8 +90,9 @@ class StagedReplicas:
         ]
 
     async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, ReplicasByPartition]:
-        """Return staged replicas by broker, of the brokers that answer in time. `holders` has the topics to ask each
-        broker about."""
+        """Return the staged replicas of each broker that answers in time. `holders` maps each broker to the topics to
+        ask it about.
+        """
         live = self._view.image.brokers
         asked = [broker for broker in holders if broker == self._broker_id or broker in live]
         answers = await asyncio.gather(*(self._of(broker, holders[broker]) for broker in asked))

@@ -94,8 +94,9 @@ class LineageAdmin:
     # --- purge --------------------------------------------------------------------------------------------------------
 
     async def know_deleted(self, topics: Sequence[Uuid], timeout_ms: int) -> None:
-        """Catch up with the controller unless this broker knows all these deletions: another broker may have just
-        processed one."""
+        """Wait until this broker has all earlier decisions of the controller, unless it already knows all these
+        deletions: another broker may just have deleted a topic.
+        """
         if not all(topic_id in self._view.image.deletions for topic_id in topics):
             await self._port.catch_up(timeout_ms)
 
@@ -103,7 +104,8 @@ class LineageAdmin:
         self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int
     ) -> list[PurgedTopic | KafkaError]:
         """Purge deleted topics and return one result each, in order. On success brokers remove the data at once, or
-        after the shorter delay; brokers that are down do it when they are back."""
+        after the shorter delay; brokers that are down remove it when they are back.
+        """
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(topics)

@@ -22,7 +22,7 @@ def log_created(by: str, topics: Sequence[CreatedTopic]) -> None:
 
 
 def log_deleted(by: str, topics: Sequence[DeletedTopic], remove_after_ms: int) -> None:
-    """Log the deletion of topics. `remove_after_ms` is the earliest time of removing their data."""
+    """Log the deletion of topics. `remove_after_ms` is the earliest time at which brokers remove their data."""
     if topics:
         shown = [(f"{one.name} id={one.topic_id}", "") for one in topics]
         back = _way_back(remove_after_ms, [topic.topic_id for topic in topics])
@@ -30,7 +30,9 @@ def log_deleted(by: str, topics: Sequence[DeletedTopic], remove_after_ms: int) -
 
 
 def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: int) -> None:
-    """Log the truncation of topics. `remove_after_ms` is the earliest time of removing the old incarnations' data."""
+    """Log the truncation of topics. `remove_after_ms` is the earliest time at which brokers remove the data of the old
+    incarnations.
+    """
     if topics:
         shown = [(f"{one.name} id={one.topic_id}", f"old_id={one.old_id}") for one in topics]
         back = _way_back(remove_after_ms, [topic.old_id for topic in topics], " --as NAME")
@@ -49,8 +51,8 @@ def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
 
 
 def _line(event: str, by: str, topics: Sequence[tuple[str, str]], more: str = "") -> str:
-    """Return the line of an event. `topics` are names with ids, and further fields; a long list comes last, because
-    long lines are cut.
+    """Return the line of an event. `topics` has names with ids. A long list of topics comes after the other fields,
+    because long lines are cut off at the end.
     """
     shown = [" ".join(filter(None, each)) for each in topics[:SHOWN_MAX]]
     # Quote names that come from clients.

@@ -33,9 +33,10 @@ def check_topic_name(name: str) -> None:
 
 
 def check_new_name(name: str) -> None:
-    """Raise KafkaError with the reason if no topic may be created with this name: INVALID_TOPIC_EXCEPTION, or like
-    Kafka TOPIC_AUTHORIZATION_FAILED for the name of its metadata log, because its tools would mistake the topic for
-    that log."""
+    """Raise KafkaError with the reason if no topic may be created with this name: INVALID_TOPIC_EXCEPTION if the name
+    is illegal; like Kafka, TOPIC_AUTHORIZATION_FAILED for the name of Kafka's metadata log, because Kafka's tools would
+    mistake the topic for that log.
+    """
     check_topic_name(name)
     if name == METADATA_LOG:
         raise KafkaError(

@@ -45,10 +45,10 @@ TRANSACTION_STATE = "__transaction_state"
 SHARE_STATE = "__share_group_state"
 
 DEFAULT_COUNT = -1
-"""In a request, the broker's default."""
+"""The number in a request that means the broker's default."""
 
 AUTO_CREATE_TIMEOUT_MS = 30_000
-"""Time limit of a creation without a client's timeout."""
+"""Time limit of a creation if no client gives a timeout."""
 
 HELD_BACK_MAX = 1_000
 CLIENT_ID_SHOWN_MAX = 64
@@ -58,7 +58,7 @@ Entitled = tuple[str, str] | None
 
 
 class TopicSpec(msgspec.Struct, frozen=True):
-    """A requested topic."""
+    """A topic to create."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
@@ -68,7 +68,7 @@ class TopicSpec(msgspec.Struct, frozen=True):
 
 
 class GrowSpec(msgspec.Struct, frozen=True):
-    """Requested partitions of an existing topic."""
+    """The number of partitions that an existing topic is to have."""
 
     name: str
     total: int
@@ -98,7 +98,7 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._held_back: dict[str, Uuid] = {}
-        """Names that automatic creation has refused, with their deleted topics: one log line each."""
+        """Names that automatic creation has refused, with their deleted topics: the log gets only one line for each."""
         self._creating: dict[tuple[str, Entitled], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -223,8 +223,8 @@ class TopicAdmin:
         return False
 
     async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
-        """Create topics that clients requested by name. Return for each None if it exists now, else the error.
-        Concurrent calls with the same caller's permissions share the work.
+        """Create topics that clients requested by name. Return for each name None if the topic exists now, else the
+        error. Concurrent calls of callers with the same permissions share one creation.
         """
         entitled = None if caller is None else (caller.principal, caller.host)
         mine = [name for name in dict.fromkeys(names) if (name, entitled) not in self._creating]
@@ -233,7 +233,7 @@ class TopicAdmin:
             for name in mine:
                 self._creating[name, entitled] = loop.create_future()
             work = asyncio.ensure_future(self._auto_create(mine, caller, entitled))
-            # Callers may be cancelled; the creation continues and completes the others.
+            # A caller may be cancelled; the creation continues and completes the calls of the others.
             work.add_done_callback(_retrieve)
         waits = {name: self._creating[name, entitled] for name in dict.fromkeys(names)}
         await asyncio.wait(waits.values())
@@ -305,8 +305,9 @@ class TopicAdmin:
         return TopicSpec(name)
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
-        # Like Kafka, a creation fails while fewer brokers run than the factor: durability of commits must not depend on
-        # the start order. A single broker uses one replica without being configured.
+        # Like Kafka, refuse the creation while fewer brokers run than the replication factor: the durability of commits
+        # must not depend on the order in which brokers start. A single broker uses one replica without being
+        # configured.
         factor = self._config[f"{prefix}.replication.factor"] if self._config.in_cluster else 1
         return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
 
@@ -320,8 +321,9 @@ class TopicAdmin:
                 raise error
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> int:
-        """Catch up with the controller before a name or id counts as unknown: another broker may have just created it.
-        Return the remaining time."""
+        """Before a name or id counts as unknown, wait until this broker has all earlier decisions of the controller:
+        another broker may just have created the topic. Return the remaining time.
+        """
         image = self._view.image
         if all(one in (image.topics if isinstance(one, str) else image.names) for one in which):
             return timeout_ms
@@ -342,7 +344,8 @@ class TopicAdmin:
             return Results([disabled] * len(which))
         timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
-        # Address topics by id now: a re-created topic of the same name must stay.
+        # Address topics by id now: the request must not delete a topic that is created again under the same name
+        # meanwhile.
         found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
         unknown: dict[str | Uuid, KafkaError] = {
             one: unknown_topic(image, one) for one in which if isinstance(one, str) and one not in found
@@ -368,27 +371,28 @@ class TopicAdmin:
         return Results(results, answer.throttle_time_ms)
 
     def found(self, topic_id: Uuid) -> str | None:
-        """Return the name, as found in log directories, of a stray topic id that brokers have staged; None for any
-        other id."""
+        """Return the topic name that the log directories show for a stray topic id with staged replicas; None for any
+        other id.
+        """
         image = self._view.image
         record = None if topic_id in image.names else image.deletions.get(topic_id)
         return record.topic if record is not None and record.state == FOUND else None
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """Return the error for an id without a live topic. `told` says whether the client may see a topic's name."""
+        """Return the error for an id without a live topic. `told` returns whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, told)
 
     @property
     def delete_orders(self) -> bool:
-        """Return whether deletion orders in the old format exist (`/admin/delete_topics`)."""
+        """Return whether orders of the old format (`/admin/delete_topics`) exist."""
         return bool(self._view.image.delete_orders)
 
     async def carry_out_delete_orders(self) -> None:
         """Execute deletions that an older controller left as orders. Runs before the broker serves clients, which must
         not see topics whose deletion was acknowledged.
 
-        With delete.topic.enable=false the orders are dropped, as in Kafka. The order of a damaged topic stays. Raises
-        KafkaError if the store fails.
+        With delete.topic.enable=false the broker drops the orders, as Kafka does. It keeps the order of a topic whose
+        metadata is damaged. Raises KafkaError if the store fails.
         """
         image = self._view.image
         living = sorted(image.delete_orders & image.topics.keys())
@@ -455,15 +459,16 @@ class TopicAdmin:
 
 
 def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopic | KafkaError:
-    """Replace the error for an id by one with the name if the client addressed the topic by name."""
+    """If the client addressed the topic by name, replace an error about the id by the error about the name."""
     if isinstance(one, str) and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.message)
     return result
 
 
 def _client(caller: Caller) -> str:
-    """Return the client as the topic history records it: its client id too, because many clusters have only one
-    principal."""
+    """Return the client in the form that the topic history records. It includes the client id, because many clusters
+    have only one principal.
+    """
     shown = "".join(each if each.isprintable() else "?" for each in caller.client_id[:CLIENT_ID_SHOWN_MAX])
     return f"{caller.principal} (client {shown or '-'} at {caller.host})"
 

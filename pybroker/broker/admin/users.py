@@ -48,7 +48,7 @@ class Upsertion(msgspec.Struct, frozen=True):
 
 
 class UserAdmin:
-    """The SCRAM credential requests: reads the cluster view and submits changes to the controller."""
+    """The SCRAM credential requests. Reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerClient) -> None:
         self._view = view
@@ -57,8 +57,9 @@ class UserAdmin:
     async def alter(
         self, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion], caller: Caller
     ) -> dict[str, KafkaError | None]:
-        """Return by user, in the order of first mention, None or the error for which none of its credentials were
-        changed."""
+        """Return for each user, in the order of first mention, None if the credentials were changed, else the error; a
+        user with an error is unchanged.
+        """
         everything: list[CredentialDeletion | Upsertion] = [*deletions, *upsertions]
         results: dict[str, KafkaError | None] = {one.name: None for one in everything}
         named = Counter((one.name, one.mechanism) for one in everything)
@@ -84,7 +85,7 @@ class UserAdmin:
             try:
                 answer = await self._port.submit(event, caller=caller)
             except KafkaError as refusal:
-                # The response has an error per user but none for the request: repeat it for each user.
+                # The response has an error per user but none for the request, so each user gets the request's error.
                 return {name: problem or refusal for name, problem in results.items()}
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error

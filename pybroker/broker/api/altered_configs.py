@@ -21,16 +21,16 @@ Row = TypeVar("Row")
 
 
 class Resource(Protocol):
-    """A resource of a request."""
+    """A resource in a request."""
 
     @property
     def resource_type(self) -> int:
-        """Kafka's code."""
+        """The resource type, numbered as in Kafka."""
         ...
 
     @property
     def resource_name(self) -> str:
-        """Its name."""
+        """The name of the resource."""
         ...
 
     @property
@@ -40,8 +40,8 @@ class Resource(Protocol):
 
 
 def meant_resource(names: Names, resource: Resource, require: Callable[[int, str], None]) -> ResolvedTopic:
-    """Resolve the resource of a request; only topics have ids. `require` raises KafkaError if the client lacks the
-    permission.
+    """Resolve the resource of a request; only topics have ids. `require` checks the client's permission and raises
+    KafkaError if it is missing.
     """
     authorize = partial(require, resource.resource_type)
     if resource.resource_type == TOPIC:

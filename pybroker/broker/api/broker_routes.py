@@ -48,7 +48,7 @@ CONTROLLERS = (
     ApiKey.CLOSE_TOPICS,
     ApiKey.REOPEN_TOPICS,
 )
-"""Sent by the controller if it is another broker."""
+"""Requests that a controller on another broker sends."""
 
 
 async def obey(receiver: ControlReceiver, context: RequestContext, message: Any) -> Any:

@@ -19,7 +19,9 @@ Routes = dict[int, Callable[[], Handler]]
 
 
 class _AtFirst:
-    """A placeholder in the table: the first request of its key imports the file and binds it."""
+    """A placeholder in the table of routes. The first request of its key imports the file and replaces the placeholder
+    by the bound handler.
+    """
 
     def __init__(self, table: dict[int, Handler], key: int, bind: Callable[[], Handler]) -> None:
         self._table = table
@@ -42,7 +44,7 @@ def client_routes(services: Services) -> dict[int, Handler]:
 def routes(services: Services) -> Routes:
     """Bind the files of `pybroker/broker/api` to the services that they need, one line for each."""
     groups, admin, authorizer = services.groups, services.admin, services.authorizer
-    # The first resolves topic names as the controller does, the second as this broker's coordinators do.
+    # The first object resolves topic names as the controller does, the second as this broker's coordinators do.
     living = services.group_topics
 
     def names() -> ImageNames:

@@ -13,7 +13,9 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class CommittedTopics:
-    """The topics of one request and which of them the client may not read. `by_id`: this version names topics by id."""
+    """The topics of one request, and whether the client may read each of them. `by_id`: this version names topics by
+    id.
+    """
 
     def __init__(
         self, topics: Topics, authorizer: Authorizer, context: RequestContext, rows: Sequence[Any], *, by_id: bool
@@ -47,8 +49,9 @@ class CommittedTopics:
                 )
 
     def refused(self, code: ErrorCode) -> list[ErrorCode]:
-        """Return a code for each item of `permitted` when the group refuses the request. Topics and partitions that do
-        not exist are unknown even then: like Kafka, the broker checks them before it asks the coordinator.
+        """Return a code for each item of `permitted` after the group has refused the request with `code`. A topic or
+        partition that does not exist still gets the code for an unknown one: like Kafka, the broker checks existence
+        before it asks the coordinator.
         """
         codes = []
         for row, denied in zip(self._rows, self._denied, strict=True):
@@ -61,8 +64,8 @@ class CommittedTopics:
         return codes
 
     def answers(self, codes: Sequence[ErrorCode]) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
-        """Yield each topic of the request with its partition numbers and their codes. `codes` are those of `permitted`,
-        in order.
+        """Yield each topic of the request with its partition numbers and their codes. `codes` has one code for each
+        item of `permitted`, in the same order.
         """
         remaining = iter(codes)
         for row, denied in zip(self._rows, self._denied, strict=True):

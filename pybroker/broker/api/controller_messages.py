@@ -40,7 +40,7 @@ class ControlReceiver:
         closing: TopicClosing,
         on_led: Callable[[LeaderAndIsrRequest], None],
     ) -> None:
-        """`on_led` is called after a LeaderAndIsr was executed, before clients see its partitions."""
+        """`on_led` is called when a LeaderAndIsr has been executed, before clients see its partitions."""
         self._fence = fence
         self._cluster = cluster
         self._replicas = replicas
@@ -48,22 +48,24 @@ class ControlReceiver:
         self._closing = closing
         self._on_led = on_led
         self._hosts = -1
-        """The latest broker epoch for which a FULL LeaderAndIsr listed the hosted replicas."""
+        """The latest broker epoch for which the controller has sent a FULL LeaderAndIsr, which lists the hosted
+        replicas.
+        """
         self._told = -1
         """The latest broker epoch for which the controller has sent its complete state."""
         self._heard = asyncio.Event()
 
     async def introduced(self, broker_epoch: int) -> None:
-        """Wait until the controller has sent its complete state to this broker epoch: the hosted replicas are open, and
-        new clients see the cluster.
+        """Wait until the controller has sent its complete state to this broker epoch. By then the hosted replicas are
+        open, and new clients see the cluster.
         """
         while self._told < broker_epoch:
             self._heard.clear()
             await self._heard.wait()
 
     async def handle(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
-        """Handle one message. Orders are executed one after another; CloseTopics may run beside them. `by_name`: this
-        version has no topic ids.
+        """Handle one message. Orders are executed one after another; CloseTopics may run beside them. `by_name` is true
+        if the request's version has names but no topic ids.
         """
         refused = await self._fence.admit(request.controller_epoch, request.broker_epoch)
         if refused:
@@ -85,7 +87,8 @@ class ControlReceiver:
                 else:
                     applied = await k04_leader_and_isr.handle(self._replicas, request)
                 self._on_led(request)
-                # Without a type, the first LeaderAndIsr lists everything that this broker epoch hosts.
+                # A LeaderAndIsr without a type comes from an old version. The first one to this broker epoch lists
+                # everything that the broker hosts.
                 if by_name or request.type == LeaderAndIsrType.FULL:
                     self._hosts = max(self._hosts, request.broker_epoch)
                 return applied
@@ -99,7 +102,7 @@ class ControlReceiver:
                 else:
                     response = k06_update_metadata.handle(self._metadata, request)
                 if self._told < request.broker_epoch <= self._hosts and self._metadata.shows(self._cluster.image):
-                    # A controller begins with several messages; this was the last of them.
+                    # A controller begins with several messages; this is the last of them.
                     self._told = request.broker_epoch
                     self._heard.set()
                 return response

@@ -32,13 +32,13 @@ def described(
     failed: Callable[..., Any],
     topics_of: Callable[[Any], set[str]] | None = None,
 ) -> list[Any]:
-    """Return a description of each requested group. `require_served` and `describe`, which builds one, raise
-    KafkaError; `failed` builds a description with only an error. `topics_of` returns the topics that the description
-    names (default: those of its members). A group with a topic that the caller may not describe answers
-    TOPIC_AUTHORIZATION_FAILED, without its members.
+    """Return a description of each requested group. `require_served` raises KafkaError if this broker does not
+    coordinate the group. `describe` builds a description or raises KafkaError; `failed` builds a description with only
+    an error. `topics_of` returns the topics that a description names (default: the topics of its members). A group with
+    a topic that the caller may not describe answers TOPIC_AUTHORIZATION_FAILED, without its members.
     """
     answers = []
-    # Each group once: otherwise a few bytes for each repeated name would return all members of the group again.
+    # Return each group once: otherwise each repeated name, a few bytes, would return all members of the group again.
     for group_id in dict.fromkeys(request.group_ids):
         try:
             require_served()

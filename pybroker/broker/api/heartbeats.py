@@ -21,8 +21,8 @@ def client_host(context: RequestContext) -> str:
 
 
 def require_may_beat(group_id: str, topics: Iterable[str], may_read: Callable[[str], bool]) -> None:
-    """Raise KafkaError: TOPIC_AUTHORIZATION_FAILED for a topic that the member may not describe, INVALID_REQUEST
-    without a group.
+    """Raise KafkaError TOPIC_AUTHORIZATION_FAILED if the member may not describe a topic, INVALID_REQUEST if the
+    request names no group.
     """
     if not all(may_read(name) for name in topics):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")

@@ -22,15 +22,16 @@ API_KEY = 4
 
 
 async def handle(replicas: ReplicaManager, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    """Respond when all partitions are open, with an error for each that is not."""
+    """Respond when all partitions are open, with an error for each partition that could not be opened."""
     return await replicas.leader_and_isr(request)
 
 
 async def handle_by_name(
     replicas: ReplicaManager, view: ClusterView, request: LeaderAndIsrRequest
 ) -> LeaderAndIsrResponse:
-    """Handle the version by names. A name means its topic in the current image: the change that created it came before
-    this order. These versions have no type, so the replicas on disk are not compared with the request.
+    """Handle the version with names. A name means its topic in the current image, because the controller sends the
+    change that creates a topic before this order. This version has no type field, so the broker does not compare the
+    replicas on its disks with the request.
     """
     living, unknown, names = [], [], {}
     for topic in request.topic_states:

@@ -31,8 +31,8 @@ async def handle(replicas: ReplicaManager, request: StopReplicaRequest) -> StopR
 async def handle_by_name(
     replicas: ReplicaManager, view: ClusterView, request: StopReplicaRequest
 ) -> StopReplicaResponse:
-    """Handle the version by names: stop every incarnation of the name here, unless its leader epoch is above the one in
-    the request.
+    """Handle the version with names: stop every local incarnation of the name, except one whose leader epoch is above
+    the one in the request.
     """
     found: dict[Uuid, list[StopReplicaPartitionState]] = {}
     meant: list[tuple[str, int, list[Uuid]]] = []
@@ -69,7 +69,9 @@ async def handle_by_name(
 
 
 def _ids(replicas: ReplicaManager, view: ClusterView, name: str, index: int) -> list[Uuid]:
-    """Return the ids of a name's dead incarnations: replicas on disk that are not served, and deletions under way."""
+    """Return the topic ids of a name's dead incarnations on this broker: replicas on disk that it does not serve, and
+    running deletions.
+    """
     image = view.image
     living = image.topics.get(name)
     ids = {

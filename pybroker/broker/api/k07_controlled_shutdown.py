@@ -14,7 +14,9 @@ from pybroker.protocol.api_keys import ApiKey
 API_KEY = ApiKey.CONTROLLED_SHUTDOWN
 
 TIMEOUT_MS = 30_000
-"""A broker that does not answer, because it is paused for example, delays no other broker's stop for longer."""
+"""Time limit for another broker's answer: a broker that does not answer, for example because it is paused, must not
+delay the stop any longer.
+"""
 
 
 async def handle(port: InProcessControllerClient, context: RequestContext, request: Any) -> Any:

@@ -60,7 +60,7 @@ class _Topic(NamedTuple):
 class _Wanted(NamedTuple):
     name: str
     topic_id: Uuid | None
-    """None: the name does not exist, so nothing can have been committed for it."""
+    """None: no topic has the name, so no offset can have been committed for it."""
     partitions: Sequence[int]
     error: ErrorCode
 
@@ -75,7 +75,8 @@ def handle(
     """Return the offsets. Not a coroutine: everything is in memory."""
     asker = _Asker(authorizer, context)
     if context.api_version >= 8:
-        # All offsets of a group only once: otherwise a few bytes for each repeated name would return all of them again.
+        # Return each group's offsets only once: otherwise each repeated group id, a few bytes, would return all of them
+        # again.
         asked = {group.group_id if group.topics is None else id(group): group for group in request.groups}
         return OffsetFetchResponse(
             groups=[
@@ -98,8 +99,9 @@ def handle(
                         committed_offset=offset.offset,
                         committed_leader_epoch=offset.leader_epoch,
                         metadata=offset.metadata,
-                        # Version 1 has no error code for the group, and aiokafka ignores it in later ones: without an
-                        # error in the partitions it would start from the reset policy while the group loads.
+                        # Version 1 has no error code for the group, and aiokafka ignores it in later versions. Without
+                        # an error in each partition, aiokafka would apply the reset policy while the group is still
+                        # loading.
                         error_code=code if code is not ErrorCode.NONE else error,
                     )
                     for partition, offset, code in topic.partitions
@@ -127,7 +129,7 @@ def _group(
             else _by_name(topics, asker, topic.name, topic.partition_indexes)
             for topic in request.topics
         ]
-    # Requests before version 9 do not name a member.
+    # Requests below version 9 do not name a member.
     member = (request.member_id, request.member_epoch) if version >= 9 else NOBODY
     error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable, member=member)
     if error is not ErrorCode.NONE:

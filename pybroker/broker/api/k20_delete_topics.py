@@ -58,7 +58,8 @@ async def handle(
         if describes is not None:
             denied[one] = describes
             outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    # Not earlier: only clients that may DESCRIBE both may learn that a name and an id are the same topic.
+    # Compare names and ids only here: only clients that may DESCRIBE both topics may learn that a name and an id are
+    # the same topic.
     outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
     wanted = [one for one in asked if one not in outcomes]
     results = await topics.delete(
@@ -69,7 +70,7 @@ async def handle(
     for one, result in zip(wanted, results.each, strict=True):
         outcomes[one] = result
         if one[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
-            # Clients that may DESCRIBE the former name of a dead id get it in the response.
+            # A dead id's result contains the former name if the client may DESCRIBE it.
             outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
     return DeleteTopicsResponse(
         throttle_time_ms=results.throttle_time_ms,
@@ -83,15 +84,15 @@ async def handle(
 def _denied(
     topics: TopicAdmin, cluster: ClusterAdmin, *, authorizer: Authorizer, context: RequestContext, asked: Asked
 ) -> bool | None:
-    """Return None if the client may delete the topic, else whether it may DESCRIBE it. The controller answers for an
-    unknown id, and for a name without a topic that the client may DESCRIBE: they are unknown whatever the client may
-    do.
+    """Return None if the client may delete the topic, else whether it may DESCRIBE it. Also return None for an unknown
+    id, and for a name without a topic if the client may DESCRIBE the name: the controller then answers that the topic
+    is unknown.
     """
     name, topic_id = asked
     topic = cluster.topic(topic_id if name is None else name)
     if name is None:
-        # A client that may delete topics of the name in their directories may delete stray replicas of an unknown
-        # topic.
+        # Stray replicas of an unknown topic have a name in their directories. A client may delete the replicas if it
+        # may delete topics of that name.
         name = topic.name if topic is not None else topics.found(topic_id)
         if name is None:
             return None
@@ -118,7 +119,7 @@ def _asked(version: int, request: DeleteTopicsRequest) -> list[Asked]:
 
 
 def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
-    """Return the requests that are invalid without looking at the cluster."""
+    """Return an error for each request that is invalid in any cluster."""
     refused: dict[Asked, KafkaError] = {}
     for one in asked:
         name, topic_id = one
@@ -139,7 +140,7 @@ def _repeated(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaErr
 
 
 def _target(cluster: ClusterAdmin, name: str | None, topic_id: Uuid) -> str | Uuid:
-    """Return the topic that the request means: a name and the id behind it are the same target."""
+    """Return the topic that the request means: its name and its id count as the same topic."""
     if name is None:
         return topic_id
     topic = cluster.topic(name)

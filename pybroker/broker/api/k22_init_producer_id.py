@@ -1,8 +1,8 @@
 """InitProducerId (key 22), versions 0–5: returns a producer id and epoch.
 
 Behavior
-- Without a transactional id, a producer id of this cluster with unused epochs is kept, so that a retry returns the same
-  response; any other request gets a new id.
+- Without a transactional id, a request that names a producer id of this cluster with unused epochs gets the same id, so
+  a retry returns the same response. Any other request gets a new id.
 - With a transactional id its coordinator answers: it fences the former producer and aborts its open transaction.
 
 Versions
@@ -34,8 +34,8 @@ async def handle(
     context: RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
-    """Respond, without a transactional id, after a wait for a new block of ids once in a thousand requests; with one,
-    when the producer is stored.
+    """Respond. Without a transactional id, one request in a thousand waits for a new block of ids; with one, the
+    response waits until the producer is stored.
     """
     try:
         _check(authorizer, context, request)

@@ -41,7 +41,7 @@ KNOWS_ABORTABLE = 5
 
 Asked = Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]
 Found = list[tuple[ResolvedTopic, dict[int, TransactionPartition | ErrorCode]]]
-"""Each topic of a request, in order, with its partitions; a partition with an error has the code instead."""
+"""The topics of a request, in order, with their partitions. A partition with an error has the error code instead."""
 
 
 async def handle(
@@ -82,7 +82,9 @@ async def _add(
     context: RequestContext,
     asked: tuple[str, TransactionProducer, Found],
 ) -> ErrorCode:
-    """Add all partitions or none: return NONE, or the error. Partitions that cannot be added keep their own code."""
+    """Add all partitions or none. Return NONE, or the error for the whole request; a partition that cannot be added
+    keeps its own code.
+    """
     transactional_id, who, found = asked
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, transactional_id)
@@ -133,14 +135,14 @@ def _parts(found: Found) -> list[TransactionPartition]:
 
 
 def _refuse_all(found: Found, code: ErrorCode) -> ErrorCode:
-    """Set this code for all partitions, whatever their own code is."""
+    """Set this code for all partitions, including those with a code of their own."""
     for _, partitions in found:
         partitions.update(dict.fromkeys(partitions, code))
     return code
 
 
 def _results(found: Found, code: ErrorCode) -> list[AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult]:
-    """`code` applies to the partitions that exist."""
+    """Set `code` for the partitions that exist."""
     return [
         AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult(
             name=topic.asked,

@@ -1,7 +1,7 @@
 """UndeleteTopics (key 32143, pybroker's own), version 0: restores deleted topics whose data still exists.
 
 Behavior
-- Topics are named by id. A topic takes a new name where its own is in use.
+- Topics are named by id. If a topic's name is in use, the request gives it another one.
 - It needs DELETE on the topic's former name and, for another name, CREATE on that. Without DESCRIBE the response omits
   the name.
 """
@@ -29,7 +29,9 @@ API_KEY = 32143
 async def handle(
     lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: UndeleteTopicsRequest
 ) -> UndeleteTopicsResponse:
-    """Respond when the topics are in service, or after timeout_ms; the remaining topics come back later."""
+    """Respond when the topics are in service, or after timeout_ms; topics that are not in service by then come back
+    later.
+    """
     answers: dict[Uuid, UndeletedTopic | KafkaError] = {}
     wanted: list[Restore] = []
     seen: dict[Uuid, None] = {}

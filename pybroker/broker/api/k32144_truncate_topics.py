@@ -59,8 +59,8 @@ def _refused(
     elif topic.name is not None:
         name = topic.name
     else:
-        # Any client may learn that an id is unknown. Clients that may DESCRIBE the former name of a dead id get it in
-        # the response.
+        # Any client may learn that an id is unknown. The response contains the former name of a dead id if the client
+        # may DESCRIBE that name.
         return lineage.unknown(topic.topic_id, partial(authorizer.lists, context, ResourceType.TOPIC))
     if not authorizer.permits(context, AclOperation.DELETE, ResourceType.TOPIC, name):
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

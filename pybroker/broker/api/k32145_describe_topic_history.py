@@ -2,8 +2,8 @@
 
 Behavior
 - It needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before authorization.
-- Without DESCRIBE an id is answered without its name, and a name as if it did not exist. Other names of a topic are
-  empty for callers without DESCRIBE on them.
+- Without DESCRIBE, the response to an id omits the name, and the response to a name is that of a name that does not
+  exist. Other names of a topic are empty if the caller lacks DESCRIBE on them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def handle(
 ) -> DescribeTopicHistoryResponse:
     """Return the histories from this broker's view of the cluster. A repeated topic has one result, as in Metadata."""
     asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
-    # Once per request, because it reads every topic.
+    # Compute it once per request, because it reads every topic.
     former = history.former_names() if any(topic.name is not None for topic in request.topics) else {}
     return DescribeTopicHistoryResponse(
         topics=[_topic(history, authorizer, context, topic, former) for topic in asked.values()]

@@ -1,9 +1,10 @@
 """DescribeDeletions (key 32146, pybroker's own), versions 0–1: returns the progress of deletions.
 
 Behavior
-- Without topics: every deletion whose data still exists. With topics, by name or id: all their deletions, finished ones
-  too. Only topics that the caller may DESCRIBE.
-- The broker asks the other brokers for their part. Sizes and times of a broker that does not answer within 2 s are −1.
+- A request without topics returns every deletion whose data still exists. A request with topics, by name or id, returns
+  all their deletions, including finished ones. The response contains only topics that the caller may DESCRIBE.
+- The broker asks the other brokers about the data on their disks. If one does not answer within 2 s, its sizes and
+  times are −1.
 
 Versions
 - v1 adds the end of the delay (`remove_after_ms`) and whether the topic can be restored (`undeletable`).
@@ -34,7 +35,7 @@ async def handle(
     wanted: list[str | Uuid] | None = None
     if request.topics is not None:
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
-    # Before any disk is read: a client that may see nothing must cost nothing.
+    # Return before any disk is read: a request from a client that may see no topic must not cost disk reads.
     told = partial(authorizer.lists, context, ResourceType.TOPIC)
     return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, told)])
 

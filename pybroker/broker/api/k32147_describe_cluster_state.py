@@ -1,8 +1,8 @@
 """DescribeClusterState (key 32147, pybroker's own), version 0: returns the cluster's state as this broker knows it.
 
 Behavior
-- It contains brokers with their epochs, counts of unhealthy partitions and the first of them, whether this broker
-  reaches the metadata store, and its partitions whose role differs from the metadata.
+- It contains the brokers with their epochs, the number of unhealthy partitions and the first of them, whether this
+  broker reaches the metadata store, and this broker's partitions with a role that differs from the metadata.
 - Any broker answers. It needs DESCRIBE on the cluster.
 - Topic ids are zero while `inter.broker.protocol.version` hides them.
 """
@@ -29,7 +29,7 @@ from pybroker.protocol.messages import (
 API_KEY = 32147
 
 PARTITIONS_MAX = 10_000
-"""In one response, whatever the request asks for."""
+"""Limit of partitions in one response, whatever the request asks for."""
 
 
 async def handle(

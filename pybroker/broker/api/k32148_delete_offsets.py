@@ -37,7 +37,7 @@ def handle(
     context: RequestContext,
     request: DeleteOffsetsRequest,
 ) -> DeleteOffsetsResponse | Coroutine[Any, Any, DeleteOffsetsResponse]:
-    """Respond when the tombstones are on disk. With an error of the group the response has no partitions."""
+    """Respond when the tombstones are on disk. If the group has an error, the response has no partitions."""
     authorizer.require_group(context, AclOperation.DELETE, request.group_id)
     require = partial(authorizer.require_topic, context, AclOperation.READ)
     asked = [

@@ -1,10 +1,10 @@
 """PurgeTopics (key 32149, pybroker's own), version 0: removes the data of deleted topics now, or sooner.
 
 Behavior
-- Topics are named by id. `delay_ms` 0 removes the data at once on every broker, for ever. A value above 0 shortens the
-  delay, which counts from the deletion; it never extends it.
-- It needs DELETE on the topic's former name. An unknown id answers UNKNOWN_TOPIC_ID, a living topic or one that is
-  being undeleted TOPIC_ALREADY_EXISTS, stray replicas INVALID_REQUEST.
+- Topics are named by id. `delay_ms` 0 removes the data immediately and irrevocably on every broker. A value above 0
+  shortens the delay, which counts from the deletion; it never extends it.
+- It needs DELETE on the topic's former name. Errors: UNKNOWN_TOPIC_ID for an unknown id, TOPIC_ALREADY_EXISTS for a
+  live topic and during an undelete, INVALID_REQUEST for stray replicas.
 - A repeated request succeeds.
 """
 

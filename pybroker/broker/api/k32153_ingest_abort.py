@@ -1,7 +1,7 @@
 """IngestAbort (key 32153, pybroker's own), version 0: drops an open ingest.
 
 Behavior
-- After the commit it changes nothing and says so.
+- If the ingest is already committed, the request changes nothing, and the response says that it is committed.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ API_KEY = ApiKey.VERIFY_TRANSACTION
 
 
 async def handle(membership: TransactionMembership, context: RequestContext, request: Any) -> Any:
-    """Respond at once, or when additions under way are stored."""
+    """Respond immediately, or wait until running additions of partitions are stored."""
     who = TransactionProducer(request.producer_id, request.producer_epoch)
     parts = [TransactionPartition(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
     try:

@@ -13,5 +13,5 @@ API_KEY = ApiKey.PROBE_BROKER
 
 
 async def handle(probe: Callable[[int, int], Awaitable[bool]], context: RequestContext, request: Any) -> Any:
-    """Respond after 300 ms if it does, sooner if not."""
+    """Respond after 300 ms if the port refuses connections for all that time, otherwise earlier."""
     return wire.ProbeBrokerResponse(refused=await probe(request.broker_id, request.broker_epoch))

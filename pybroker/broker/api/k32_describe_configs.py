@@ -9,7 +9,8 @@ Versions
 
 Differs from Kafka
 - It shows every synonym that determines a value (`admin.config_views`).
-- A resource that is repeated in the same words is answered once: a few bytes would otherwise buy 20 KB of response.
+- If a request repeats a resource identically, the response contains it once: otherwise a few bytes of the request would
+  cause 20 KB of response.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def handle(
         for one in request.resources
     }
     results: list[DescribeConfigsResponse_DescribeConfigsResult] = []
-    # A resource takes 0.5 to 2 ms.
+    # Describing one resource takes 0.5 to 2 ms, so other requests run in between.
     async for resource in context.turns.each(asked.values()):
         topic = meant_resource(names, resource, require)
         results.append(_describe(configs, topic, resource, request.include_synonyms, request.include_documentation))

@@ -37,7 +37,7 @@ async def handle(
 ) -> DescribeLogDirsResponse:
     """Return all partitions if topics are null, else the requested partitions that this broker hosts."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
-        # The response has no error field before version 3: it is empty.
+        # The response has no error field below version 3, so it is empty instead.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[str | Uuid, set[int]] | None = None
     if request.topics is not None:

@@ -28,7 +28,9 @@ Answer = SaslAuthenticateResponse | LoginResponse | LastResponse
 def handle(
     sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
 ) -> Answer | Coroutine[Any, Any, Answer]:
-    """Respond to a token. A failure is sent after a delay and closes the connection."""
+    """Respond to a token. If authentication fails, the broker sends the failure after a delay and closes the
+    connection.
+    """
     try:
         outcome = sasl.answer(context, request.auth_bytes)
     except SaslFailedError as problem:
@@ -51,7 +53,9 @@ def handle(
 async def _again(
     wait: asyncio.Future[None], sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
 ) -> Answer:
-    """Evaluate the token again. A connection waits only once: keys that are still missing do not exist."""
+    """Evaluate the token again. A connection waits only once for an identity provider's keys; a key that is still
+    missing then does not exist.
+    """
     await asyncio.wait([wait], timeout=KEYS_WAIT_S)
     answer = handle(sasl, context, request)
     return await answer if isinstance(answer, Coroutine) else answer

@@ -53,7 +53,9 @@ async def handle(
 
 
 async def _outcome(deletion: ErrorCode | asyncio.Future[ErrorCode] | KafkaError) -> ErrorCode | KafkaError:
-    """Return a deletion's result; a share group may refuse it after its partitions were asked."""
+    """Return a deletion's result; a share group can still refuse it after it has asked the coordinators of its
+    partitions' state.
+    """
     if not isinstance(deletion, asyncio.Future):
         return deletion
     try:

@@ -48,7 +48,7 @@ async def handle(
         unclean = request.election_type == UNCLEAN
         outcomes = await elections.elect(wanted, request.timeout_ms, unclean=unclean, caller=context.caller)
     except KafkaError as error:
-        # Version 0 has errors of partitions only.
+        # In version 0 only partitions have errors.
         refused = [
             _row(topic.asked, topic.told_id, [_refused(topic.asked, one, error) for one in row])
             for topic, row in asked or ()

@@ -32,7 +32,7 @@ def handle(
     context: RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments under way; those of all partitions if topics are null."""
+    """Return the running reassignments; if topics are null, of all partitions."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         return ListPartitionReassignmentsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."

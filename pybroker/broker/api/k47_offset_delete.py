@@ -24,7 +24,7 @@ API_KEY = 47
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
-    """Respond when the tombstones are on disk. With an error of the group the response has no partitions."""
+    """Respond when the tombstones are on disk. If the group has an error, the response has no partitions."""
     authorizer.require_group(context, AclOperation.DELETE, request.group_id)
     denied = {
         topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.READ, topic.name)

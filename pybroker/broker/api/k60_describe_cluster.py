@@ -4,8 +4,8 @@ Behavior
 - A dead broker is not listed.
 
 Versions
-- v1 adds the endpoint type: 1 for brokers; 2 for controllers answers MISMATCHED_ENDPOINT_TYPE. v2 includes fenced
-  brokers on request (KIP-1073).
+- v1 adds the endpoint type: 1 means brokers; 2 (controllers) is refused with MISMATCHED_ENDPOINT_TYPE. v2 includes
+  fenced brokers on request (KIP-1073).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UnregisterBroker (key 64), version 0 (KIP-631): removes a dead broker's registration.
 
 Differs from Kafka
-- The broker must be dead and have no replicas. Kafka also unregisters a running broker, and one with replicas, which
-  then wait for an unknown broker.
+- The broker must be dead and have no replicas. Kafka also unregisters a broker that runs or has replicas; its
+  partitions then name an unknown broker.
 """
 
 from __future__ import annotations

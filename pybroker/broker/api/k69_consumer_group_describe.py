@@ -85,7 +85,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Con
 
 
 def _assignment(partitions: Iterable[Partition], topics: Topics) -> ConsumerGroupDescribeResponse_Assignment:
-    """Return the assignment without deleted topics, which have no name."""
+    """Return the assignment. Omit deleted topics, because they have no name."""
     return ConsumerGroupDescribeResponse_Assignment(
         topic_partitions=[
             ConsumerGroupDescribeResponse_TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)

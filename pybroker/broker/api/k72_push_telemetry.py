@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72), version 0: a client pushes the metrics it was asked for (KIP-714).
+"""PushTelemetry (key 72), version 0: a client pushes the metrics that its subscription asks for (KIP-714).
 
 Behavior
 - It needs no permission, as in Kafka.
@@ -14,7 +14,8 @@ API_KEY = 72
 
 
 async def handle(telemetry: Telemetry, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Accept the metrics. Raises KafkaError: THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE, …
+    """Accept the metrics. Raises KafkaError if the client pushes too early (THROTTLING_QUOTA_EXCEEDED), with an old
+    subscription (UNKNOWN_SUBSCRIPTION_ID) or too much (TELEMETRY_TOO_LARGE).
     """
     await telemetry.push(
         request.client_instance_id,

@@ -43,7 +43,9 @@ def handle(
     context: RequestContext,
     request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse:
-    """Return the resources from this broker's view of the cluster. UNSUPPORTED_VERSION: unknown resource type."""
+    """Return the resources from this broker's view of the cluster. An unknown resource type answers
+    UNSUPPORTED_VERSION.
+    """
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     wanted = tuple(dict.fromkeys(request.resource_types)) or LISTED

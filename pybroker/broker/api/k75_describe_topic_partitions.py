@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75), version 0 (KIP-966): returns topics by name, in pages of partitions.
 
 Behavior
-- No names means all topics. The cursor names the first partition of the next page. When all topics are requested, one
-  that was deleted meanwhile is skipped.
+- A request without names means all topics. The cursor names the first partition of the next page. If the topic of the
+  cursor was deleted meanwhile, a request for all topics skips it.
 - Eligible leader replicas are empty, not null: leader election uses the ISR only, and the Java admin client does not
   accept null.
 """

@@ -63,7 +63,7 @@ def _member(member: ShareGroupMember, topics: Topics) -> ShareGroupDescribeRespo
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         assignment=ShareGroupDescribeResponse_Assignment(
-            # Without deleted topics, which have no name.
+            # Omit deleted topics, because they have no name.
             topic_partitions=[
                 ShareGroupDescribeResponse_TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
                 for topic_id, indexes in by_topic(member.assigned)

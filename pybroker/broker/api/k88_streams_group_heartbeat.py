@@ -3,7 +3,7 @@ or leaves, and receives its tasks (KIP-1071).
 
 Behavior
 - The response leaves when its change is on disk. Most heartbeats change nothing.
-- Missing internal topics are created with the permissions of the client that sends the heartbeat.
+- The broker creates missing internal topics with the permissions of the client that sends the heartbeat.
 
 Versions
 - v1 adds missing client tags and the acceptable recovery lag.
@@ -53,7 +53,7 @@ from pybroker.protocol.messages import (
 API_KEY = 88
 
 PROBLEMS_TOLD = 3
-"""Number of failed topics for which the status has the reason."""
+"""Limit of failed topics for which the status states the reason."""
 
 
 class StreamsHeartbeatSources(NamedTuple):

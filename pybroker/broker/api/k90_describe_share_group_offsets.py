@@ -1,11 +1,11 @@
 """DescribeShareGroupOffsets (key 90), versions 0–1: returns the start offsets of share groups (KIP-932).
 
 Behavior
-- Without topics: every topic that the group has state for and the caller may DESCRIBE. −1: the group has not begun
-  there.
+- A request without topics returns every topic for which the group has state and which the caller may DESCRIBE. −1 means
+  that the group has not begun to read the partition.
 
 Versions
-- v1 adds the lag (KIP-1226): the records that the group has still to read, −1 where the leader cannot be reached.
+- v1 adds the lag (KIP-1226): the number of records that the group has not read yet, −1 if the leader cannot be reached.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""With these errors the response names the leader."""
+"""If a partition has one of these errors, the response names the leader."""
 
 E = TypeVar("E")
 L = TypeVar("L")
@@ -43,7 +43,9 @@ class ShareAdmin(NamedTuple):
 
 
 def admitted(sources: ShareSources, authorizer: Authorizer, context: RequestContext, request: Any) -> tuple[str, str]:
-    """Return (group, member) of a request that is allowed; raise KafkaError otherwise."""
+    """Return the group and the member of a permitted request. Raise KafkaError if the client lacks the permission or an
+    id is empty.
+    """
     sources.features.require_share_groups()
     group_id, member_id = request.group_id or "", request.member_id or ""
     authorizer.require_group(context, AclOperation.READ, group_id)
@@ -55,8 +57,8 @@ def admitted(sources: ShareSources, authorizer: Authorizer, context: RequestCont
 
 
 def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartition, list[AckBatch]]:
-    """Return the acknowledgements by partition. Raises KafkaError INVALID_REQUEST if one renews a lock and the request
-    does not have the flag for it.
+    """Return the acknowledgements by partition. Raise KafkaError INVALID_REQUEST if an acknowledgement renews a lock
+    but the request lacks the flag for renewals.
     """
     said: dict[TopicPartition, list[AckBatch]] = {}
     for topic in topics:
@@ -73,7 +75,7 @@ def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartit
 
 
 def reader(authorizer: Authorizer, context: RequestContext) -> Callable[[str], bool]:
-    """Return a function that says whether the caller may read a topic."""
+    """Return a function that returns whether the caller may read a topic."""
     return lambda name: authorizer.permits_topic(context, AclOperation.READ, name)
 
 

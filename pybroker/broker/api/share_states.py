@@ -102,7 +102,7 @@ async def delete(states: ShareStateCoordinator, _: RequestContext, request: Any)
 
 
 async def summary(states: ShareStateCoordinator, _: RequestContext, request: Any) -> Any:
-    """Handle key 87. Without a state the start offset and the state epoch are −1."""
+    """Handle key 87. If a partition has no state, its start offset and state epoch are −1."""
 
     async def do(key: Key, wanted: Any) -> Any:
         made = m.ReadShareGroupStateSummaryResponse_PartitionResult(

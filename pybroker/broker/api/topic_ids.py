@@ -2,9 +2,10 @@
 work).
 
 Behavior
-- Without an id the name decides. With an id the request means only that topic, which must also have the name unless the
-  name is empty.
-- A check and its effect happen in one step of the event loop; code that waits in between uses the id.
+- Without an id the name decides. With an id, the request means only the topic with that id. If the request also has a
+  name, the topic must have that name.
+- The check of a name and its effect happen in one step of the event loop. Code that awaits between the two keeps the id
+  instead of the name.
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ class ResolvedTopic(NamedTuple):
     """A topic of a request."""
 
     asked: str
-    """The name in the request and in the response."""
+    """The name in the request; the response repeats it."""
     name: str
     """The name for authorization and lookup. Empty for an unknown id without a name."""
     topic_id: Uuid | None
     """The id in the request, if it has one."""
     refused: KafkaError | None
-    """The error of the topic: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, or a failed authorization."""
+    """Why the topic is refused: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, or a failed authorization."""
 
     @property
     def told_id(self) -> Uuid:
-        """The id for the response: the request's."""
+        """The id for the response: the id in the request."""
         return Uuid.ZERO if self.topic_id is None else self.topic_id
 
     def outcome(self, error: KafkaError | None) -> KafkaError | None:
-        """Return the topic's final error. If the request named an id and the topic was deleted meanwhile, that is
-        UNKNOWN_TOPIC_ID.
+        """Return the topic's final error. It is UNKNOWN_TOPIC_ID if the request named an id and the topic was deleted
+        meanwhile.
         """
         if self.topic_id is not None and error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return _unknown(self.topic_id)
@@ -71,8 +72,9 @@ class ResolvedTopic(NamedTuple):
 
 
 def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], None] | None = None) -> ResolvedTopic:
-    """Resolve a name and an id (ZERO: no id). `authorize` raises KafkaError. It is called for a name whether the topic
-    exists or not, and for an id's name if the topic exists: ids are not secret, names are (KIP-516).
+    """Resolve a name and an id (ZERO: no id). `authorize` raises KafkaError if the client lacks the permission. It is
+    called for each name, even if no topic has it, and for the name of an id if its topic exists: ids are not secret,
+    names are (KIP-516).
     """
     given = None if topic_id == Uuid.ZERO else topic_id
     found = name

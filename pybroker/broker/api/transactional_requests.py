@@ -21,8 +21,8 @@ def require_transactional_id(
 
 
 def told(code: int, version: int, knows_fenced: int) -> ErrorCode:
-    """Return the code that this version has: below `knows_fenced`, PRODUCER_FENCED is an invalid producer epoch
-    (KIP-588).
+    """Return `code` in the request's version: if the version does not know PRODUCER_FENCED (`knows_fenced` is its first
+    version that does), return INVALID_PRODUCER_EPOCH instead (KIP-588).
     """
     if code == ErrorCode.PRODUCER_FENCED and version < knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

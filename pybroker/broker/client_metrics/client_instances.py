@@ -37,12 +37,13 @@ INSTANCES_MAX = 16_384
 SILENT_INTERVALS = 3
 
 UNPACKED_BYTES_MAX = 4 << 20
-"""Limit of the uncompressed size of a push; telemetry.max.bytes if that is larger."""
+"""Limit of the uncompressed size of a push; telemetry.max.bytes applies instead if it is larger."""
 
 UNPACKED_BYTES_FREE, UNPACKED_BYTES_PER_BYTE = 64 << 10, 128
 FIELDS_FREE, FIELDS_PER_BYTE = 1_000, 16
-"""Limit of the protobuf fields of a push, by its size: client metrics compress to a tenth, a decompression bomb to a
-ten-thousandth."""
+"""Limit of the number of protobuf fields, as a fraction of the push's size: compression shrinks client metrics to a
+tenth, but a decompression bomb to a ten-thousandth.
+"""
 
 NAMES_MAX = 500
 """Limit of metric names in /metrics; a client library has about a hundred."""
@@ -66,28 +67,32 @@ class _Instance:
         self.terminating = False
 
     def may_get(self, now_ms: int) -> bool:
-        """Return whether the client may ask for its subscription: once an interval, and at once after an error that
-        requires it."""
+        """Return whether the client may ask for its subscription now: once per push interval, and without waiting if it
+        was answered with an error that requires a new subscription.
+        """
         last = max(self.got_ms or 0, self.pushed_ms or 0) if self.got_ms or self.pushed_ms else None
         return self.may_ask or last is None or now_ms - last >= self.asked.interval_ms
 
     def may_push(self, now_ms: int) -> bool:
-        """Return whether the client may push: once an interval, and once after each subscription response, because
-        clients spread their first push."""
+        """Return whether the client may push now: once per push interval, and additionally once after each subscription
+        response, because clients choose a random time for their first push.
+        """
         if self.pushed_ms is None or (self.got_ms is not None and self.got_ms > self.pushed_ms):
             return True
         return now_ms - self.pushed_ms >= self.asked.interval_ms
 
 
 def read(codec: int, data: bytes, bytes_max: int) -> tuple[bytes, list[Number]]:
-    """Return the uncompressed push and its numbers. Raises ValueError and MalformedError."""
+    """Return the uncompressed push and the metric values in it. Raises ValueError if the push cannot be decompressed,
+    MalformedError if its bytes are not MetricsData.
+    """
     size = len(data)
     plain = unpacked(codec, data, min(bytes_max, UNPACKED_BYTES_FREE + UNPACKED_BYTES_PER_BYTE * size))
     return plain, numbers(plain, FIELDS_FREE + FIELDS_PER_BYTE * size)
 
 
 class Telemetry:
-    """The telemetry requests and the sums of pushed metrics. Runs on the loop's thread."""
+    """Handles the telemetry requests and keeps the sums of pushed metrics. Runs on the loop's thread."""
 
     def __init__(self, view: ClusterView, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
@@ -101,17 +106,19 @@ class Telemetry:
         self.push_bytes = 0
         self.refused: Counter[ErrorCode] = Counter()
         self.unshown = 0
-        """Number of metrics that were pushed but not kept: beyond NAMES_MAX, or without a subscription."""
+        """Number of metrics that clients have pushed and this broker has not kept, because NAMES_MAX is reached or no
+        subscription asks for them.
+        """
         self.sums: dict[str, float] = {}
         """Counters, summed over all clients since the start."""
         self.gauges: dict[str, float] = {}
-        """Gauges, each as the last client pushed it."""
+        """Gauges, each with the value that the last client pushed."""
         self.pass_on: Callable[[bytes, Mapping[str, str]], None] | None = None
         """Forwards each push unchanged, with the client's identity."""
 
     @property
     def max_bytes(self) -> int:
-        """Return the limit of one push, compressed."""
+        """Return the size limit of one push, in compressed form."""
         return self._config.get_int("telemetry.max.bytes")
 
     def instances(self) -> int:
@@ -121,7 +128,8 @@ class Telemetry:
 
     def subscription(self, instance_id: Uuid, context: RequestContext) -> tuple[Uuid, InstanceSubscription]:
         """Return the client's subscription; a client without an instance id gets one. Raises KafkaError
-        (THROTTLING_QUOTA_EXCEEDED)."""
+        THROTTLING_QUOTA_EXCEEDED if the client asks too early.
+        """
         instance_id = instance_id or Uuid.random()
         instance, now_ms = self._instance(instance_id, context), self._clock.monotonic_ms()
         if not instance.may_get(now_ms):
@@ -139,7 +147,7 @@ class Telemetry:
         codec: int,
         data: bytes,
     ) -> None:
-        """Accept a client's metrics. Raises KafkaError."""
+        """Accept a client's metrics. Raises KafkaError if the push is refused."""
         if not instance_id:
             raise self._refusal(ErrorCode.INVALID_REQUEST, "The request has no client instance id.")
         instance, now_ms = self._instance(instance_id, context), self._clock.monotonic_ms()
@@ -204,7 +212,7 @@ class Telemetry:
             found = self._instances[instance_id] = _Instance(asked, self._of, now_ms)
         elif found.of is not self._of:
             asked = asked_of(instance_id, described(instance_id, context), self._subscriptions)
-            # A client may fetch a changed subscription before its interval ends.
+            # If a subscription has changed, a client may fetch it before its interval ends.
             found.may_ask = found.may_ask or asked != found.asked
             found.asked, found.of = asked, self._of
         found.seen_ms = now_ms
@@ -226,7 +234,7 @@ class Telemetry:
                 log.error("ignored a damaged client metrics subscription name=%r: %s", name, problem)
 
     def _forget(self) -> None:
-        """Remove expired instances; the instance that was silent for longest comes first."""
+        """Remove expired instances. The instances are ordered by their last request, the oldest first."""
         now_ms = self._clock.monotonic_ms()
         while self._instances:
             instance_id, oldest = next(iter(self._instances.items()))

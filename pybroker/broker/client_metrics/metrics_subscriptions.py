@@ -35,8 +35,9 @@ class MetricsSubscription(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(config: Mapping[str, str]) -> MetricsSubscription:
-        """Parse a subscription's settings. Raises ConfigError and ValueError for settings that no broker of this
-        version stores."""
+        """Parse a subscription's settings. Raises ConfigError or ValueError if a setting is invalid; a broker of this
+        version never stores such a setting.
+        """
         metrics = tuple(filter(None, (one.strip() for one in config.get(METRICS, "").split(","))))
         interval_ms = int(config.get(INTERVAL, INTERVAL_DEFAULT_MS))
         return MetricsSubscription(
@@ -72,8 +73,9 @@ def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
 def asked_of(
     instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[MetricsSubscription]
 ) -> InstanceSubscription:
-    """Combine the matching subscriptions: the shortest interval and all their metrics. The subscription id changes when
-    either does."""
+    """Combine the matching subscriptions: the shortest interval and all their metrics. The subscription id changes
+    whenever the interval or the metrics change.
+    """
     found = [one for one in subscriptions if one.matches(said)]
     metrics: tuple[str, ...] = tuple(sorted({name for one in found for name in one.metrics}))
     if ALL_METRICS in metrics:

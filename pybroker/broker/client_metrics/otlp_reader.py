@@ -13,7 +13,7 @@ from math import isfinite
 import msgspec
 
 FIELDS_MAX = 50_000
-"""Limit of one push: the size of a client with a thousand metrics, some 40 ms of work."""
+"""Limit of fields in one push: a client with a thousand metrics stays below it. Reading that many takes some 40 ms."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,199}")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -30,7 +30,7 @@ class Number(msgspec.Struct, frozen=True):
     name: str
     value: float
     is_sum: bool
-    """True: an increment since the previous push; False: a gauge."""
+    """True: the value is the increment since the previous push. False: it is a gauge."""
 
 
 class MalformedError(Exception):

@@ -11,8 +11,8 @@ from pybroker.broker.metadata.image import BrokerImage
 
 
 class Channel(Protocol):
-    """The channel to one broker under one broker epoch. Every request gets a response, even if the broker cannot
-    execute it.
+    """The channel to one broker under one broker epoch. Every request gets an answer, even if the broker cannot execute
+    it.
     """
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
@@ -20,11 +20,11 @@ class Channel(Protocol):
         ...
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Send a request at once, beside the queue: it must not wait for slow orders."""
+        """Send a request immediately, ahead of the queue: it must not wait for slow orders."""
         ...
 
     async def drain(self) -> None:
-        """Wait until everything has been answered."""
+        """Wait until all requests have been answered."""
         ...
 
 
@@ -36,7 +36,9 @@ class Channels(Protocol):
         ...
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """Keep only channels to these brokers: requests for others, or for other broker epochs, fail as stale."""
+        """Keep only channels to these brokers: a request for another broker or another broker epoch fails with
+        STALE_BROKER_EPOCH.
+        """
         ...
 
     async def close(self) -> None:

@@ -25,8 +25,8 @@ class ControllerTermView(Protocol):
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change sent to brokers, while this broker is the
-        controller."""
+        """While this broker is the controller: the controller epoch, and the number of the last change sent to brokers.
+        """
         ...
 
     @property
@@ -36,7 +36,7 @@ class ControllerTermView(Protocol):
 
 
 class ControllerLeadership:
-    """The current controller's id: the election writes it, request forwarding reads it. On the loop's thread."""
+    """The current controller's id. The election sets it, and request forwarding reads it. Used on the loop's thread."""
 
     def __init__(self) -> None:
         self._controller: int | None = None

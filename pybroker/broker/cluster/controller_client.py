@@ -16,13 +16,13 @@ R = TypeVar("R")
 
 
 class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
-    """The answer to an event, which is decided and durable."""
+    """The answer to an event. The event's decision is durable."""
 
     reply: R
     in_force: bool
-    """False if the timeout came first; the decision is applied later."""
+    """False if the timeout expired before the decision was applied everywhere; it will be applied later."""
     throttle_time_ms: int = 0
-    """How long the client has to wait because it exceeds its `controller_mutation_rate`."""
+    """How long the client has to wait, because it exceeds its `controller_mutation_rate`."""
 
     @property
     def late(self) -> KafkaError | None:
@@ -35,7 +35,7 @@ class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
 
 
 class RequestIdentity(msgspec.Struct, frozen=True):
-    """The identity of a request. However often its event is submitted, the controller decides it only once."""
+    """The identity of a request. The controller decides the event only once, even if it is submitted several times."""
 
     request_id: Uuid
     ms_ago: int = 0
@@ -48,13 +48,13 @@ class ControllerClient(Protocol):
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
     ) -> EventAnswer[R]:
-        """Submit an event and answer when its decision is complete: when this broker's metadata and its clients show
-        it, and in addition when
+        """Submit an event and return the answer when its decision is complete. A decision is complete when this broker
+        shows it in its metadata and to its clients, and in addition:
 
-        - CreateTopics, CreatePartitions, TruncateTopics: the leaders take records. A topic that every log directory
-          refused is deleted again, and its reply is the error;
+        - CreateTopics, CreatePartitions, TruncateTopics: the leaders accept records. If every log directory has refused
+          a topic, the controller deletes the topic again, and its reply is the error;
         - DeleteTopics: the name is free;
-        - UndeleteTopic: the topic is in service, or could not be brought back; the reply is then the error;
+        - UndeleteTopic: the topic is in service. If that is impossible, the reply is the error;
         - AlterConfigs, AlterClientQuotas, CreateAcls, DeleteAcls, AlterUsers, UpdateFeatures: every live broker has
           applied it.
 
@@ -72,14 +72,15 @@ class ControllerClient(Protocol):
         ...
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Wait until this broker's metadata shows everything that was decided before the call. Callers use it before
-        they report something as unknown that another broker may have created. Raises KafkaError NOT_CONTROLLER,
-        REQUEST_TIMED_OUT."""
+        """Wait until this broker's metadata shows every decision made before the call. Callers use it before they
+        report a topic as unknown, because another broker may have created it. Raises KafkaError NOT_CONTROLLER if there
+        is no controller, REQUEST_TIMED_OUT if the wait takes too long.
+        """
         ...
 
 
 class InProcessControllerClient(ControllerClient, Protocol):
-    """The controller client of the controller in this process, if there is one."""
+    """The controller client for the case that the controller is in this process."""
 
     @property
     def is_open(self) -> bool:
@@ -96,5 +97,7 @@ class InProcessControllerClient(ControllerClient, Protocol):
         asked: RequestIdentity | None = None,
     ) -> EventAnswer[R]:
         """Submit like `ControllerClient`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by` is the
-        broker that waits for the answer, if not this one. `asked` records the outcome for retries."""
+        broker that waits for the answer, if it is another broker. `asked` is the id under which the outcome is
+        recorded, so that a retry gets the same answer.
+        """
         ...

@@ -28,7 +28,7 @@ from pybroker.native import Uuid
 R_co = TypeVar("R_co", covariant=True)
 
 BY_BROKER = "pybroker"
-"""The principal in a topic's history if a broker created or deleted it without a client's request."""
+"""The principal that a topic's history records if a broker created or deleted the topic without a client's request."""
 
 
 class Event(msgspec.Struct, Generic[R_co], frozen=True):
@@ -36,7 +36,7 @@ class Event(msgspec.Struct, Generic[R_co], frozen=True):
 
 
 class CatchUp(Event[None], frozen=True):
-    """Request without a change: its answer shows that the submitter has received all earlier decisions."""
+    """A request that changes nothing. When its answer arrives, the submitter has received all earlier decisions."""
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class NewTopic(msgspec.Struct, frozen=True):
     num_partitions: int
     replication_factor: int
     assignments: Mapping[int, tuple[int, ...]] | None
-    """Replicas by partition if the client chose them; the two numbers are then ignored."""
+    """Replicas by partition. If the client chose them, the two numbers above are ignored."""
     config: Mapping[str, str]
 
 
@@ -70,12 +70,12 @@ class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
     topics: tuple[NewTopic, ...]
     validate_only: bool
     seed: int
-    """Where placement starts; any number."""
+    """Number that chooses where placement starts; any number is valid."""
     now_ms: int
     created_by: str = ""
     """The principal for the topic's history."""
     automatic: bool = False
-    """True if `auto.create.topics.enable` creates a topic whose name a client used."""
+    """True if a client used the name and `auto.create.topics.enable` creates the topic."""
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class Truncation(msgspec.Struct, frozen=True):
 
     topic_id: Uuid
     keep_offsets: bool
-    """The new logs begin where the old ones end, and groups keep their offsets."""
+    """True: the new logs begin where the old ones end, and groups keep their offsets."""
 
 
 class TruncatedTopic(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
 
 
 class UndeletedTopic(msgspec.Struct, frozen=True):
-    """The name of a topic that is back, or is being brought back."""
+    """The name of a topic that is live again, or whose replicas still move their data back."""
 
     name: str
     topic_id: Uuid
@@ -142,7 +142,7 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
     topic_id: Uuid
     name: str
-    """The name from the directories; "" if they are named by id."""
+    """The topic name from the directories; "" if the directories are named by id."""
     partitions: tuple[int, ...]
     last_epoch: int
     """The highest leader epoch in the data."""
@@ -158,7 +158,9 @@ class FoundReplicas(Event[None], frozen=True):
 
 
 class PurgedTopic(msgspec.Struct, frozen=True):
-    """A deleted topic whose data is removed earlier than planned. `remove_after_ms` is when its delay ends."""
+    """A deleted topic whose data is removed earlier than planned. `remove_after_ms` is the time at which the new delay
+    ends.
+    """
 
     name: str
     topic_id: Uuid
@@ -177,14 +179,17 @@ class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
 
 
 class CloseDeletions(Event[None], frozen=True):
-    """The delay has ended on a broker: the topics can no longer be undeleted, and their data may be removed."""
+    """Report that the delay has ended on a broker. From then on the topics can no longer be undeleted, and brokers may
+    remove their data.
+    """
 
     topics: tuple[Uuid, ...]
 
 
 class OffsetsRestored(Event[None], frozen=True):
-    """The groups have the offsets from the deletion record of `topic_id` back, as offsets of `target`: the topic itself
-    after an undelete, its successor after a truncation."""
+    """Report that the groups have the offsets from the deletion record of `topic_id` again, as offsets of `target`.
+    After an undelete `target` is the topic itself, after a truncation its successor.
+    """
 
     topic_id: Uuid
     target: Uuid
@@ -192,8 +197,9 @@ class OffsetsRestored(Event[None], frozen=True):
 
 
 class KeepOffsets(Event[None], frozen=True):
-    """Committed offsets of a deleted topic that its deletion record lacks: the broker that coordinates the groups
-    answered the write fence too late, or was loading the groups."""
+    """Committed offsets of a deleted topic that its deletion record lacks: when the controller fenced the topic, the
+    broker that coordinates the groups answered too late or was loading the groups.
+    """
 
     topic_id: Uuid
     offsets: tuple[Mapping[str, Any], ...]
@@ -201,8 +207,9 @@ class KeepOffsets(Event[None], frozen=True):
 
 
 class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
-    """Outcome of a transaction that wrote to deleted topics: their deletion records keep it in case they come back.
-    Reply: the topics that are live (again); the coordinator writes their markers."""
+    """Outcome of a transaction that wrote to topics which were deleted meanwhile. Their deletion records keep the
+    outcome for an undelete. Reply: those topics that are live (again); the coordinator writes their markers.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -214,7 +221,9 @@ class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
 
 
 class OutcomesWritten(Event[None], frozen=True):
-    """The markers that the record of a topic kept for these partitions are written."""
+    """Report that the leaders have written the transaction markers of these partitions, which the topic's record had
+    kept.
+    """
 
     topic_id: Uuid
     partitions: tuple[int, ...]
@@ -227,7 +236,7 @@ class NewPartitions(msgspec.Struct, frozen=True):
     total: int
     assignments: tuple[tuple[int, ...], ...] | None
     topic_id: Uuid | None = None
-    """Set if the submitter has read the topic: another incarnation of the name is then refused."""
+    """Set if the submitter has read the topic: the controller then refuses another incarnation of the name."""
 
 
 class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
@@ -239,7 +248,7 @@ class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class DropDeleteOrders(Event[None], frozen=True):
-    """Removal of delete orders in the format without topic ids that no controller will execute."""
+    """Removal of delete orders in the format without topic ids, if no controller will execute them."""
 
     topics: tuple[str, ...]
 
@@ -258,7 +267,7 @@ class ConfigChange(msgspec.Struct, frozen=True):
     replace: bool = False
     """True (AlterConfigs) removes all settings that are not in `changes`."""
     topic_id: Uuid | None = None
-    """The incarnation that the submitter saw: the change never applies to a later one of the same name."""
+    """The incarnation that the submitter saw: the change never applies to a later incarnation of the same name."""
     topic_ids: bool = False
     """True if the change sets a protocol version with topic ids; topics without ids then get them."""
     version: int | None = None
@@ -385,17 +394,20 @@ class AlterIsr(Event[list[IsrOutcome]], frozen=True):
 
 
 class ReplicasOffline(Event[None], frozen=True):
-    """Report of replicas that a broker cannot serve (failed directory, quarantined metadata)."""
+    """Report that a broker cannot serve some replicas (failed log directory, quarantined metadata)."""
 
     broker_id: int
     partitions: tuple[tuple[Uuid, int], ...]
     broker_epoch: int = -1
-    """The broker epoch of the report; -1: the controller got it in an answer under the present epoch."""
+    """The broker epoch of the report; -1 if the report is part of an answer to the controller, which belongs to the
+    present epoch.
+    """
 
 
 class LogEndsTold(Event[None], frozen=True):
-    """Log ends of replicas that may have lost records, in partitions without a leader; or the report that an in-sync
-    replica has no log."""
+    """Report of log ends in partitions without a leader, from replicas that may have lost records; or the report that
+    an in-sync replica has no log.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -408,15 +420,18 @@ class ShutDownOutcome(msgspec.Struct, frozen=True):
     """Progress of a controlled shutdown."""
 
     remaining: tuple[tuple[str, int], ...] = ()
-    """Names and indexes of the partitions that the broker still leads because no other replica can. Set at the end."""
+    """Names and indexes of the partitions that the broker still leads because no other replica can lead them. Filled in
+    the last reply.
+    """
     more: bool = False
-    """True if more partitions are to move: the broker submits the event again at once."""
+    """True if more partitions have to move: the broker then submits the event again immediately."""
 
 
 class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
-    """Controlled shutdown of a broker: where possible, other replicas lead and are in sync without it (KIP-49). Many
-    partitions move in several decisions, so that other events do not wait for all of them. KafkaError
-    STALE_BROKER_EPOCH: another broker epoch is registered."""
+    """Controlled shutdown of a broker (KIP-49): for each partition that allows it, another replica becomes leader, and
+    the broker leaves the ISR. Many partitions move in several decisions, so that other events run in between.
+    KafkaError STALE_BROKER_EPOCH: another broker epoch is registered.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -537,12 +552,12 @@ class ElectionOutcome(msgspec.Struct, frozen=True):
 
 
 class ElectedPartition(msgspec.Struct, frozen=True):
-    """A partition whose leader is to be elected."""
+    """A partition that needs a leader election."""
 
     topic: str
     partition: int
     topic_id: Uuid | None = None
-    """Set if the client gave it: another incarnation of the name is then refused."""
+    """Set if the client named the id: the controller then refuses another incarnation of the name."""
 
 
 class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
@@ -562,7 +577,7 @@ class NewReplicas(msgspec.Struct, frozen=True):
     replicas: tuple[int, ...] | None
     """The preferred leader first; None cancels the running reassignment."""
     topic_id: Uuid | None = None
-    """Set if the submitter has read the topic: another incarnation of the name is then refused."""
+    """Set if the submitter has read the topic: the controller then refuses another incarnation of the name."""
 
 
 class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
@@ -588,7 +603,7 @@ class BeginIngest(Event[IngestRecord], frozen=True):
     committed_max: int
     """Limit of open and remembered ingests together."""
     first_epoch: int
-    """The epoch of an ingest that is not open yet."""
+    """The epoch in an event if the ingest is not open yet."""
 
 
 class CommitIngest(Event[IngestRecord], frozen=True):
@@ -602,14 +617,15 @@ class CommitIngest(Event[IngestRecord], frozen=True):
     plan: int = 0
     """In a cluster: the number of the prepared plan."""
     reopened: int = 0
-    """The value in the record at the time of the prepare."""
+    """The value in the ingest's record at the time of the prepare."""
     versions: Mapping[int, int] | None = None
-    """In a cluster: the state version of each partition whose in-sync replicas have everything on disk. If one has
-    changed: INVALID_UPDATE_VERSION, and nothing is decided."""
+    """In a cluster: the state versions of the partitions at the time when all their in-sync replicas had everything on
+    disk. If a version has changed since, the controller decides nothing and answers INVALID_UPDATE_VERSION.
+    """
 
 
 class ReopenIngest(Event[None], frozen=True):
-    """End of a failed prepare: appends continue."""
+    """End of a failed prepare: the ingest accepts appends again."""
 
     key: IngestKey
     epoch: int
@@ -622,17 +638,19 @@ class TouchIngests(Event[None], frozen=True):
 
 
 class FinishIngest(Event[IngestRecord], frozen=True):
-    """Report of partitions that have the committed records. Reply: the record with its offsets, COMMITTED once all have
-    them."""
+    """Report of partitions that have the committed records. Reply: the record with the known offsets; it is COMMITTED
+    when all partitions have theirs.
+    """
 
     key: IngestKey
     offsets: Mapping[int, tuple[int, int]]
-    """Base and end offset."""
+    """Base and end offset by partition."""
 
 
 class LoseIngest(Event[IngestRecord], frozen=True):
-    """Loss of a decided commit's staged data on a leader. Another in-sync replica leads; if there is none, those
-    records are lost. Reply: the record, COMMITTED once no partition is pending."""
+    """Report that a leader has lost its staged data of a decided commit. Another in-sync replica becomes leader; if
+    there is none, those records are lost. Reply: the record; it is COMMITTED when no partition is pending.
+    """
 
     key: IngestKey
     broker_id: int
@@ -641,11 +659,11 @@ class LoseIngest(Event[IngestRecord], frozen=True):
 
 
 class DropIngests(Event[list[IngestRecord]], frozen=True):
-    """End of open ingests (each with its epoch) and removal of committed ones (each with its batch). Reply: the records
-    of the ended ones.
+    """End of open ingests (each with its epoch), and removal of committed ones (each with its batch). Reply: the
+    records of the ingests that this event ended.
     """
 
     open: tuple[tuple[IngestKey, int], ...] = ()
     committed: tuple[tuple[SeriesKey, int], ...] = ()
     topics: tuple[Uuid, ...] = ()
-    """Topics that cannot come back: the parent nodes of their ingests are removed too, if empty."""
+    """Topics that cannot be undeleted any more: the parent nodes of their ingests are removed too, if empty."""

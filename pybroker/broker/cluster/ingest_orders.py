@@ -1,4 +1,6 @@
-"""Orders from the broker that commits a staged ingest to the other brokers, for the two-phase prepare; plain values."""
+"""Orders for the two-phase prepare of a staged ingest. The committing broker sends them to the other brokers. Plain
+values.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class PrepareIngest(msgspec.Struct, frozen=True):
     epoch: int
     plan: int
     leads: bool
-    """True if the receiver leads these partitions; it then sends the other holders their missing records."""
+    """True if the receiver leads these partitions. A leader sends the other replicas the records that they lack."""
     holders: dict[int, tuple[int, ...]]
     """The in-sync replicas by partition."""
     listed: tuple[ListedFields, ...]
@@ -30,6 +32,7 @@ class IngestPeers(Protocol):
     """The other brokers, as the committing broker uses them."""
 
     async def prepare(self, broker_id: int, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
-        """Return rows and bytes by partition. Raises KafkaError with the broker's reason, REQUEST_TIMED_OUT without an
-        answer."""
+        """Return rows and bytes by partition. Raises KafkaError with the broker's reason if it refuses,
+        REQUEST_TIMED_OUT if it does not answer.
+        """
         ...

@@ -23,8 +23,9 @@ def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid
 
 
 def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
-    """Return the topic of a name or id: by id (not ZERO) the live topic, else the deletion of that id; by name the live
-    topic. None if there is none."""
+    """Return the topic of an id, or of a name if the id is ZERO. For an id, that is the live topic or else the deletion
+    of the id; for a name, only the live topic. None if there is none.
+    """
     if topic_id != Uuid.ZERO:
         return image.topic_by_id(topic_id) or image.deletions.get(topic_id)
     return None if name is None else image.topics.get(name)
@@ -56,13 +57,14 @@ def deletions_of(image: ClusterImage, name: str) -> Sequence[DeletionRecord]:
 
 
 def last_deletion(image: ClusterImage, name: str) -> DeletionRecord | None:
-    """Return the latest deletion of a topic with a name; None if no record is left."""
+    """Return the latest deletion of a topic with a name; None if no deletion record is left."""
     return next((record for record in deletions_of(image, name) if record.state != FOUND), None)
 
 
 def death(record: DeletionRecord, replaced: str = "") -> str:
-    """Return a sentence part: when a topic was deleted, by which principal, and how to bring it back. `replaced` names
-    the successor."""
+    """Return a part of a sentence that says when and by which principal a topic was deleted, and how to undelete it.
+    `replaced` names the successor.
+    """
     by = record.deleted_by or "an unknown principal"
     told = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
     if not record.undeletable:
@@ -72,8 +74,8 @@ def death(record: DeletionRecord, replaced: str = "") -> str:
 
 
 def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-    """Return the error for an id that has no live topic, like `unknown_topic`. `told` returns whether the client may
-    know that a topic of this name exists; if not, an id that once had the name counts as unknown.
+    """Return the error for an id without a live topic, like `unknown_topic`. `told` returns whether the client may know
+    that a topic of this name exists. If it may not, the error is the same as for an id that never existed.
     """
     dead = image.deletions.get(topic_id)
     if dead is None or told(dead.topic):
@@ -82,7 +84,7 @@ def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool])
 
 
 def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
-    """Return the error for a name or id that has no live topic, with the deletion if it is known."""
+    """Return the error for a name or id without a live topic; its message describes the deletion if one is known."""
     if isinstance(which, str):
         if which in image.damaged:
             return KafkaError(

@@ -21,19 +21,21 @@ class Timer(msgspec.Struct):
 
 
 class QueueFigures:
-    """Queue metrics over all terms of this broker as controller. `clock` gives monotonic seconds."""
+    """Queue metrics, summed over all terms in which this broker was the controller. `clock` returns monotonic seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.waited = Timer()
         """Time from an event's arrival to its turn."""
         self.worked: dict[str, Timer] = {}
-        """Time from the start of an event's processing to the start of the next one, by the name of the event's class.
+        """Time from the start of an event's processing to the start of the next event's, by the name of the event's
+        class.
         """
         self._at_work: tuple[str, float] | None = None
 
     def now(self) -> float:
-        """Return the current time, to store with an arriving event."""
+        """Return the current time. The caller stores it with an arriving event."""
         return self._clock()
 
     def idle(self) -> None:
@@ -50,6 +52,6 @@ class QueueFigures:
         self._at_work = name, now
 
     def total(self, *names: str) -> Timer:
-        """Return the processing time of events of these classes, or of all."""
+        """Return the processing time of events of these classes, or of all events."""
         found = [timer for name, timer in self.worked.items() if not names or name in names]
         return Timer(sum(one.count for one in found), sum(one.total_ms for one in found))

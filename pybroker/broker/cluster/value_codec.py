@@ -49,7 +49,9 @@ def unpack_event(data: bytes) -> Event[Any]:
 
 
 def pack_reply(reply: object) -> bytes:
-    """Serialize the reply to an event; a KafkaError may replace it, or replace items of a list."""
+    """Serialize the reply to an event. A KafkaError may take the place of the reply, or of items in a reply that is a
+    list.
+    """
     return msgspec.msgpack.encode(_parts(reply))
 
 

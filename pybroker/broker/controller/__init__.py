@@ -1,2 +1,3 @@
-"""The only writer of metadata: events, pure decisions, and the loop that makes them durable, visible, sent and
-answered."""
+"""The only writer of metadata: events, the pure functions that decide them, and the loop that stores each decision,
+shows it, sends it to the brokers and answers.
+"""

@@ -44,11 +44,13 @@ from pybroker.errors import FatalError
 NODES_MANY = 20_000
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
-"""Returns the topic ids that `partition.metadata` files on this broker show by name; called only if a topic has
-no id."""
+"""Function that returns, by name, the topic ids in the `partition.metadata` files on this broker. Called only if a
+topic has no id.
+"""
 ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
-"""Returns whether the protocol version has topic ids under these stored broker settings; the second argument returns
-whether the store already shows an id."""
+"""Function that returns whether the protocol version has topic ids, given the stored broker settings. The second
+argument is a function that returns whether the store already shows an id.
+"""
 
 
 class ControllerTerm(msgspec.Struct, frozen=True):
@@ -60,7 +62,9 @@ class ControllerTerm(msgspec.Struct, frozen=True):
     """Number of decisions of all earlier terms."""
 
     def check(self) -> Operation:
-        """Return the first operation of every multi, which prevents writes under a successor (KAFKA-6082)."""
+        """Return the first operation of every multi, It makes a write fail once another broker is the controller
+        (KAFKA-6082).
+        """
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -72,7 +76,7 @@ class LeadershipTakenError(FatalError):
 
 
 async def take_leadership(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
-    """Make a broker the controller. Raises OfficeTakenError."""
+    """Make a broker the controller. Raises OfficeTakenError if another broker is the controller."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
     # Each new leadership counts as a decision, so that the history of the store has no gap.
@@ -113,7 +117,7 @@ async def load_cluster(
         nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data, features, tokens)
         # On a thread: 200,000 partitions take a second, and this broker serves requests meanwhile.
         loop = asyncio.get_running_loop()
-        # The scan of the log directories runs meanwhile; only topics without an id must wait for it.
+        # The scan of the log directories runs in parallel; only topics without an id must wait for it.
         local_ids = await find_local_ids() if await loop.run_in_executor(None, lacks_ids, nodes) else {}
         topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
         loaded = await loop.run_in_executor(
@@ -125,7 +129,8 @@ async def load_cluster(
 
 
 def _load(read: Sequence[dict[str, Node]], load: Callable[[], LoadedImage]) -> LoadedImage:
-    """Load the image and free the read nodes one by one: freeing all at once would block every thread for 100 ms."""
+    """Load the image. Free the read nodes one by one: freeing all of them together would block every thread for 100 ms.
+    """
     loaded = load()
     for nodes in read:
         while nodes:

@@ -1,8 +1,8 @@
 """Authorization in the controller: the permission that a client needs for an event.
 
 The broker that received the request has authorized it too, but its metadata may be behind. The controller therefore
-authorizes again (KIP-590), with the ACLs it has decided: a permission that was removed before an event does not count
-for it, whichever broker forwarded it.
+authorizes again (KIP-590), with the ACLs that it has decided. If a permission was removed before the event arrived, the
+event is refused, whichever broker forwarded it.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ class Permission(NamedTuple):
 
 
 Needs = tuple[tuple[Permission, ...], ...]
-"""For each group, one of its permissions is sufficient."""
+"""The groups of permissions that are needed. In each group, one of its permissions is sufficient."""
 
 
 class PermissionRule(NamedTuple):
     """The permissions that an event requires."""
 
     needs: Callable[[ClusterImage, Any], Needs]
-    """Returns the needs of the event, or of one of its items."""
+    """Function that returns the needs of the event, or of one of its items."""
     items: str | None = None
     """The field whose items succeed or fail independently; the reply has one result for each."""
 
 
 class AuthorizedEvent(NamedTuple):
-    """The authorized part of an event."""
+    """The part of an event that is authorized."""
 
     event: e.Event[Any]
     refused: Mapping[int, KafkaError] = {}
-    """Refused items by index in the original event."""
+    """Refused items, by their index in the original event."""
     refusal: KafkaError | None = None
-    """Set if the whole event is refused."""
+    """The error if the whole event is refused."""
 
     def complete_reply(self, reply: Any) -> Any:
         """Return the reply to the original event: the refused items keep their places."""
@@ -93,8 +93,9 @@ class AuthorizedEvent(NamedTuple):
 
 
 def authorize_event(image: ClusterImage, submission: Submission, acls: AclEvaluator | None) -> AuthorizedEvent:
-    """Authorize an event for its client. Events of brokers are granted; without an authorizer (`rights` None) all
-    events are."""
+    """Authorize an event for its client. A broker's own events are always granted. Without an authorizer (`rights`
+    None) all events are granted.
+    """
     event, caller = submission.event, submission.caller
     if acls is None or caller is None:
         return AuthorizedEvent(event)
@@ -163,7 +164,7 @@ def _create(_image: ClusterImage, topic: e.NewTopic) -> Needs:
 def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
     record = image.deletions.get(topic_id)
     if topic_id not in image.names and record is not None and record.state == FOUND:
-        # Stray replicas: by the topic name in their directories.
+        # Stray replicas have no topic: authorize by the topic name in their directories.
         return ((_topic(AclOperation.DELETE, record.topic),),)
     return _living(image, topic_id, AclOperation.DELETE)
 
@@ -213,7 +214,7 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.CreatePartitions: PermissionRule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: PermissionRule(_alter_configs, "changes"),
     e.AlterClientQuotas: PermissionRule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
-    # The decision checks the owner of the token itself.
+    # The decision itself checks who owns the token.
     e.ChangeToken: PermissionRule(lambda *_: ()),
     e.CreateToken: PermissionRule(_create_token),
     e.CreateAcls: PermissionRule(_alter_cluster),

@@ -39,17 +39,17 @@ from pybroker.broker.metadata.metadata_store import Delete, Operation, Set
 @decides(BrokersChanged)
 def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     """Process started and lost brokers. A lost broker leads nothing and leaves each ISR with another member; a started
-    broker leads partitions without a leader if it was in sync. The states of partitions are independent, so they may be
-    written one after another.
+    broker leads partitions without a leader if it was in sync. The states of partitions are independent, so the store
+    may write them one after another.
 
     A restarted leader gets a new leader epoch if it has followers: they may hold records that it did not have on disk.
     Without followers it keeps its epoch, unless its log may have lost visible records (`log.flush.mode=os` and a power
-    cut): clients that know epochs then notice (KIP-320). Kafka begins a new epoch after every start; here a start after
-    kill -9 does not write 10,000 states and epoch files needlessly.
+    cut): the new epoch lets clients with epoch support notice the loss (KIP-320). Kafka begins a new epoch after every
+    start; pybroker avoids it, so that a start after kill -9 does not write 10,000 states and epoch files needlessly.
 
-    A broker that has lost a log directory does not lead partitions for which it was the only ISR member and which have
-    other replicas: with an empty log it would make them discard their records. Such a partition waits for the
-    directory, or for an unclean election.
+    If a broker has lost a log directory, it may have an empty log. For a partition that has other replicas, it then
+    does not become leader even as the only ISR member: the other replicas would discard their records. Such a partition
+    waits for the directory, or for an unclean election.
     """
     arrived = frozenset(one.broker.broker_id for one in event.arrived)
     gone = frozenset(event.gone) - arrived
@@ -67,17 +67,18 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         before, partition = partition, with_suspects(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
-            # Other ISR members are dead or have a failed disk, else one of them would lead; unless all are suspects.
+            # The other ISR members are dead or have a failed disk, because otherwise one of them would lead. The
+            # exception: all members are suspects.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
             found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
-        # If it became leader or ISR member after the loss of its disk, it has all records again.
+        # If the broker became leader or ISR member after it lost its disk, it has all records again.
         lost = emptied & suspect
         if partition.leader not in there:
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
-        # This includes brokers that were lost before this controller started.
+        # This includes brokers that lost their registration before this controller started.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
             return LeaderElection(partition.leader, left, partition.suspect)
@@ -91,7 +92,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
     epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
     if epochs != image.broker_epochs:
-        # Last: if a crash prevents some of the writes before it, the next controller decides the same again.
+        # This comes last: if a crash prevents some of the earlier writes, the next controller decides the same again.
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
     delta = ImageDelta(
         topics=(*changed.topics, *back.values()),
@@ -103,8 +104,9 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 
 
 def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dict[str, TopicImage]:
-    """Return, by name, the topics with replicas that were offline before their broker restarted. The broker reports
-    again which ones are offline now."""
+    """Return, by name, the topics with replicas that were offline before their broker restarted. The broker itself
+    reports which replicas are offline now.
+    """
     found: dict[str, TopicImage] = {}
     for topic in topics if restarted else ():
         if all(restarted.isdisjoint(partition.offline) for partition in topic.partitions):
@@ -123,8 +125,9 @@ def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dic
 
 @decides(FenceBroker)
 def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
-    """Remove the broker's registration; it loses its leaderships as at the end of a session. If it is alive after all,
-    it notices and registers with a new broker epoch; until then the leader epochs fence it."""
+    """Remove the broker's registration; it loses its leaderships as at the end of a session. If the broker is alive
+    after all, it notices the removal and registers with a new broker epoch. Until then the new leader epochs fence it.
+    """
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
@@ -135,7 +138,9 @@ TAKEN_OVER_MAX = 1_000
 
 @decides(ShutDownBroker)
 def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
-    """Move leaderships and ISR memberships off a broker that shuts down. The broker repeats the event for the rest."""
+    """Move leaderships and ISR memberships off a broker that shuts down. If partitions are left, the broker submits the
+    event again.
+    """
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
 
@@ -164,8 +169,10 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
 @decides(ReplicasOffline)
 def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
     """Mark replicas of a live broker as offline: another member of the ISR leads, or the partition has no leader. The
-    ISR never becomes empty, so the data is found again when the replica is back. An unclean election considers only
-    replicas behind the broker in the assignment: it terminates even if all disks fail one after another."""
+    last member stays in the ISR, so that its data counts again when the replica is back. An unclean election considers
+    only replicas that come after the broker in the assignment, so the elections end even if all disks fail one after
+    another.
+    """
     if event.broker_epoch >= 0:
         require_broker_epoch(image, event.broker_id, event.broker_epoch)
     out = frozenset(event.partitions)

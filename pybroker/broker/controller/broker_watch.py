@@ -27,7 +27,7 @@ class BrokerWatch:
     """The registration watch of one controller, on the loop's thread. An unreadable registration counts as absent."""
 
     def __init__(self, store: MetadataStore, report: Callable[[BrokersChanged], None]) -> None:
-        """`report` queues an event; the controller decides events in the order of the calls."""
+        """`report` queues an event; the controller decides the events in the order in which they are reported."""
         self._store = store
         self._report = report
         self._known: dict[int, int] = {}
@@ -35,7 +35,9 @@ class BrokerWatch:
 
     async def start(self) -> BrokersChanged | None:
         """Return the present registrations as one event, and report later changes. The controller decides this event
-        before any other, to process the state an earlier controller left. None if no broker is registered."""
+        before any other: it applies what has happened to brokers since the last controller. None if no broker is
+        registered.
+        """
         looked = await self._look()
         if looked is None:
             return None
@@ -60,8 +62,9 @@ class BrokerWatch:
                 self._report(event)
 
     async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
-        """Return the changes since the last read, and an event that the next change sets; None if the store is
-        closed."""
+        """Return the changes since the last read, and an asyncio event that the next change sets. None if the store is
+        closed.
+        """
         while True:
             changed = asyncio.Event()
 

@@ -56,20 +56,22 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
         UpdateFeatures,
     }
 )
-"""Events completed when every live broker has applied them."""
+"""Events that are complete when every live broker has applied them."""
 
 LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, FinishUndelete, TruncateTopics})
-"""Events completed when the leaders of the new partitions have applied them: an unreachable follower must not delay
-them. Other events are complete when the metadata of the submitting broker shows them."""
+"""Events that are complete when the leaders of the new partitions have applied them: an unreachable follower must not
+delay them. All events that are in neither list are complete when the metadata of the submitting broker shows them.
+"""
 
 
 class DurableDecision(msgspec.Struct, frozen=True):
-    """A durable decision on its way to the brokers."""
+    """A durable decision that the brokers have not all applied yet."""
 
     reply: Any
     waits: Sequence[asyncio.Future[Any]]
-    """The decision is complete when these are done. They do not hold the requests: each request is freed when it has
-    been answered, instead of all for a hundred brokers at the end."""
+    """The decision is complete when these futures are done. They do not refer to the requests, so each request is freed
+    when it is answered; otherwise all requests of a hundred brokers would be freed together at the end.
+    """
 
 
 class DecisionCompleter:
@@ -114,8 +116,9 @@ class DecisionCompleter:
     async def _delete_refused_topics(
         self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]
     ) -> list[CreatedTopic | KafkaError]:
-        """Delete created topics whose partitions every log directory refused: half a topic is useless, and would occupy
-        its name."""
+        """Delete a created topic again if every log directory has refused one of its partitions: half a topic is
+        useless, and would occupy its name.
+        """
         failed: dict[Uuid, int] = {}
         for response in responses:
             if isinstance(response, LeaderAndIsrResponse):
@@ -145,6 +148,6 @@ async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | No
         if left is not None and left <= 0:
             return False
         _, late = await asyncio.wait(pending, timeout=left)
-        # A cancelled future never completes: the controller stops.
+        # If a future was cancelled, it never completes: the controller is stopping.
         return not late and not any(one.cancelled() for one in pending)
     return True

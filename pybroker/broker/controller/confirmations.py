@@ -1,4 +1,6 @@
-"""The answers of brokers to control requests, and their consequences: events, repetitions, or a log line."""
+"""Handles the answers of brokers to control requests. An answer can cause an event, a repetition of the request, or a
+log line.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class Confirmations:
         report: Callable[[Event[Any]], None],
         tell_everything: Callable[[int], None],
     ) -> None:
-        """`report` queues an event; `tell_everything` sends a broker the whole image."""
+        """`report` queues an event. `tell_everything` sends the whole image to a broker."""
         self._migrations, self._deletions, self._pending_removals = followers
         self._image = image
         self._report = report
@@ -60,7 +62,7 @@ class Confirmations:
             self._tell_everything(broker_id)
             return
         if response.error_code:
-            # A request for an earlier broker epoch is obsolete and is not repeated.
+            # The request was for an earlier broker epoch, so it is obsolete and is not repeated.
             level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
             reason = error_name(response.error_code)
             log.log(
@@ -96,6 +98,6 @@ class Confirmations:
         if missing:
             self._report(LogEndsTold(broker_id, request.broker_epoch, missing))
         finished = self._migrations.confirmed(broker_id, request, response)
-        # Without topic ids the records stay: they are the only place that holds the ids.
+        # If topic ids are not shown, keep the records: no other node has the ids.
         if finished and self._image().topic_ids:
             self._report(FinishMigrations(finished))

@@ -2,9 +2,9 @@
 
 One loop takes events in order. For each event, a pure function decides; one multi makes the decision durable and checks
 the controller epoch; then the controller applies it to the image, sends it to the brokers and answers. This order
-prevents brokers and clients from seeing a change that a crash can undo. If a write fails because the epoch moved on,
-another controller exists and this one resigns. For the same reason, the controller answers an event that is refused or
-needs no write only after it has read the same epoch again.
+prevents brokers and clients from seeing a change that a crash can undo. If a write fails because the epoch has changed,
+another controller exists, and this one resigns. An event that is refused or needs no write has no such check. The
+controller therefore reads the epoch again before it answers such an event.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 APART_MIN = 20_000
-"""Number of topics or partitions from which pure work runs on a thread."""
+"""From this number of topics or partitions on, pure work runs on a thread."""
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ assert DECISION_MODULES, "the decisions are registered"
 
 
 class Controller:
-    """The controller. `start` makes this broker the controller; events come in through the port."""
+    """The controller. `start` makes this broker the controller; events arrive through the controller client."""
 
     def __init__(
         self,
@@ -77,9 +77,11 @@ class Controller:
         mutations: MutationUsage,
         acls: AclEvaluator | None = None,
     ) -> None:
-        """`between` is the name of the inter-broker listener, if there is one. `settings` are this broker's effective
-        settings; `unclean_elections` is the value from its configuration file. `mutations` holds the quotas of clients
-        for creating and deleting partitions; `rights` authorizes clients and is None without an authorizer."""
+        """`between` is the name of the inter-broker listener, None if there is none. `settings` are this broker's
+        effective settings; `unclean_elections` is the value from its configuration file. `mutations` has the quotas of
+        clients for creating and deleting partitions. `rights` authorizes clients; it is None if no authorizer is
+        configured.
+        """
         self._port = port
         self._terms = terms
         self._broker_id = broker_id
@@ -109,8 +111,9 @@ class Controller:
         self._mutations = mutations
         self._acls = acls
         self.resigned = asyncio.Event()
-        """Set when a write was refused because another controller is active, or because another program wrote to the
-        store (then `overwritten` is True)."""
+        """Set when the store has refused a write, because another controller is active or because another program wrote
+        to the store (`overwritten` is then True).
+        """
         self.overwritten = False
         """True if another program wrote to the store."""
         self._loop: asyncio.Task[None] | None = None
@@ -121,7 +124,7 @@ class Controller:
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
         """Take the controller leadership and load everything; send nothing before the load is complete.
 
-        Raises LoweredError if topics already have ids and the protocol version does not support them.
+        Raises LoweredError if topics already have ids but the configured protocol version has none.
         """
         start = await self._terms.begin(find_local_ids, shows_topic_ids)
         self._writer = start.writer
@@ -131,14 +134,14 @@ class Controller:
         if self._acls is not None:
             self._acls.follow(self._image, self._image)
         gone = self._migrations.start(self._image, start.unfinished)
-        # The registrations announce the brokers and elect leaders for the partitions they host. This event comes first
+        # The event with the registrations announces the brokers and elects leaders for their partitions. It comes first
         # because the other decisions need brokers.
         self._port.heartbeats = self._terms.heartbeat
         first = self._port.open(await self._brokers.start())
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
-        # Before the first brokers receive their pending deletions and replica removals.
+        # This must precede the first messages to brokers, which include their pending deletions and replica removals.
         self._deletions.start(self._image)
         self._pending_removals.start(self._image)
         self._unregistrations.start(self._image)
@@ -158,7 +161,9 @@ class Controller:
         )
 
     async def stop(self) -> None:
-        """Finish the current event and fail the others, after the brokers have answered the requests already sent."""
+        """Finish the current event, fail the waiting ones, and wait until the brokers have answered the requests
+        already sent.
+        """
         self._port.close()
         if self._loop is not None:
             self._writer.give_up()
@@ -173,7 +178,7 @@ class Controller:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
         await self._outbox.close()
-        # By now the events that these tasks wait for have come or will never come.
+        # By now, each event that these tasks wait for either has come or never will.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for submission in self._port.left():
             submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
@@ -188,7 +193,7 @@ class Controller:
     async def _run(self) -> None:
         while True:
             submission = await self._port.take()
-            # Finish a decision that has begun even if the loop is cancelled: half of it may be durable.
+            # Finish a decision that has begun, even if the loop is cancelled: a part of it may already be durable.
             work = asyncio.ensure_future(self._serve(submission))
             try:
                 await asyncio.shield(work)
@@ -197,7 +202,7 @@ class Controller:
                 raise
 
     async def _serve(self, submission: Submission) -> None:
-        """Decide one submission. Always answers it, also after an unexpected exception."""
+        """Decide one submission. It always gets an answer, even if the decision raises an unexpected exception."""
         try:
             decided = self._decided_before(submission)
             if decided is None:
@@ -224,8 +229,9 @@ class Controller:
             self._fences.reopen(self._image, submission.closed)
 
     def _decided_before(self, submission: Submission) -> DurableDecision | None:
-        """Return the recorded outcome of a retried request. This controller or an earlier one decided it; the brokers
-        have received the change, or receive it with the whole image."""
+        """Return the recorded outcome of a retried request. This controller or an earlier one has decided it. The
+        brokers either have the change already or get it with the whole image.
+        """
         outcomes, asked = self._outcomes, submission.asked
         if outcomes is None or asked is None:
             return None
@@ -235,7 +241,9 @@ class Controller:
         return self._completer.track(submission, outcomes.reply_of(submission.event, outcome), SentChange())
 
     async def _within_quota(self, submission: Submission, granted: AuthorizedEvent) -> AuthorizedEvent:
-        """Drop the items that exceed the client's quota. Counts once, before any topic is fenced for the event."""
+        """Drop the items that exceed the client's quota. The quota counts the event once, before any topic is fenced
+        for it.
+        """
         event, caller = submission.event, submission.caller
         if caller is None or type(event) not in COSTS or granted.refusal is not None:
             return granted
@@ -301,7 +309,9 @@ class Controller:
         return after, self._outbox.messages_for(before, after, delta)
 
     async def _run_apart(self, work: Callable[[], R]) -> R:
-        """Run pure work on a thread if the cluster is large: it would block the loop that also serves this broker."""
+        """Run pure work. If the cluster is large, use a thread: the loop also serves this broker's clients and must not
+        block.
+        """
         topics = self._image.topics
         if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
             return work()
@@ -352,7 +362,7 @@ class Controller:
             if self._outcomes is None:
                 self._on_fatal(fatal)
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
-            # Nothing was written. The next controller reads everything again and decides on the present content.
+            # The store has written nothing. The next controller reads everything again and decides on what it finds.
             if self._port.is_open:
                 self._port.close()
                 log.error(
@@ -400,7 +410,9 @@ class Controller:
 
 
 def _decision(image: ClusterImage, granted: AuthorizedEvent, *closed: FencedTopics) -> Decision:
-    """Decide the granted part of an event; the reply covers all of it. Raises KafkaError. Pure."""
+    """Decide the part of an event that was granted; the reply covers the whole event. Raises KafkaError if the decision
+    refuses the event. Pure.
+    """
     if granted.refusal is not None:
         raise granted.refusal
     decision = rule_of(granted.event).decide(image, granted.event, *closed)

@@ -1,5 +1,6 @@
-"""Controller leadership: the only broker of an embedded store holds it; in a cluster the brokers elect one, and the
-others wait until the leadership is free."""
+"""Controller leadership: with an embedded store the only broker holds it. In a cluster the brokers elect one of them,
+and the others wait until the leadership is free.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +33,11 @@ from pybroker.errors import FatalError
 log = logging.getLogger(__name__)
 
 LEAVE_S_MAX = 5.0
-"""Limit of the wait for a store that does not answer; the leadership is free when this broker's session ends."""
+"""Limit of the wait for a store that does not answer; the end of this broker's session frees the leadership anyway."""
 OVERWRITTEN_PAUSE_S = 1.0
-"""Pause before this broker takes part in an election again after its image differed from the store. Without it, a
-broker that cannot read another program's change would take the leadership again and again."""
+"""Pause before this broker runs for the leadership again, if its image differed from the store. Without the pause, a
+broker that cannot read another program's change would take the leadership again and again.
+"""
 
 
 class SoleController:
@@ -47,7 +49,9 @@ class SoleController:
         self._controller = controller
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Return when the broker is the controller. Raises LoweredError, DamagedNodeError."""
+        """Return when the broker is the controller. Raises LoweredError if the protocol version is too low for the
+        stored topic ids, DamagedNodeError if a node cannot be read.
+        """
         await self._controller.start(find_local_ids, shows_topic_ids)
         self._leadership.set_controller(self._broker_id)
 
@@ -79,7 +83,7 @@ class ControllerElection:
         on_fatal: Callable[[FatalError], None],
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`check` raises FatalError if it is not the store that this broker knows."""
+        """`check` raises FatalError if this broker does not recognize the store."""
         self._check = check
         self._store = store
         self._broker_id = broker_id
@@ -121,14 +125,16 @@ class ControllerElection:
                     await self._vacate(self._broker_id)
 
     async def unseat(self, broker_id: int) -> None:
-        """Free the leadership of a broker whose process other brokers have seen dead, before its session ends. If it is
-        alive after all, the store refuses its writes as soon as it has a successor."""
+        """Free the leadership of a broker before its session ends, because other brokers have seen that its process is
+        dead. If it is alive after all, the store refuses its writes as soon as it has a successor.
+        """
         with contextlib.suppress(StoreError):
             await self._vacate(broker_id)
 
     async def _vacate(self, broker_id: int) -> None:
-        """Free the leadership if that broker holds it and no later term has begun. Only the term counter shows the
-        latter: every new /controller node has the same version."""
+        """Free the leadership if that broker holds it and no later term has begun. Only the term counter shows whether
+        one has: every new /controller node has the same version.
+        """
         terms = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
         node = await get_or_none(self._store, znodes.CONTROLLER)
         if terms is None or node is None or znodes.decode_controller(node.data) != broker_id:
@@ -156,7 +162,7 @@ class ControllerElection:
             try:
                 await self._stand(find_local_ids, shows_topic_ids)
             except (UnavailableError, UnknownOutcomeError) as problem:
-                # The next read shows the outcome.
+                # The next read of the store shows whether this succeeded.
                 log.warning("cannot read from the metadata store which broker is controller, retrying: %s", problem)
             except StoreClosedError:
                 return
@@ -174,8 +180,8 @@ class ControllerElection:
                 self._leadership.set_controller(holder)
                 await changed.wait()
                 return
-            # A leftover of this broker's earlier session, or of a term that did not begin; waiting would last until its
-            # session expires.
+            # The node is left over from an earlier session of this broker, or from a term that did not begin. Remove
+            # it: otherwise this broker would wait until that session expires.
             await self._vacate(holder)
         self._leadership.set_controller(None)
         self._session_lost.clear()
@@ -191,8 +197,9 @@ class ControllerElection:
         await self._hold(controller)
 
     async def _hold(self, controller: Controller) -> None:
-        """Wait until the term ends: the session is lost, or a write was refused because another controller is
-        active."""
+        """Wait until the term ends: the session is lost, or the store refuses a write because another controller is
+        active.
+        """
         lost = asyncio.ensure_future(self._session_lost.wait())
         resigned = asyncio.ensure_future(controller.resigned.wait())
         try:

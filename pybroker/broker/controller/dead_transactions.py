@@ -1,8 +1,8 @@
-"""Outcomes of transactions that had written to topics which were deleted meanwhile. Pure.
+"""Outcomes of transactions that wrote to topics which have been deleted since. Pure.
 
-The coordinator counts such partitions as finished; their markers wait in the deletion record. If the topic comes back,
-the leaders of its partitions write the markers before clients see the topic (`coordinators.transaction`), and report it
-here.
+The coordinator treats such partitions as finished; their markers wait in the deletion record. If the topic is
+undeleted, the leaders of its partitions write the markers before clients see the topic (`coordinators.transaction`),
+and report it here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.native import Uuid
 
 @decides(KeepOutcome)
 def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
-    """Record the outcome in each deletion record that an undelete can still use."""
+    """Record the outcome in each deletion record from which an undelete is still possible."""
     by_topic: dict[Uuid, list[int]] = {}
     for topic_id, partition in event.partitions:
         by_topic.setdefault(topic_id, []).append(partition)
@@ -71,7 +71,7 @@ def _is_of(one: TransactionOutcome, other: TransactionOutcome) -> bool:
 
 @decides(OutcomesWritten)
 def decide_written(image: ClusterImage, event: OutcomesWritten) -> Decision:
-    """Drop the written markers from the record of a live topic; remove the record when it is empty."""
+    """Remove the written markers from the record of a live topic. Remove the record when nothing is left in it."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.state != LIVE or not record.outcomes:
         return nothing(None)

@@ -20,24 +20,27 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Store operations, the change of the image, and the reply. A decision has no effect by itself: the controller's
-    loop makes it durable (one multi), applies it, sends it and answers, in this order."""
+    """A decision: the store operations, the change of the image, and the reply. A decision has no effect by itself: the
+    controller's loop makes it durable (one multi), applies it, sends it and answers, in this order.
+    """
 
     operations: tuple[Operation, ...]
     delta: ImageDelta
     reply: Any
     separable: bool = False
-    """The operations may become durable one after another in several multis. The next controller decides the part again
-    that a crash prevents."""
+    """True if the operations may become durable one after another, in several multis. If a crash prevents some of them,
+    the next controller decides that part again.
+    """
     seams: tuple[int, ...] = ()
-    """Indexes at which the operations may be split if they exceed one multi. If a crash prevents the part behind a
-    split, the next load completes or removes the change (`metadata.image_loader`)."""
+    """Indexes at which the operations may be split if they exceed one multi. If a crash happens between two multis, the
+    next load completes the change or removes it (`metadata.image_loader`).
+    """
     warnings: tuple[str, ...] = ()
     """Log warnings for the operator, written when the decision is durable."""
 
 
 class Steps:
-    """Operations with split points between atomic units."""
+    """Operations in atomic units; they may be split between two units."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -63,15 +66,15 @@ def require_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int)
 
 
 def nothing(reply: Any) -> Decision:
-    """Return a decision that changes nothing."""
+    """Return a decision without a change."""
     return Decision((), ImageDelta(), reply)
 
 
 class FencedTopics(msgspec.Struct, frozen=True):
-    """State of the topics that are write-fenced for a decision; it holds until the fence is lifted."""
+    """Log ends and offsets of write-fenced topics, for their decision; valid until the fence is lifted."""
 
     offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
-    """Committed offsets, to be kept in the deletion record."""
+    """Committed offsets for the deletion record."""
     ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
     """Log start and log end by partition; -1 if no broker reported it."""
 
@@ -83,9 +86,11 @@ class DecisionRule(msgspec.Struct, frozen=True):
     """How one kind of event is decided."""
 
     decide: Callable[..., Decision]
-    """Called with the image and the event, and with a `FencedTopics` if topics are fenced for it."""
+    """The decision function. Its arguments are the image, the event, and a `FencedTopics` if topics are fenced for the
+    event.
+    """
     closes: Callable[[ClusterImage, Any], Sequence[TopicImage]] | None
-    """Returns the topics to fence before the decision."""
+    """Function that returns the topics to fence before the decision."""
 
 
 _RULES: dict[type[Event[Any]], DecisionRule] = {}
@@ -120,6 +125,6 @@ def decided_kinds() -> frozenset[type[Event[Any]]]:
 
 @decides(CatchUp)
 def decide_catch_up(image: ClusterImage, event: CatchUp) -> Decision:
-    """Decide nothing: its turn in the queue is the only effect."""
+    """Decide nothing. The event needs no decision, only its turn in the queue."""
     del image, event
     return nothing(None)

@@ -1,7 +1,8 @@
-"""Durable decisions: one multi for each, which also checks that this broker is still the controller and counts it.
+"""Durable decisions: one multi for each. The multi also checks that this broker is still the controller, and increments
+the decision count.
 
-If the answer to a write is lost, the write may or may not have succeeded. The decision count in the store shows which:
-only one controller writes it, and each decision has its own number.
+If the answer to a write is lost, the controller does not know whether the write has succeeded. The decision count in
+the store shows which: only one controller writes it, and each decision has its own number.
 """
 
 from __future__ import annotations
@@ -45,23 +46,26 @@ class DecisionWriter(Protocol):
     """Makes the decisions of one term durable."""
 
     def give_up(self) -> None:
-        """Stop waiting: the leadership is lost, or the broker stops."""
+        """Stop waiting for the store: the leadership is lost, or the broker stops."""
         ...
 
     def changes_anything(self, decision: Decision) -> bool:
-        """Return whether a decision has to be written. Otherwise `confirm` takes the place of the write."""
+        """Return whether a decision has to be written. If not, call `confirm` instead of `write`."""
         ...
 
     async def write_decision(
         self, before: ClusterImage, decision: Decision, outcome: OutcomeChange | None, begin_by: float | None
     ) -> int:
-        """Return the end of the metadata log when the decision is durable, -1 if the store has no log. `before` is the
-        image on which it was decided. `outcome` records the reply for retries. Raises what `Writer.write` raises."""
+        """Make the decision durable. Return the end of the metadata log, or -1 if the store has no log. `before` is the
+        image on which it was decided. `outcome` is the record of the reply for retries. Raises the same errors as
+        `Writer.write`.
+        """
         ...
 
     async def confirm(self, by: float | None = None) -> None:
-        """Return when it is certain that this broker was still the controller after the call began. Raises
-        ResignedError; KafkaError REQUEST_TIMED_OUT after `by` (loop time)."""
+        """Return when it is certain that this broker was still the controller at some time after the call began. Raises
+        ResignedError if it is not; KafkaError REQUEST_TIMED_OUT if the store has not answered by `by` (loop time).
+        """
         ...
 
 
@@ -79,7 +83,7 @@ class Writer:
         self._given_up = True
 
     def changes_anything(self, decision: Decision) -> bool:
-        """Return whether the decision has operations."""
+        """Return whether the decision has operations for the store."""
         return bool(decision.operations)
 
     async def write_decision(
@@ -106,13 +110,13 @@ class Writer:
         begin_by: float | None = None,
     ) -> None:
         """Write operations durably. Waits as long as the store is unreachable; after `begin_by` (loop time) only if the
-        write may have been sent. `separable` allows several multis in order, split anywhere. `seams` are the indexes at
-        which the operations may be split if they exceed one multi. `outcome` records the reply for retries, here or at
-        a successor.
+        write may have been sent. `separable` allows several multis, in order, with a split at any index. `seams` are
+        the only indexes at which the operations may be split if they exceed one multi. `outcome` is the record of the
+        reply, for retries that this controller or a successor gets.
 
-        Raises ResignedError; KafkaError INVALID_REQUEST (too large for the store, nothing was changed),
-        KAFKA_STORAGE_ERROR (the store has failed), REQUEST_TIMED_OUT (nothing was changed by `begin_by`); FatalError
-        (another program writes to the store).
+        Raises ResignedError if another controller is active; KafkaError INVALID_REQUEST if the write is too large for
+        the store (nothing is changed), KAFKA_STORAGE_ERROR if the store has failed, REQUEST_TIMED_OUT if nothing could
+        be sent by `begin_by` (nothing is changed); FatalError if another program writes to the store.
         """
         parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
         for part in parts if len(parts) > 1 else ():
@@ -120,14 +124,15 @@ class Writer:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "The change is too large for one write to the metadata store."
                 )
-        # The outcome comes last: a half-done decision has none, and its rest is decided again.
+        # The outcome is written last: if only a part of the decision becomes durable, there is no outcome, and the rest
+        # is decided again.
         parts[-1] = (*parts[-1], *outcome)
         for number, part in enumerate(parts):
             try:
                 await self._write(part, again=bool(outcome), begin_by=None if number else begin_by)
             except ResignedError as error:
                 if number and not separable:
-                    # The write has begun; the next controller completes it or undoes it.
+                    # The write has begun: the next controller completes or undoes it.
                     raise ResignedError(
                         "Another broker has become controller, and the change may or may not be made. Read the "
                         "current state before you try again.",
@@ -148,7 +153,7 @@ class Writer:
                 if await self._was_done(number, again):
                     break
             except UnavailableError as error:
-                # This write was not sent, and an earlier attempt is known to have failed.
+                # This attempt was not sent, and the earlier attempts are known to have failed.
                 self._unless_given_up(error, begin_by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -157,9 +162,10 @@ class Writer:
         self._number = number
 
     async def confirm(self, by: float | None = None) -> None:
-        """Wait until the store confirms that this broker is still the controller. A refusal, or a decision without a
-        write, must not come from a controller that was replaced without noticing. Raises ResignedError; KafkaError
-        REQUEST_TIMED_OUT if the store has not confirmed by then (loop time)."""
+        """Wait until the store confirms that this broker is still the controller. A controller that was replaced
+        without noticing must not refuse an event or answer one without a write. Raises ResignedError if another
+        controller is active; KafkaError REQUEST_TIMED_OUT if the store has not confirmed it by `by` (loop time).
+        """
         _, epoch = await self._look(by, count=False)
         if epoch != self._term.epoch_version:
             raise ResignedError("This broker is no longer controller.")
@@ -167,7 +173,7 @@ class Writer:
     async def _was_done(self, number: int, again: bool) -> bool:
         count, epoch = await self._look(None, count=True)
         if epoch != self._term.epoch_version:
-            # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.
+            # NOT_CONTROLLER makes the caller retry: if an outcome is recorded, the successor knows it.
             raise ResignedError(
                 "Another broker has become controller, and the change may or may not be made. Read the current "
                 "state before you try again.",
@@ -176,13 +182,15 @@ class Writer:
         return count == number
 
     async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
-        """Return the count of decisions, if requested, and the version of the controller epoch, once the store
-        answers."""
+        """Return the decision count, if requested, and the version of the controller epoch, as soon as the store
+        answers.
+        """
         while True:
             try:
-                # Another server of the ensemble may be behind.
+                # Another server of the ensemble may not have the latest writes yet.
                 await self._store.sync()
-                # Read the count first: a successor counts too, and has changed the epoch before.
+                # Read the count before the epoch: a successor changes the epoch first and then increments the count,
+                # too.
                 made = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) if count else None
                 return made, (await self._store.get(znodes.CONTROLLER_EPOCH)).version
             except UnavailableError as error:
@@ -204,5 +212,5 @@ class Writer:
             return KafkaError(
                 ErrorCode.INVALID_REQUEST, f"The metadata store does not accept a value of this size: {error.cause}"
             )
-        # The write fits the image but not the store: another program writes to the store.
+        # The write is consistent with the image but not with the store: another program has written to the store.
         return FatalError(f"another program has changed the metadata store: {error.cause!r}")

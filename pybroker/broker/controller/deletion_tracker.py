@@ -1,8 +1,9 @@
 """The controller's tracking of deletions and undeletes: confirmations of brokers, repetitions, and the removal of the
 data on every broker.
 
-A replica that never answers blocks no deletion, because the name is already free. The broker's first FULL LeaderAndIsr
-after its return settles the replica. Only without topic ids does the name wait for every replica.
+A replica that never answers blocks no deletion, because the name is already free. When its broker returns, its first
+FULL LeaderAndIsr makes it stage the replica. Only without topic ids does the name stay in use until every replica has
+answered.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ log = logging.getLogger(__name__)
 RETRY_S = 30.0
 """Delay between two StopReplica for the same partitions."""
 PAUSE_S = 0.5
-"""Delay while the store is unreachable."""
+"""Delay after a failed write, while the store is unreachable."""
 RETRIES_MAX = 20
-"""After so many retries the next FULL LeaderAndIsr settles the replica."""
+"""Limit of retries: after that, the broker's next FULL LeaderAndIsr has to remove the replica."""
 PARTLY_S = 1.0
-"""Time for all brokers to confirm before the missing ones are stored: most deletions need only one write."""
+"""Time that all brokers get to confirm before the controller stores a record that names the missing ones: most
+deletions then need only one write.
+"""
 
 
 class Deletions:
@@ -61,7 +64,7 @@ class Deletions:
         self._send_again = send_again
         self._tombstones_max = tombstones_max
         self._image = ClusterImage.initial(-1)
-        """For topic names in log lines."""
+        """Function that returns topic names for log lines."""
         self._unconfirmed: dict[Uuid, set[int]] = {}
         """Brokers that have not answered StopReplica, by topic."""
         self._partly: set[Uuid] = set()
@@ -72,7 +75,7 @@ class Deletions:
         self._staged: set[Uuid] = set()
         """Topics staged on every replica; brokers remove the data when it is due."""
         self._unchecked: set[Uuid] = set()
-        """The topics of `_staged` whose data may have been removed since the last check."""
+        """The topics of `_staged` whose data may be gone since the last check."""
         self._newly_staged: set[Uuid] = set()
         self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
         self._freed: dict[Uuid, asyncio.Future[None]] = {}
@@ -81,18 +84,18 @@ class Deletions:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def start(self, image: ClusterImage) -> None:
-        """Continue the unfinished deletions. Each broker gets its orders again when it registers."""
+        """Continue the unfinished deletions. Each broker gets its unconfirmed orders again when it registers."""
         self._image = image
         self._take(image.deletions.values())
         self._spawn(self._run())
 
     def pending_of(self, broker_id: int) -> list[Uuid]:
-        """Return the topics of which a broker has not confirmed its orders."""
+        """Return the topics for which a broker has not confirmed its orders."""
         stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
         return stopping + self._pending_undeletes.pending_of(broker_id)
 
     async def stop(self) -> None:
-        """Stop; the records in the store lose nothing."""
+        """Stop. Nothing is lost: the store has the deletion records."""
         for timer in (*self._timers, *([] if self._partly_due is None else [self._partly_due])):
             timer.cancel()
         for task in self._tasks:
@@ -118,7 +121,7 @@ class Deletions:
         for _, topic_id in delta.unstaged:
             self._staged_data_changed(topic_id)
         if delta.lost_brokers:
-            # An undelete stops waiting for lost brokers.
+            # The undelete no longer waits for lost brokers.
             self._wake.set()
         named = [record.topic_id for record in delta.deletions if not record.by_order]
         for topic_id in (*named, *delta.forgotten_deletions):
@@ -128,7 +131,7 @@ class Deletions:
 
     def _take(self, records: Iterable[DeletionRecord]) -> None:
         for record in records:
-            # Confirmations that came before this version of the record still count.
+            # Confirmations for an earlier version of the record remain valid.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
             tries = self._tries.get(record.topic_id, 0)
             self._drop(record.topic_id, undeleting=record.state == UNDELETING)
@@ -142,7 +145,7 @@ class Deletions:
                     self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
                 self._pending_undeletes.begin(record)
-                # Possibly no broker is left that could answer.
+                # There may be no broker left that could answer.
                 self._wake.set()
             elif record.state == STAGED:
                 self._staged.add(record.topic_id)
@@ -188,7 +191,7 @@ class Deletions:
             self._wake.set()
 
     def _note_partly(self, topic_id: Uuid) -> None:
-        """Store the confirming brokers after `PARTLY_S`; the deletion's receipt then names the missing ones."""
+        """Store the confirming brokers after `PARTLY_S`; the deletion's report then names the missing ones."""
         self._partly.add(topic_id)
         if self._partly_due is None:
             self._partly_due = asyncio.get_running_loop().call_later(PARTLY_S, self._partly_is_due)
@@ -198,7 +201,7 @@ class Deletions:
         self._wake.set()
 
     def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
-        """Return a future with the reply of FinishUndelete, done when the running undelete has ended."""
+        """Return a future for the reply to FinishUndelete. The future completes when the running undelete has ended."""
         future = self._undeletes.get(topic_id)
         if future is None:
             future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
@@ -253,9 +256,9 @@ class Deletions:
             try:
                 await self._record()
             except StoreClosedError:
-                return  # the broker stops
+                return  # The broker is stopping.
             except UnavailableError as problem:
-                # The store client has already retried for a while; a longer pause would delay undeletes.
+                # The store client has already retried for a while. A longer pause here would delay undeletes.
                 log.warning("cannot record deletions yet, retrying: %s", problem)
                 await asyncio.sleep(PAUSE_S)
                 continue
@@ -296,7 +299,7 @@ class Deletions:
         return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Return the staged deletions of which no broker holds data."""
+        """Return the staged deletions without any data left on a broker."""
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()
@@ -305,7 +308,7 @@ class Deletions:
         except StoreError:
             self._unchecked |= topics
             raise
-        # A topic undeleted during the reads is no longer staged.
+        # If the topic was undeleted while the store was read, it is no longer staged.
         return tuple(topic_id for topic_id in unheld if topic_id in self._staged)
 
     def _staged_data_changed(self, topic_id: Uuid) -> None:

@@ -1,8 +1,8 @@
 """Messages to each broker for a change of the image. Pure.
 
-The list order is the order on the wire. First every broker gets the change itself, with its settings and ACLs, because
-the following orders run under them. Removed topics come next as UpdateMetadata, so that no client finds them any more;
-then StopReplica stages their data. LeaderAndIsr sends new and changed partitions to their replicas before
+The list order is the order on the wire. First every broker gets the change itself with its settings and ACLs, because
+the brokers need them to execute the following orders. Next, UpdateMetadata removes deleted topics from the clients'
+view; then StopReplica stages their data. LeaderAndIsr sends new and changed partitions to their replicas before
 UpdateMetadata shows them to clients.
 """
 
@@ -47,21 +47,22 @@ from pybroker.broker.metadata.image import (
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
 SHOWN_AT_ONCE_MAX = 10_000
-"""Limit of partitions in one UpdateMetadata of a broker's first messages."""
+"""Limit of partitions in one UpdateMetadata among a broker's first messages."""
 IsNew = Callable[[int, int], bool]
-"""Returns whether a broker creates an empty log for a partition; arguments: partition index, broker id."""
+"""Function that returns whether a broker creates an empty log for a partition. Arguments: partition index, broker id.
+"""
 
 
 class Broadcast:
     """The message builder of one controller."""
 
     def __init__(self, controller_id: int, between: str | None) -> None:
-        """`between` is the name of the inter-broker listener, if there is one."""
+        """`between` is the name of the inter-broker listener; None if there is none."""
         self._controller_id = controller_id
         self._between = between
 
     def whole(self, image: ClusterImage, broker_id: int, number: int) -> UpdateCluster:
-        """Return the whole image as of change `number`."""
+        """Return a message with the whole image after change `number`."""
         return UpdateCluster(self._controller_id, image.controller_epoch, image.brokers[broker_id].epoch, number, image)
 
     def changes(
@@ -75,8 +76,8 @@ class Broadcast:
         """Return the messages for each live broker, or for these ones, about change `number`. A broker that the change
         adds gets everything: the whole image, all its replicas (FULL), and the metadata for clients.
 
-        All brokers' messages share the state objects: 200,000 partitions are not copied for each of 100 brokers.
-        Receivers must not change them.
+        The messages of all brokers share the state objects, to avoid a copy of 200,000 partitions for each of 100
+        brokers. Receivers must not change them.
         """
         if delta.empty:
             return {}
@@ -136,7 +137,7 @@ class Broadcast:
         return self._update_metadata(image, image.brokers[broker_id], [], _live_brokers(image))
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
-        """Return StopReplica for deletions that a broker has not confirmed."""
+        """Return StopReplica for the deletions that a broker has not confirmed."""
         topics = [_stopped(record, record.held_by(broker_id)) for record in records]
         broker = image.brokers[broker_id]
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
@@ -224,7 +225,7 @@ def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetad
 def _orders(
     brokers: Collection[int], topics: Iterable[tuple[TopicImage, Sequence[int], IsNew]]
 ) -> dict[int, list[LeaderAndIsrTopicState]]:
-    """Return the states for each of these brokers, of the partitions that it has replicas of."""
+    """Return, for each of these brokers, the states of the partitions of which it has replicas."""
     found: dict[int, list[LeaderAndIsrTopicState]] = {broker_id: [] for broker_id in brokers}
     for topic, indexes, is_new in topics:
         mine: dict[int, list[LeaderAndIsrPartitionState]] = {}
@@ -249,8 +250,9 @@ def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
 
 
 def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Return whether the replicas must act on the change. An ISR change alone was the leader's proposal, which has its
-    own reply."""
+    """Return whether the replicas must act on the change. They need not if only the ISR has changed: the leader
+    proposed that change and gets a reply of its own.
+    """
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id or index >= len(known.partitions):
         return True
@@ -259,8 +261,9 @@ def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
 
 
 def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
-    """Return for which partitions a broker creates empty logs: all of a new topic, and those a reassignment adds. An
-    undeleted topic has its data."""
+    """Return the partitions for which a broker creates empty logs: all partitions of a new topic, and the partitions
+    that a reassignment adds to the broker. An undeleted topic already has its data.
+    """
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id:
         every = topic.topic_id not in before.deletions
@@ -290,8 +293,9 @@ def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[
 
 
 def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicState:
-    """Return the StopReplica state. `epochs` holds, by partition, the leader epoch of the removal: a broker that became
-    a replica again knows a later epoch and ignores the order."""
+    """Return the StopReplica state. `epochs` has the leader epoch of the removal, by partition. If the broker has
+    become a replica again since, it knows a later epoch and ignores the order.
+    """
     return StopReplicaTopicState(
         topic.name,
         topic.topic_id,
@@ -300,7 +304,7 @@ def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicS
 
 
 def _not_new(index: int, broker_id: int) -> bool:
-    """Return False: a broker that gets its partitions again creates no logs."""
+    """Return False: a broker that gets its partitions again must not create logs."""
     return False
 
 
