@@ -13,13 +13,13 @@
 //!
 //! **Values that cross the boundary have named fields.** A value with more than two parts, or with parts that could be
 //! confused, is a class declared here, in both directions; pairs that are keys and values of a mapping stay pairs, and
-//! so do keys of Python's dictionaries. The classes are native, not structs or named tuples of Python. Their fields are
-//! checked where the object is created, in the line that made the mistake; native code reads them without looking up
-//! attributes, and without the GIL where it copied them; each is declared once, and `tests/native/test_surface.py`
-//! checks the stub against it.
+//! so do keys of Python's dictionaries. The classes are native, not structs or named tuples of Python. A wrong field
+//! raises an error in the Python line that creates the object. Native code reads the fields without attribute look-ups,
+//! and copied fields without the GIL. Each class is declared once; `tests/native/test_surface.py` checks the stub
+//! against the declaration.
 //!
-//! Modules use those above `uuid`, `convert` and `errors` in this order only: `plane` ← `broker`, `quorum`; `codec` ← `broker`,
-//! `spark`, `measure`.
+//! All modules may use `uuid`, `convert` and `errors`. Of the modules above these, one may use another only in this
+//! order: `plane` ← `broker`, `quorum`; `codec` ← `broker`, `spark`, `measure`.
 
 mod broker;
 mod client;

@@ -5,8 +5,8 @@ use std::sync::Once;
 
 static INSTALLED: Once = Once::new();
 
-/// Make a panic on any thread print its message and abort. The first `NativeBroker` installs it; a process that only
-/// uses the codec keeps its own panic handling.
+/// Make a panic on any thread print its message and abort. The first `NativeBroker` installs this hook; a process that
+/// only uses the codec keeps its own panic handling.
 pub(crate) fn abort_on_panic() {
     INSTALLED.call_once(|| {
         let print = std::panic::take_hook();

@@ -271,7 +271,7 @@ impl DataPlane {
         if let Some(fetchers) = self.fetchers.swap(None) {
             fetchers.stop();
         }
-        // The queue is not drained any more: close it, so that no connection waits for the answer to the last requests.
+        // Python no longer drains the queue: close it, so that no connection waits for the answer to the last requests.
         self.queue.close();
         if let Some(server) = self.server() {
             server.shutdown(clients_deadline);

@@ -47,7 +47,7 @@ impl MetadataQuorum {
             .map_err(|error| open_error(&error))
     }
 
-    /// Format the directory: the first voters of a new cluster, or none to join one.
+    /// Format the directory. `voters` are the first voters of a new cluster, or empty to join one.
     #[staticmethod]
     fn format(
         py: Python<'_>,
@@ -120,12 +120,12 @@ impl MetadataQuorum {
         })
     }
 
-    /// Return a descriptor that is readable while there is something to take.
+    /// Return a descriptor that is readable while `take` has something to return.
     fn fileno(&self) -> RawFd {
         self.wake.fd()
     }
 
-    /// Return what happened since the last call, in order.
+    /// Return the outputs since the last call, in order.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         if self.signalled.load(Ordering::Acquire) {
             self.wake.consume();
@@ -139,7 +139,7 @@ impl MetadataQuorum {
         Ok(taken)
     }
 
-    /// Raise `ValueError` if it is no message of the quorum: nothing answers it then.
+    /// Raise `ValueError` if `body` is not a message of the quorum; the node then sends no response.
     fn receive_request(
         &self,
         handle: u64,
@@ -195,7 +195,7 @@ impl MetadataQuorum {
         py.detach(|| self.node.status()).into()
     }
 
-    /// Return None if the offset is not beyond the latest snapshot, or another snapshot is being written.
+    /// Return None if `end_offset` is not beyond the latest snapshot, or while another snapshot is being written.
     fn begin_snapshot(
         &self,
         py: Python<'_>,
@@ -214,7 +214,7 @@ impl MetadataQuorum {
     }
 }
 
-/// A snapshot of the image that is being written.
+/// A snapshot of the image while it is being written.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct MetadataSnapshot(Mutex<Option<SnapshotTask>>);
 

@@ -1,11 +1,11 @@
-//! Bytes of record batches on their way from a log into a response, which Python only passes on.
+//! Bytes of record batches that Python passes from a log to a response without reading them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-/// Record batches whose bytes only a response reads.
+/// Record batches for a response; Python does not read their bytes.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct RecordBytes {
     bytes: Arc<Vec<u8>>,

@@ -5,8 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Decompress `data`, compressed as attribute bits `codec` say, without the GIL. Raises `ValueError` for corrupt data,
-/// or data that expands to more than `max` bytes; it uses no more memory than that.
+/// Decompress `data` with the codec of attribute bits `codec`, without the GIL. Raises `ValueError` if the data is
+/// corrupt or expands to more than `max` bytes; uses no more memory than that.
 #[pyfunction]
 pub(crate) fn unpacked<'py>(
     py: Python<'py>,

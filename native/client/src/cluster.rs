@@ -131,7 +131,8 @@ impl Client {
         self.patiently(|client| Self::complete(client.metadata(Some(wanted))?, wanted))
     }
 
-    /// Call `ask`, and retry transient errors for `delivery.timeout.ms`, unknown topics only for a moment.
+    /// Call `ask`, and repeat it after transient errors for `delivery.timeout.ms`, but after errors about unknown
+    /// topics only for a few seconds.
     ///
     /// # Errors
     ///
@@ -204,8 +205,8 @@ impl Client {
         })
     }
 
-    /// Open a connection to an advertised address. Its host name may become resolvable a moment later, if brokers and
-    /// their names are created together; after that it is a mistake in the broker's settings.
+    /// Open a connection to an advertised address. Retries an unresolvable host name for a moment, because brokers and
+    /// their names may be created together; later it counts as a mistake in the broker's settings.
     fn open_advertised(&self, address: &str) -> Result<Connection> {
         let started = Instant::now();
         loop {

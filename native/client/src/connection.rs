@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::settings::ConnectionSettings;
 use stream::Stream;
 
-/// Half of the memory that is allocated for the first bytes of a frame.
+/// Minimum growth of the frame buffer is twice this many bytes.
 const FIRST_BYTES: usize = 32 * 1024;
 /// Maximum size of a response: records of one Fetch and a margin.
 const FRAME_BYTES_MAX: usize = 1 << 30;
@@ -234,7 +234,7 @@ impl Connection {
                 broker: self.address.clone(),
                 problem: format!("a frame of {} bytes", i32::from_be_bytes(size)),
             })?;
-        // Grow with the received bytes, not with the announced length.
+        // Grow the buffer with the received bytes, not with the announced length.
         let mut got = 0;
         while got < size {
             if frame.len() == got {
@@ -277,7 +277,7 @@ impl Connection {
         Ok(reader.position())
     }
 
-    /// Request the supported versions, again if they are known. No other request may be in flight.
+    /// Request the supported versions, even if they are known already. No other request may be in flight.
     ///
     /// # Errors
     ///

@@ -82,8 +82,8 @@ impl Error {
         let code = self.code();
         match self {
             Error::Protocol { .. } => false,
-            // Kafka's clients do not retry it. Here it also means that Metadata named a leader without its address,
-            // which happens while brokers start and stop.
+            // Kafka's clients do not retry BROKER_NOT_AVAILABLE. Here it also means that Metadata named a leader
+            // without its address, which happens while brokers start and stop.
             _ => code.is_retriable() || code == ErrorCode::BROKER_NOT_AVAILABLE,
         }
     }

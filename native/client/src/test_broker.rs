@@ -103,7 +103,7 @@ impl Broker {
         )
     }
 
-    /// Start a broker; `told` answers Metadata, given the number of earlier responses.
+    /// Start a broker. `told` returns each Metadata response, given the number of earlier ones.
     fn start_telling(
         told: impl Fn(Uuid, u16, usize) -> Reply + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
@@ -132,7 +132,7 @@ impl Broker {
         }
     }
 
-    /// Return client settings to connect to it, and more.
+    /// Return client settings that connect to this broker, with the settings in `more` added.
     #[must_use]
     pub fn given(&self, more: &[(&str, &str)]) -> BTreeMap<String, String> {
         let given = [

@@ -16,7 +16,8 @@ use crate::leader::{Fetcher, Shared};
 use crate::mailbox::{Change, Mailbox};
 use crate::{FetcherSettings, LeaderFigures, Report, StagedSender};
 
-/// How long [`Fetchers::stop`] waits. A connecting thread may take longer; it holds nothing.
+/// Longest wait of [`Fetchers::stop`] for its threads. A thread that is connecting may take longer; it keeps no log
+/// open.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Response timeout of replicas for staged records. An append that waits for an unresponsive replica then fails and its
@@ -37,9 +38,10 @@ pub struct Broker {
 pub struct Assignment {
     /// The partition.
     pub tip: TopicIdPartition,
-    /// Broker id of its leader; this broker's id, or negative: follow no broker.
+    /// Broker id of its leader. This broker's own id or a negative id means: follow no broker.
     pub leader: i32,
-    /// Epoch of that leadership; negative, without a leader to follow: stop following at any epoch.
+    /// Epoch of that leadership. A negative epoch without a leader to follow means: stop following, whatever the
+    /// followed epoch is.
     pub leader_epoch: i32,
 }
 
@@ -59,7 +61,7 @@ struct Table {
     threads: IdMap<Place, Thread>,
     /// `num.replica.fetchers`.
     threads_per_leader: u32,
-    /// Threads that end without a wait.
+    /// Threads that were told to end. Only [`Fetchers::stop`] waits for them.
     ending: Vec<Thread>,
     stopped: bool,
 }
@@ -134,7 +136,7 @@ impl Fetchers {
     /// Update broker addresses, and the leaders of these partitions; other partitions are unchanged. Call it after the
     /// partitions have taken their roles. Does not block.
     ///
-    /// Ignores an epoch below the followed one; the same epoch changes nothing.
+    /// Ignores an assignment with an epoch below the followed one. An assignment with the same epoch changes nothing.
     ///
     /// # Errors
     /// If the operating system cannot start a thread; the partitions of that leader are then not followed.
@@ -198,7 +200,7 @@ impl Fetchers {
                 table.count(*place, by * changes.len() as isize);
             }
         }
-        // Leave first: two threads that follow one partition would interfere.
+        // Send the leaves first: two threads that follow one partition would interfere.
         for (place, changes) in leave.into_iter().chain(follow) {
             self.tell(&mut table, place, changes, now)?;
         }
@@ -225,7 +227,7 @@ impl Fetchers {
                     table.threads.insert(place, thread);
                 }
                 Err(error) => {
-                    // The next assignment of the same epoch retries.
+                    // The next assignment with the same epoch retries.
                     let threads = table.threads_per_leader;
                     table
                         .assigned
@@ -275,7 +277,7 @@ impl Fetchers {
         figures.into_values().collect()
     }
 
-    /// Stop all fetchers permanently. Within a second appends end, also where a fetch waits at its leader.
+    /// Stop all fetchers permanently. Within a second all appends end, even if a thread's fetch waits at the leader.
     pub fn stop(&self) {
         let mut table = self.table.lock();
         table.stopped = true;
@@ -290,7 +292,7 @@ impl Fetchers {
         let deadline = self.shared.clock.now() + STOP_PATIENCE;
         for thread in threads {
             if thread.mailbox.wait_for_end(deadline) {
-                // The panic was reported when it happened.
+                // Ignore a panic of the thread; it was reported when it happened.
                 let _ = thread.handle.join();
             }
         }
@@ -373,7 +375,7 @@ impl Table {
     }
 }
 
-/// Return the thread that follows a partition of that leader: the partitions of a topic are spread.
+/// Return the thread that follows a partition of that leader. The partitions of a topic are spread over the threads.
 fn place_of(tip: TopicIdPartition, leader: i32, threads: u32) -> Place {
     let id = tip.topic_id.uuid().as_u128() as u32;
     (leader, id.wrapping_add(tip.partition as u32) % threads)

@@ -21,7 +21,7 @@ pub(crate) enum Order {
     StartOver(FetchFrom, i64),
     /// Attach the staged segments as the leader did.
     Attach(FetchFrom, Box<StagedAttach>),
-    /// Take over the leader's bounds; nothing else is new.
+    /// Apply the leader's high watermark and log start; the response has no records.
     Follow,
     /// Fetch the start and end offsets of the leader's log.
     AskBounds,
@@ -49,13 +49,13 @@ enum State {
     Ready,
     /// The leader has the request, and responds when there is data.
     Asked(FetchFrom),
-    /// Records below that offset are not on disk yet, and must not be claimed.
+    /// Records below that offset are not on disk yet, so a fetch must not claim them.
     Flushing(i64),
     /// Staged segments are being attached.
     Attaching,
     /// The leader does not have the next offset; its log bounds are fetched next.
     OutOfRange(FetchFrom),
-    /// Paused until then after an error.
+    /// Paused after an error, until this time.
     Paused(Instant),
     /// The leader of this epoch no longer leads.
     Stopped,
@@ -70,7 +70,7 @@ pub(crate) struct Following {
     log_start: i64,
     /// Errors since the last good response.
     failures: u32,
-    /// Fetch position of the last truncation: the same request would get the same response.
+    /// Fetch position of the last truncation. A fetch from the same position would get the same response.
     cut: Option<FetchFrom>,
     lag: i64,
 }
@@ -118,7 +118,7 @@ impl Following {
         self.state == State::Ready
     }
 
-    /// Return whether the leader may keep it in its session.
+    /// Return whether the leader may keep the partition in its fetch session.
     pub(crate) const fn is_asked_for(&self) -> bool {
         matches!(self.state, State::Ready | State::Asked(_))
     }
@@ -152,7 +152,7 @@ impl Following {
         self.high_watermark >= 0 && self.lag == 0
     }
 
-    /// Pause until then, without an error.
+    /// Pause until `until`, without counting an error.
     pub(crate) fn pause_until(&mut self, until: Instant) {
         self.state = State::Paused(until);
     }
@@ -162,7 +162,8 @@ impl Following {
     pub(crate) fn ask(&mut self, from: Option<FetchFrom>, now: Instant, backoff: Duration) -> bool {
         let follows = from.filter(|from| from.leader_epoch == self.leader_epoch);
         match follows {
-            // The truncation changed nothing: the leader would repeat its response forever.
+            // Do not fetch again from the position of the last truncation: it changed nothing, so the leader would
+            // repeat its response forever.
             Some(from) if self.cut != Some(from) => {
                 self.state = State::Asked(from);
                 true
@@ -254,8 +255,8 @@ impl Following {
         backoff: Duration,
     ) -> Trouble {
         let new = self.failures == 0;
-        // The leader knows a newer epoch: the next assignment will have it. Otherwise it may not have learned yet that
-        // it leads, or that the topic exists.
+        // If the leader knows a newer epoch, stop: the next assignment will have that epoch. Otherwise retry: the
+        // leader may not have learned yet that it leads, or that the topic exists.
         let newer = head
             .current_leader
             .is_some_and(|leader| leader.leader_epoch > self.leader_epoch);
@@ -283,16 +284,18 @@ impl Following {
             return Order::Ignore;
         };
         if start > from.offset || end < from.offset {
-            // Above the leader's end without a common epoch: nothing in this log can be trusted.
+            // The leader's log has no record at this log's end and no common epoch with it, so no record of this log
+            // can be trusted.
             self.state = State::Ready;
             return Order::StartOver(from, start);
         }
-        // The leader's log has moved since; if not, the pauses grow.
+        // The leader's log has changed since the failed fetch, so the next fetch may succeed. If it fails again, the
+        // pause grows.
         self.pause(now, backoff);
         Order::Ignore
     }
 
-    /// Record that the records of the last response are appended, up to `end`.
+    /// Update the lag after the records of the last response were appended up to `end`.
     pub(crate) fn appended(&mut self, end: i64) {
         self.lag = (self.high_watermark - end).max(0);
     }

@@ -60,11 +60,11 @@ impl Shared {
     }
 }
 
-/// Why a turn ends early.
+/// Why one round of fetching ends early.
 enum Stop {
     /// The connection is lost.
     Lost(Error),
-    /// There is mail.
+    /// There is mail to read.
     CalledBack,
     /// The broker has closed its logs.
     NoReplicas,
@@ -201,7 +201,8 @@ impl Fetcher {
             }
         }
         if returned {
-            // The leader would not repeat what it sent before the partition left the session.
+            // A partition returned to the session. Start a new one, because the leader would not repeat what it sent
+            // before the partition left.
             self.begin_anew();
         }
         self.counters
@@ -220,7 +221,7 @@ impl Fetcher {
         self.out_of_range.clear();
     }
 
-    /// Make partitions ready again whose pause or flush is over.
+    /// Make the partitions ready again whose pause or flush has ended.
     fn resume(&mut self, now: Instant) {
         let (followed, ready) = (&mut self.followed, &mut self.ready);
         self.paused.retain(|tip| {
@@ -310,7 +311,8 @@ impl Fetcher {
         }
     }
 
-    /// Update the largest lag; give partitions whose log was opened again the bounds that their leader does not repeat.
+    /// Update the largest lag. Also apply the leader's bounds to partitions whose log was reopened, because the leader
+    /// does not repeat them.
     fn look_at_all(&self) {
         let lag = self.followed.values().map(Following::lag).max();
         self.counters.lag_max.store(lag.unwrap_or(0), Relaxed);

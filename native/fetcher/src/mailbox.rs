@@ -9,8 +9,8 @@ use parking_lot::{Condvar, Mutex};
 use pybroker_client::Closer;
 use pybroker_model::TopicIdPartition;
 
-/// A younger connection is not closed for new partitions, because each new connection sends all partitions to the
-/// leader. Fetches on a young connection wait at the leader no longer than until it may be closed.
+/// Age up to which a connection is not closed for new partitions, because each new connection sends all partitions to
+/// the leader. Fetches on a young connection wait at the leader no longer than until it may be closed.
 pub(crate) const YOUNG: Duration = Duration::from_millis(250);
 
 /// A change of the followed partitions.

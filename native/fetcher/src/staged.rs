@@ -82,7 +82,8 @@ impl StagedSender {
         };
         let mut answer = exchange(&mut connection, &body);
         if kept && answer.is_err() {
-            // The broker may have closed the idle connection; a repeated chunk is staged once.
+            // The broker may have closed the idle connection. Sending the chunk again is safe: the other broker stages
+            // a repeated chunk once.
             connection = Connection::open(&to.address, &self.settings)?;
             answer = exchange(&mut connection, &body);
         }

@@ -16,8 +16,8 @@ const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
 /// Input bytes of a compressed block: snappy-java's default.
 const XERIAL_BLOCK_BYTES: usize = 32 * 1024;
-/// Snappy's densest element expands 3 bytes to 64; a block that claims more has a wrong size, and memory is allocated
-/// by that size.
+/// Snappy's densest element expands 3 bytes to 64. A block that claims more has a wrong size, and must not make the
+/// reader allocate that much memory.
 const SNAPPY_EXPANSION_MAX: usize = 22;
 
 /// Compression codec of a batch (the low three attribute bits).

@@ -69,8 +69,8 @@ pub enum BatchError {
     RejectedRecords(Vec<RejectedRecord>),
 }
 
-/// Rejected records of a batch that are listed; clients treat the others as rejected with them. A compressed batch of a
-/// megabyte can hold millions.
+/// Maximum number of rejected records listed for a batch. Clients treat the unlisted ones as rejected too. A compressed
+/// batch of a megabyte can hold millions.
 pub const REJECTED_RECORDS_MAX: usize = 10_000;
 
 /// A record that the topic rejects.

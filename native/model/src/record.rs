@@ -135,7 +135,7 @@ fn parse_body(raw: &[u8], prefix: usize) -> Result<RecordRef<'_>, &'static str> 
     }
     let mut unread = header_bytes;
     for _ in 0..count {
-        // Each header takes bytes: a hostile count ends with the record.
+        // Each header takes at least one byte, so a hostile count fails at the end of the record.
         let (header_key, after_key) = nullable(unread)?;
         if header_key.is_none() {
             return Err("header without key");
@@ -247,8 +247,8 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Return the records section of the whole batch `batch`: a part of it if not compressed, else decompressed into
-/// `scratch`, at most [`DECOMPRESSED_BYTES_MAX`] bytes.
+/// Return the records of `batch`, which must be a whole batch: a slice of it if it is not compressed, else the bytes
+/// decompressed into `scratch`, at most [`DECOMPRESSED_BYTES_MAX`].
 ///
 /// # Errors
 /// If the codec is unknown, or the bytes do not decompress.

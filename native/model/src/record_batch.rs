@@ -68,7 +68,7 @@ pub struct BatchHeader {
     pub magic: i8,
     /// CRC-32C of everything from the attributes on.
     pub crc: u32,
-    /// Bit set, see the module documentation.
+    /// Bits for the codec, the timestamp type, transactions, control batches and the delete horizon.
     pub attributes: i16,
     /// Last offset minus base offset; unchanged by compaction.
     pub last_offset_delta: i32,

@@ -18,7 +18,7 @@ use crate::{
 /// Limit of decompressed bytes for recompression of one batch: this many, or [`EXPANSION_MAX`] times its size. All of
 /// them are then in memory, and compression takes a second for each 30 MB (gzip).
 const RECOMPRESSED_BYTES_MAX: usize = 32 << 20;
-/// Decompressed bytes whose cost equals compressing one byte.
+/// Number of bytes whose decompression costs as much as compressing one byte.
 const RECOMPRESSION_COST: usize = 8;
 
 /// Value of the topic config `compression.type`.
@@ -164,7 +164,7 @@ pub fn validate_produce<'a>(
     validate_within(records, rules, &mut ExpansionBudget::new(usize::MAX))
 }
 
-/// As [`validate_produce`], within the budget.
+/// As [`validate_produce`], but decompress no more than `budget` allows.
 ///
 /// # Errors
 /// As [`validate_produce`], and [`BatchError::OverBudget`]: the records are unchanged, and not completely checked.

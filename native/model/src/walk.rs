@@ -16,11 +16,12 @@ const RECORD_BYTES_MAX: usize = 128 << 20;
 /// clients for a minute.
 pub(crate) const EXPANSION_MAX: usize = 64;
 
-/// Assumed expansion before decompression: records that clearly exceed a budget are not started.
+/// Expected ratio of decompressed to compressed bytes. If records would clearly exceed a budget by this ratio, their
+/// decompression does not start.
 const EXPANSION_EXPECTED: usize = 4;
 
-/// Remaining bytes that the caller decompresses. It bounds the time of validation: a few kilobytes of zstd can expand
-/// to hundreds of megabytes.
+/// Number of bytes that the caller may still decompress. It bounds the time of validation: a few kilobytes of zstd can
+/// expand to hundreds of megabytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpansionBudget {
     granted: usize,

@@ -3,7 +3,7 @@
 use crate::api_key::{APIS, Api, ApiKey};
 use crate::codec::Registry;
 
-/// A message of the KIP-516 text, or one of our own among brokers. Layouts: `schema/interbroker`.
+/// A message of the KIP-516 text, or one of pybroker's own among brokers. Layouts: `schema/interbroker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterBrokerApi {
     /// The key.
@@ -36,8 +36,8 @@ const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     }
 }
 
-/// The APIs of inter-broker listeners, ascending: with their own layouts, except that the state of share groups uses
-/// Kafka's.
+/// The APIs of inter-broker listeners, ascending. They have their own layouts, except those about the state of share
+/// groups, which use Kafka's.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::Produce, 9, true),
     by_name(ApiKey::Fetch, 13),

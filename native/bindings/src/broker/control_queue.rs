@@ -34,7 +34,8 @@ impl NativeControlQueue {
         self.0.metadata.cached_responses().invalidate_all();
     }
 
-    /// Decode a large request on a separate thread. Return False if it is undecodable; its connection is closed then.
+    /// Decode a large request; call it on a separate thread. If the request is undecodable, log it, close its
+    /// connection and return False.
     fn decode(&self, py: Python<'_>, request: &Bound<'_, Request>) -> bool {
         let request = request.get();
         let Err(error) = request.decode_large(py) else {
@@ -45,8 +46,8 @@ impl NativeControlQueue {
         false
     }
 
-    /// Admit a log line caused by a client, under the limit of such native lines. Return how many lines were dropped
-    /// since the last one, or None to drop this line.
+    /// Ask whether Python may write a log line that a client caused; native lines of this kind share the rate limit.
+    /// Return the number of lines dropped since the last permitted one, or None if this line must be dropped.
     fn admit_line_about_client(&self) -> Option<u64> {
         self.0
             .server()

@@ -110,7 +110,8 @@ pub(super) struct Limits {
 }
 
 /// Read whole batches, from the batch with `offset` on, until they cover `records_max` offsets or have `bytes_max`
-/// bytes. At least one batch, if there is one; `None`: the batch is on disk and `wait` is false.
+/// bytes. Read at least one batch, if there is one. Return `None` if the batch is not in the page cache and `wait` is
+/// false.
 pub(super) fn fetch(
     partition: &Partition,
     offset: i64,
@@ -164,8 +165,8 @@ pub(super) fn fetch(
     }))
 }
 
-/// Append a slice. False: it is not in the page cache, and a part of it may have been appended; or the log was
-/// truncated in the meantime, which the next read shows.
+/// Append a slice. Return false if it is not in the page cache, or if the log was truncated meanwhile, which the next
+/// read shows. A part of the slice may then have been appended.
 fn append(slice: &LogSlice, wait: bool, bytes: &mut Vec<u8>) -> Result<bool, PartitionError> {
     let (Some(file), false) = (&slice.file, wait) else {
         bytes.extend(slice.to_vec().map_err(PartitionError::storage)?);

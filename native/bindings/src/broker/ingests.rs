@@ -146,7 +146,7 @@ fn ingest_error(error: &IngestError) -> PyErr {
     native_error(of_ingest(error).0, error)
 }
 
-/// Check that a directory's name leads nowhere else.
+/// Reject a name that is not one of an ingest directory, for instance because it contains a path.
 fn checked(directory: String) -> PyResult<String> {
     let fine = !directory.is_empty()
         && directory

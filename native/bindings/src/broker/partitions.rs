@@ -115,7 +115,7 @@ impl NativePartitions {
         Ok(token)
     }
 
-    /// Return a token, or the completion itself if it is immediate.
+    /// Return the completion if the append has completed at once, else a token.
     fn append_now<'py>(
         &self,
         py: Python<'py>,
@@ -131,7 +131,7 @@ impl NativePartitions {
         })
     }
 
-    /// Start an append. Return its token, and the result if it is immediate; otherwise the queue gets its completion.
+    /// Start an append. Return its token, and the result if it is immediate. Otherwise the queue gets the completion.
     fn begin(
         &self,
         py: Python<'_>,
@@ -251,7 +251,7 @@ impl NativePartitions {
         Ok(())
     }
 
-    /// Append records. Return a token, or with `at_once` the completion itself if it is immediate.
+    /// Append records. Return a token; with `at_once` return the completion instead if the append has completed.
     #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None, *, at_once=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
     fn append<'py>(
@@ -292,8 +292,8 @@ impl NativePartitions {
         )
     }
 
-    /// Append a transaction marker. Return a token, or the completion itself if it is immediate. `marker`: (producer
-    /// id, producer epoch, coordinator epoch).
+    /// Append a transaction marker. Return a token, or the completion instead if the append has completed. `marker`:
+    /// (producer id, producer epoch, coordinator epoch).
     #[pyo3(signature = (topic_id, partition, marker, committed, timestamp_ms, raised=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each marker")]
     fn append_marker<'py>(
@@ -346,7 +346,8 @@ impl NativePartitions {
         StoredRecords::new(py, &read)
     }
 
-    /// Read batches for a share group; their bytes stay in native memory. `None`: they are on disk and `wait` is false.
+    /// Read batches for a share group; their bytes stay in native memory. Return `None` if they are not in the page
+    /// cache and `wait` is false.
     fn fetch(
         &self,
         py: Python<'_>,
@@ -443,7 +444,8 @@ impl NativePartitions {
                 && (offset < 0 || offset > hosted.high_watermark())
                 && let Some(flush) = hosted.flush_under_way()
             {
-                // After a timeout or failure the committed offsets decide.
+                // Ignore a timeout or failure of the flush: `delete_records` checks the offset against the high
+                // watermark.
                 drop(block_on(flush, Instant::now() + wait));
             }
             replicas.delete_records(tip, offset)

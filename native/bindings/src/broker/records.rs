@@ -51,7 +51,7 @@ struct Record {
     headers: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
-/// Read up to the log end, at least one batch if there is one. A position below the log start is moved to it.
+/// Read up to the log end, at least one batch if there is one. A position below the log start counts as the log start.
 pub(super) fn read(
     partition: &Partition,
     offset: i64,
@@ -64,7 +64,8 @@ pub(super) fn read(
         next_offset: from,
     };
     let mut scratch = Vec::new();
-    // Read again only if all records were below `from`, or in other control batches: there may be more behind.
+    // The loop reads again only if a read found no records, because all were below `from` or in skipped control
+    // batches. More records may follow.
     while out.records.is_empty() && from < partition.log_end_offset() {
         let fetched = partition.read(&FetchRead {
             offset: from,

@@ -60,7 +60,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Decode the body. On an error the request is returned, and its connection must be closed, as Kafka does.
+    /// Decode the body. On an error return the request; the caller must then close its connection, as Kafka does.
     pub(crate) fn decode(
         py: Python<'_>,
         mut request: ControlRequest,
@@ -270,14 +270,14 @@ impl Request {
             .is_none_or(ReplySender::is_cancelled)
     }
 
-    /// Record that the handler starts to wait; the time after it does not count as work.
+    /// Record that the handler starts to wait; the time from now on does not count as work.
     fn waits(&self) {
         if let Some(reply) = &mut *self.reply.lock() {
             reply.waits();
         }
     }
 
-    /// Encode and send the response. Return False, without sending, if it has more elements than that.
+    /// Encode and send the response. If it has more than `elements_max` elements, send nothing and return False.
     #[pyo3(signature = (message, elements_max = u32::MAX))]
     fn reply(
         &self,
@@ -298,8 +298,8 @@ impl Request {
         self.send_body(message, body.into())
     }
 
-    /// Encode, send and cache the response; data threads repeat it to clients that may read for the group, until it is
-    /// invalidated. `None`: the response to this request cannot be cached.
+    /// Encode, send and cache the response. Data threads repeat it to clients that may read for the group, until it is
+    /// invalidated. Return `None` if the response to this request cannot be cached.
     fn reply_standing(
         &self,
         py: Python<'_>,
@@ -317,7 +317,7 @@ impl Request {
     }
 
     /// Encode and send the response of an OffsetCommit, and delegate the member's next commits on this connection to
-    /// the data threads until the delegation is revoked. `None`: this request cannot be delegated.
+    /// the data threads until the delegation is revoked. Return `None` if this request's commits cannot be delegated.
     #[expect(clippy::too_many_arguments, reason = "what a lease is for")]
     fn reply_commits(
         &self,

@@ -12,7 +12,7 @@ use crate::errors::{batch_error, native_error};
 
 /// Maximum bytes of a record besides its key, value and headers: length, attributes, two deltas, three counts.
 const RECORD_OVERHEAD_MAX: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
-/// The same for a header.
+/// Maximum bytes of a record header besides its key and value.
 const HEADER_OVERHEAD_MAX: usize = 5 + 5;
 
 type Bytes<'a> = Option<&'a [u8]>;
@@ -95,7 +95,7 @@ impl ClientBatch {
     }
 
     /// Append records from index `start` of a list, each a value or a (key, value) tuple, until one does not fit.
-    /// Return its index, or the length.
+    /// Return the index of the first record that does not fit, or the length of the list.
     fn append_many(
         &mut self,
         records: &Bound<'_, PyList>,
@@ -184,9 +184,9 @@ impl ClientBatch {
     }
 }
 
-/// Append records from index `start` of a list of (key, value) tuples to the batches of their partitions: by the key's
-/// hash, or to `keyless` without a key. Return the index of the first that does not fit, and its partition; the length
-/// and -1 if all fit.
+/// Append records from index `start` of a list of (key, value) tuples to the batches of their partitions. The hash of
+/// the key selects the partition; records without a key go to `keyless`. Return the index of the first record that does
+/// not fit, and its partition; return the length and -1 if all fit.
 #[pyfunction]
 pub(crate) fn append_partitioned(
     batches: Vec<Bound<'_, ClientBatch>>,

@@ -102,7 +102,7 @@ impl Classes {
             built.by_message.remove(&address(message));
             built.given.insert(address(message), classes);
         }
-        // Register the classes of their objects.
+        // Build the classes now, so that objects of them are recognized.
         Classes::of(py, message).map(drop)
     }
 

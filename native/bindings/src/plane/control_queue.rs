@@ -135,7 +135,7 @@ impl ControlQueue {
         self.wake.fd()
     }
 
-    /// Return whether a lane may take another request. One request may exceed the mark, however large: otherwise it
+    /// Return whether a lane may take another request. A single request may exceed the mark: otherwise a large one
     /// could never pass.
     fn has_room(&self, inner: &Inner, lane: Lane) -> bool {
         let eighths = match lane {
@@ -210,7 +210,7 @@ impl ControlQueue {
         }
     }
 
-    /// Take the log lines, and how many were dropped.
+    /// Take the log lines, and the number of dropped ones.
     pub(crate) fn take_log(&self) -> (VecDeque<(LogLevel, String)>, u64) {
         let mut inner = self.inner.lock();
         (
@@ -299,7 +299,7 @@ impl ControlQueue {
         }
     }
 
-    /// Close the queue; waiting items are dropped, which closes their connections.
+    /// Close the queue. It drops the waiting items, which closes their connections.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -322,7 +322,8 @@ impl ControlQueue {
     }
 }
 
-/// Notice attached to a connection; dropping it with the connection reports that to the queue.
+/// Notice attached to a connection. When the connection closes, it drops the notice, which reports the closing to the
+/// queue.
 #[derive(Debug)]
 pub(crate) struct GoneNotice {
     queue: Weak<ControlQueue>,

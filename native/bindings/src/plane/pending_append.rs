@@ -7,7 +7,8 @@ use pybroker_replica::{Commit, PartitionError};
 use super::control_queue::{Completed, ControlQueue};
 use crate::errors::partition_code;
 
-/// Watch `commit`; `completed` is the report of success. `Some`: the result is immediate and does not go to the queue.
+/// Wait for `commit`, then queue `completed` or the failure. Return the result instead if it is known now; the queue
+/// then does not get it.
 pub(crate) fn watch(
     queue: &Arc<ControlQueue>,
     completed: Completed,

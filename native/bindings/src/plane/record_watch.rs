@@ -30,8 +30,8 @@ impl Wake for RecordWatch {
     }
 }
 
-/// Report once to the queue when records beyond `bound` are readable, or the partition stops. Without a registration
-/// the report has already been made.
+/// Report once to the queue when records beyond `bound` are readable, or the partition stops. If this returns no
+/// registration, the report is already in the queue.
 pub(crate) fn start(
     queue: &Arc<ControlQueue>,
     token: u64,

@@ -36,7 +36,8 @@ impl WakeFd {
         self.reader.as_raw_fd()
     }
 
-    /// Make it readable. The caller does so at most once between two `consume`s, so that neither kind fills up.
+    /// Make the descriptor readable. The caller does so at most once between two calls of `consume`, so that neither an
+    /// eventfd nor a socket pair fills up.
     pub(crate) fn signal(&self) {
         #[cfg(target_os = "linux")]
         let (fd, one) = (&self.reader, 1u64.to_ne_bytes());
@@ -45,7 +46,7 @@ impl WakeFd {
         retry(|| rustix::io::write(fd, &one).map(|_| ()));
     }
 
-    /// Make it unreadable.
+    /// Make the descriptor unreadable.
     pub(crate) fn consume(&self) {
         let mut value = [0u8; 8];
         retry(|| rustix::io::read(&self.reader, &mut value).map(|_| ()));

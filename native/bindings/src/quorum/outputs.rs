@@ -1,4 +1,4 @@
-//! What a node has for Python, one class for each kind.
+//! Outputs of a node for Python, one class for each kind.
 
 use bytes::Bytes;
 use pybroker_protocol::ErrorCode;
@@ -65,7 +65,7 @@ pub(crate) struct CommittedRecords {
     records: Py<PyList>,
 }
 
-/// What became of a proposal or a change of voters.
+/// The outcome of a proposal or a voter change.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 #[derive(Debug)]
 pub(crate) struct ProposalOutcome {

@@ -88,7 +88,7 @@ impl From<ReplicaKey> for QuorumReplica {
     }
 }
 
-/// How far a replica is, as the leader knows it.
+/// A replica's progress as the leader knows it.
 #[pyclass(frozen, get_all, eq, from_py_object, module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QuorumReplicaStatus {
@@ -113,7 +113,7 @@ impl From<ReplicaStatus> for QuorumReplicaStatus {
     }
 }
 
-/// What a node knows of the quorum.
+/// The quorum as a node knows it.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct QuorumStatus {

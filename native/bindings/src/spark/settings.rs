@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::errors::native_error;
 
-/// Under Kafka's names; texts, with blanks around them or without.
+/// Read settings under Kafka's names. The values are texts.
 pub(super) fn read(given: &BTreeMap<String, String>) -> PyResult<Settings> {
     Settings::new(given).map_err(|error| spark_error(&error))
 }

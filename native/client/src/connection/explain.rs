@@ -12,8 +12,8 @@ use crate::settings::ConnectionSettings;
 const DAY_S: u64 = 86_400;
 
 /// Explain the result of the first exchange. A rejected certificate is permanent, as a refused login is. A closed
-/// connection may be a broker that stops, or, before its first response ever, a listener with another security
-/// protocol.
+/// connection may mean that the broker stops. Before the broker's first response it may also mean that the listener has
+/// another security protocol.
 pub(super) fn explained<T>(outcome: Result<T>, settings: &ConnectionSettings) -> Result<T> {
     outcome.map_err(|problem| match problem {
         Error::Network { broker, problem } => explain(broker, problem, settings),

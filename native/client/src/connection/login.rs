@@ -64,7 +64,8 @@ fn token(path: &str) -> core::result::Result<String, String> {
     Ok(token.to_owned())
 }
 
-/// Send the token. The broker answers a bad one with JSON, and fails the login after the client acknowledged that.
+/// Send the token. The broker answers an invalid token with a JSON text, and fails the login after the client has
+/// acknowledged that text.
 fn bear(connection: &mut Connection, token: &str) -> Result<()> {
     let said = format!("n,,\u{1}auth=Bearer {token}\u{1}\u{1}");
     if authenticate(connection, said.as_bytes())?.is_empty() {

@@ -20,7 +20,7 @@ pub(super) enum Stream {
 
 impl Stream {
     pub(super) fn open(address: &str, settings: &ConnectionSettings) -> Result<Self> {
-        // First, so that invalid settings are reported even if the broker is unreachable.
+        // Read the TLS settings first, so that invalid ones are reported even if the broker is unreachable.
         let tls = match settings.protocol.tls {
             true => Some(tls(address, settings)?),
             false => None,
@@ -87,7 +87,7 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
         .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?;
     let builder = match &tls.revoked {
         None => builder.with_root_certificates(roots),
-        // Certificates of an authority without a list, or with an outdated one, are rejected.
+        // With revocation lists, a certificate is rejected if its authority has no list or an outdated one.
         Some(file) => builder.with_webpki_verifier(
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
                 .with_crls(revoked(file)?)

@@ -246,8 +246,8 @@ impl ConnectionSettings {
 
 const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
 
-/// Return the path of the token file. Executors do not contact an identity provider: the process that refreshes the
-/// file has the secret, they do not.
+/// Return the path of the token file. Executors do not contact an identity provider, because only the process that
+/// refreshes the file has the secret.
 fn token_file(values: &Values<'_>) -> Result<String> {
     let prefix = values.prefix();
     match values.text(TOKEN_URL)?.unwrap_or_default() {

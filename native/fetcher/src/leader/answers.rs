@@ -18,7 +18,7 @@ use crate::requests;
 
 const NOT_ATTACHED: &str = "cannot link the segments staged here";
 
-/// New errors of a response: number of partitions with each, and the first of them, for one log line each.
+/// New errors of a response, for one log line each: the number of partitions with the error, and the first of them.
 type Troubles = BTreeMap<(i16, bool), (usize, TopicIdPartition)>;
 
 impl Fetcher {
@@ -161,7 +161,8 @@ impl Fetcher {
         counters.records.fetch_add(records, Relaxed);
         if let Some(following) = self.followed.get_mut(&tip) {
             following.appended(end);
-            // All of them wait for each other's flush, then the flushed ones are requested.
+            // All partitions of the response wait for each other's flush; the next request then includes the flushed
+            // ones.
             following.wait_for_flush(end);
             self.flushing.push(tip);
         }
@@ -209,7 +210,8 @@ impl Fetcher {
         }
     }
 
-    /// Start the log over: the leader does not have the records that follow it.
+    /// Truncate the whole log and start it at `offset`, because the leader does not have the records after this log's
+    /// end.
     pub(super) fn start_over(
         &mut self,
         replicas: &Replicas,
@@ -240,7 +242,7 @@ impl Fetcher {
         }
     }
 
-    /// Pause a partition after an error. Logs the first one, unless another broker leads by now.
+    /// Pause a partition after an error. Logs the first error in a row, unless another broker leads by now.
     fn failed(&mut self, tip: TopicIdPartition, what: &str, error: &PartitionError) {
         let Some(following) = self.followed.get_mut(&tip) else {
             return;

@@ -26,7 +26,8 @@ impl Fetcher {
             self.begin_anew();
             return Ok(());
         };
-        // Not held while waiting at the leader: a stop of the broker must not wait for this thread.
+        // Do not hold the replicas while waiting at the leader, so that a stop of the broker need not wait for this
+        // thread.
         drop(replicas);
         let (session_id, session_epoch) = self.session.number();
         let followed = &self.followed;
@@ -60,7 +61,7 @@ impl Fetcher {
         let open = self.link.get()?;
         let closer = Arc::clone(&open.closer);
         if !self.mailbox.waits(&closer, open.since) {
-            // Nothing was sent: the session is not what the leader knows.
+            // The request was not sent, so the session here differs from the leader's.
             self.begin_anew();
             return Err(Stop::CalledBack);
         }
@@ -136,7 +137,8 @@ impl Fetcher {
                 && !following.has_caught_up()
                 && let Some(until) = replicas.throttles().follower.until(now)
             {
-                // As long as a leader would hold it back, and no longer: the rate may have changed by then.
+                // Pause at most as long as a leader would hold back a throttled partition, because the rate may change
+                // meanwhile.
                 following.pause_until(until.min(now + self.shared.settings.wait_max));
                 self.hold_back(tip);
                 continue;

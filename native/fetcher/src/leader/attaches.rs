@@ -13,7 +13,7 @@ pub(super) struct Done {
     pub(super) tip: TopicIdPartition,
     /// Epoch of the followed leadership when it began.
     pub(super) leader_epoch: i32,
-    /// The log end.
+    /// The log end after the attach.
     pub(super) outcome: Result<i64, PartitionError>,
 }
 

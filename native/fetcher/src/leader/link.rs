@@ -54,7 +54,8 @@ impl Link {
         self.close();
     }
 
-    /// Return the end of the backoff; without an address the thread waits for one by mail.
+    /// Return the time until which the thread must not connect: the end of the backoff. Without an address, return a
+    /// time after which the thread checks again; mail with an address wakes it earlier.
     pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
         if self.address.is_none() {
             return Some(now + REST_MAX);
@@ -94,7 +95,7 @@ impl Link {
             return;
         }
         let learnt = open.connection.learn_versions(&shared.connection);
-        // The next request over the connection reports its errors.
+        // Ignore errors here: the next request over the connection reports them.
         if learnt.is_ok_and(|()| goes_by_id(&open.connection, shared).unwrap_or(false)) {
             self.close();
         }
@@ -132,7 +133,7 @@ impl Link {
     }
 }
 
-/// Return whether both brokers know topic ids. An error: they have no common version.
+/// Return whether both brokers know topic ids. Fails if they have no common version.
 fn goes_by_id(connection: &Connection, shared: &Shared) -> Result<bool, Error> {
     let by_name = fetch_response::INTER_BROKER_BY_NAME;
     let newest = if shared.topic_ids.load(Relaxed) {

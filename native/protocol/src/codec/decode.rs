@@ -45,11 +45,12 @@ pub trait Sink {
     ) -> Result<Self::Value, Self::Error>;
 }
 
-/// Decode a whole message: `body` without header, all of it. `elements_max` limits the elements of all arrays together.
+/// Decode a whole message: all of `body`, which has no header. `elements_max` limits the elements of all arrays
+/// together.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] for invalid bytes, and errors of the sink.
+/// [`DecodeError`] if the bytes are invalid, and errors of the sink.
 pub fn decode<S: Sink>(
     layout: &Layout,
     body: &[u8],

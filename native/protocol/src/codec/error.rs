@@ -5,7 +5,7 @@ use std::fmt;
 /// A message that cannot be encoded in the requested version: a bug of the broker, or of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodeError {
-    /// Fields from the message down to the culprit, outermost last.
+    /// Fields on the path from the message to the wrong value, outermost last.
     path: Vec<String>,
     reason: String,
 }
@@ -46,7 +46,7 @@ impl std::error::Error for EncodeError {}
 
 /// An error that collects the path of fields that it passes.
 pub trait Located {
-    /// Return the error, which occurred inside `field`.
+    /// Return the error with `field`, in which it occurred, added to its path.
     fn within(self, field: &str) -> Self;
 }
 

@@ -37,7 +37,7 @@ pub enum Presence {
     Tagged,
 }
 
-/// The form of a value. `compact`: the length is an unsigned varint, one higher, 0 for null.
+/// The form of a value. `compact`: an unsigned varint holds the length plus one, or 0 for null.
 #[derive(Debug)]
 #[allow(missing_docs)] // Kafka's names of the types
 pub enum Kind {
@@ -65,7 +65,7 @@ pub enum Kind {
     },
     Struct {
         nullable: bool,
-        /// Null is the unsigned varint 0 in place of the byte −1.
+        /// Null is the unsigned varint 0 instead of the byte −1.
         tagged: bool,
         layout: Box<Layout>,
     },

@@ -1,4 +1,4 @@
-//! The two registries of messages. The listener selects one, never the bytes.
+//! The two registries of messages. The listener determines which one applies; the bytes of a message do not.
 
 use super::decode::ELEMENTS_MAX_TRUSTED;
 use super::files::{CLIENT, INTER_BROKER};

@@ -60,7 +60,7 @@ impl<'a> ApiVersionsRequest<'a> {
     }
 }
 
-/// One key and the versions served.
+/// A key and its served versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiVersion {
     /// API key.
@@ -91,7 +91,7 @@ const FINALIZED_FEATURES: u32 = 2;
 pub struct ApiVersionsResponse {
     /// Kafka error code.
     pub error_code: i16,
-    /// What is served.
+    /// The served keys.
     pub api_keys: Vec<ApiVersion>,
     /// How long the client was throttled (v1+).
     pub throttle_time_ms: i32,

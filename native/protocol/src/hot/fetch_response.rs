@@ -1,6 +1,6 @@
 //! Fetch response (key 1), versions 4–18. Written in pieces, so that records can stay in their file: head of a
-//! partition, then its records (bytes here or file bytes later), then its tail. Among brokers version 13, in which the
-//! tagged fields of released Kafka are ordinary fields between the others, and 12, by name, as released.
+//! partition, then its records (bytes here or file bytes later), then its tail. Among brokers, version 13 has the
+//! tagged fields of released Kafka as ordinary fields between the others; version 12, by name, is as released.
 
 use pybroker_model::Uuid;
 
@@ -12,7 +12,7 @@ use crate::primitives::{DecodeError, Reader, Writer};
 pub const INTER_BROKER: i16 = 13;
 /// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 12;
-/// Tag of our own field.
+/// Tag of pybroker's own field `attach`.
 const ATTACH_TAG: u32 = 10_000;
 
 /// The response.
@@ -95,7 +95,7 @@ pub struct StagedAttach {
     pub plan: i64,
     /// Offset of the first record.
     pub base_offset: i64,
-    /// After the last one.
+    /// Offset after the last record.
     pub end_offset: i64,
     /// Leader epoch in which the leader appended them.
     pub leader_epoch: i32,
@@ -156,7 +156,7 @@ impl FetchResponseWriter {
         Writer::new(out, self.version >= FLEXIBLE)
     }
 
-    /// Start the body of a response about this many topics.
+    /// Start the body of a response with `topics` topics.
     pub fn start(
         &self,
         out: &mut Vec<u8>,
@@ -443,12 +443,12 @@ fn read_partition<'a>(
     Ok(FetchPartitionResponse { head, records })
 }
 
-/// Return whether it is the KIP-516 text's layout, which has no tagged fields but ours.
+/// Return whether it is the KIP-516 text's layout, which has no tagged fields except pybroker's own.
 const fn is_inline(wire: WireVersion) -> bool {
     wire.is_inter_broker() && wire.number >= INTER_BROKER
 }
 
-/// Write the tagged fields of released Kafka as structs in place; −1 in all of their fields = none.
+/// Write the tagged fields of released Kafka as ordinary structs. A struct with −1 in all fields means none.
 fn write_inline(writer: &mut Writer<'_>, head: &FetchPartitionHead) {
     let diverging = head.diverging_epoch.unwrap_or(EpochEndOffset {
         epoch: -1,

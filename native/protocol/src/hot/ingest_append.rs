@@ -101,7 +101,7 @@ pub struct IngestAppendPartitionResponse {
     pub error_code: i16,
     /// Error message.
     pub error_message: Option<String>,
-    /// Staged records of this attempt; -1 if unknown.
+    /// Number of staged records of this attempt; -1 if unknown.
     pub next_sequence: i64,
 }
 

@@ -187,7 +187,7 @@ pub struct MetadataResponseWriter<'v> {
 }
 
 impl<'v> MetadataResponseWriter<'v> {
-    /// Start the body of a response about this many topics.
+    /// Start the body of a response with `topics` topics.
     pub fn new(out: &'v mut Vec<u8>, version: i16, head: &MetadataHead<'_>, topics: usize) -> Self {
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         if version >= 3 {

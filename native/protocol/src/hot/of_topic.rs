@@ -14,8 +14,8 @@ pub enum TopicRef<'a> {
     Name(&'a str),
     /// Among brokers; may be zero, which no topic has.
     Id(Uuid),
-    /// On client listeners, with an id in a tagged field: the topic of this id, which is not zero. Its name must match
-    /// too, unless the given name is empty.
+    /// On client listeners, with an id in a tagged field: the topic with this id, which is not zero. Its name must
+    /// match too, unless the given name is empty.
     Both(&'a str, Uuid),
 }
 

@@ -84,7 +84,7 @@ pub struct ProduceResponseWriter<'v> {
 }
 
 impl<'v> ProduceResponseWriter<'v> {
-    /// Start the body of a response about this many topics.
+    /// Start the body of a response with `topics` topics.
     #[inline]
     pub fn new(out: &'v mut Vec<u8>, version: impl Into<WireVersion>, topics: usize) -> Self {
         let wire = version.into();

@@ -52,7 +52,8 @@ impl StoredOffset<'_> {
         writer.i16(VALUE_VERSION);
         writer.i64(self.offset);
         writer.i32(self.leader_epoch);
-        // Encoded as a string; `string` would cut it at `i16::MAX`, while a setting limits its length.
+        // This writes a string. `Writer::string` would cut it at `i16::MAX` bytes, but only a setting limits its
+        // length.
         writer.bytes(self.metadata.as_bytes());
         writer.i64(self.commit_timestamp);
         let id = (self.topic_id != Uuid::ZERO).then_some(self.topic_id);

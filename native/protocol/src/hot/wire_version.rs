@@ -3,8 +3,8 @@
 use crate::codec::Registry;
 use crate::primitives::DecodeError;
 
-/// A version of a message. Among brokers the same number is another layout if the KIP-516 text defines one: these
-/// messages use topic ids. The number before it is released Kafka's, with names.
+/// A version of a message. Among brokers, a number that the KIP-516 text defines means the layout of that text, with
+/// topic ids. The number before it means released Kafka's layout, with names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireVersion {
     /// Registry of the number.

@@ -4,37 +4,37 @@ use pybroker_model::Uuid;
 
 use super::ELEMENTS_MAX;
 
-/// Error of an invalid message from outside. Its connection is closed.
+/// Error of an invalid message from outside. The receiver closes the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A field extends beyond the end of the message.
     #[error("the message ends inside a field")]
     Truncated,
-    /// A length or count below −1, or out of range.
+    /// A length or count is below −1 or out of range.
     #[error("a length is negative")]
     NegativeLength,
-    /// More elements than the remaining bytes can hold.
+    /// An array has more elements than the remaining bytes can hold.
     #[error("a count exceeds the bytes that remain")]
     CountTooLarge,
-    /// More elements in one request than [`ELEMENTS_MAX`].
+    /// One request has more elements than [`ELEMENTS_MAX`].
     #[error("the message has more than {ELEMENTS_MAX} elements")]
     TooManyElements,
-    /// A varint longer than its type, or with bits beyond it.
+    /// A varint has too many bytes, or a value out of its type's range.
     #[error("a varint is too long")]
     VarintTooLong,
     /// A string is not UTF-8.
     #[error("a string is not UTF-8")]
     NotUtf8,
-    /// Null where the schema has no null.
+    /// A field is null that the schema does not allow to be null.
     #[error("null in a field that cannot be null")]
     UnexpectedNull,
-    /// Tags of a tagged section do not ascend strictly (KIP-482).
+    /// The tags of a tagged section do not ascend strictly (KIP-482).
     #[error("tagged fields are not in ascending order")]
     TagsOutOfOrder,
-    /// A known tagged field did not use all of its bytes.
+    /// The reader of a known tagged field did not use all of its bytes.
     #[error("a tagged field has the wrong size")]
     TagSizeMismatch,
-    /// Bytes remain after the last field: another layout, or garbage.
+    /// Bytes remain after the last field, because the sender used another layout or sent garbage.
     #[error("bytes are left over after the message")]
     TrailingBytes,
     /// This codec does not know the version.
@@ -44,7 +44,7 @@ pub enum DecodeError {
 
 /// A range of a message's bytes that outlives the borrow of the message.
 ///
-/// Produce stamps batches in place, so its decoded form cannot hold references into the frame.
+/// Produce stamps batches in place, so a decoded request cannot hold references into the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// First byte, counted from the start of the buffer the [`Reader`] was made from.
@@ -361,7 +361,7 @@ impl<'a> Reader<'a> {
 
     /// Read the count of a nullable array whose elements take at least `element_bytes_min` bytes each.
     ///
-    /// The returned count is safe to reserve for: it fits into the remaining bytes and is charged to the element
+    /// Memory for the returned count may be reserved: it fits into the remaining bytes and is charged to the element
     /// budget.
     #[inline]
     pub fn nullable_array(
@@ -404,8 +404,8 @@ impl<'a> Reader<'a> {
         self.tags(|_, _| Ok(false))
     }
 
-    /// Read the tagged section: `known(tag, value)` returns whether it knows the tag. A known value must be used to its
-    /// last byte; others are skipped, never stored.
+    /// Read the tagged section. Calls `known(tag, value)` for each field; the function returns whether it knows the
+    /// tag, and must then have used the value to its last byte. Other fields are skipped and never stored.
     pub fn tags(
         &mut self,
         known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,

@@ -177,7 +177,7 @@ impl<'v> Writer<'v> {
         self.unsigned_varint(count);
     }
 
-    /// Write one tagged field whose value `write` appends. Our values are small, so the value is written first and then
+    /// Write one tagged field; `write` appends its value. Values are small here, so the value is written first and then
     /// moved behind its size.
     pub fn tag(&mut self, tag: u32, write: impl FnOnce(&mut Writer<'_>)) {
         self.unsigned_varint(tag);
@@ -192,7 +192,7 @@ impl<'v> Writer<'v> {
         self.out[start..].rotate_right(rotate_by);
     }
 
-    /// Overwrite two bytes (an error code that is known after the rest).
+    /// Overwrite two bytes, for an error code that is known only after the following fields.
     #[inline]
     pub fn patch_i16(&mut self, position: usize, value: i16) {
         self.out[position..position + 2].copy_from_slice(&value.to_be_bytes());
