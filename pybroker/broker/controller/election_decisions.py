@@ -21,13 +21,14 @@ from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.protocol.error_codes import ErrorCode
 
 BALANCED_AT_ONCE = 1_000
-"""Maximum number of leader changes in one decision: each one makes producers and consumers look up their leader."""
+"""Limit of leader changes in one decision: after each change, producers and consumers have to look up the new leader.
+"""
 
 
 @decides(ElectLeaders)
 def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
-    """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions, the
-    reply omits partitions that need no election.
+    """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions, all
+    partitions are considered, and the reply omits those without a need for an election.
     """
     alive = frozenset(image.brokers) - image.leaving
     changed: dict[str, list[PartitionImage]] = {}
@@ -97,7 +98,7 @@ def _unavailable(name: str, index: int, before: PartitionImage, unclean: bool) -
 
 @decides(BalanceLeaders)
 def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
-    """Move at most `BALANCED_AT_ONCE` leaders; the caller repeats the event until none is left."""
+    """Move at most `BALANCED_AT_ONCE` leaders; the caller repeats the event until no leader has to move."""
     alive = frozenset(image.brokers) - image.leaving
     all_, lacking = Counter[int](), Counter[int]()
     for topic in image.topics.values():
@@ -114,7 +115,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
     operations: list[Operation] = []
     for name, topic in image.topics.items():
         for index, before in enumerate(topic.partitions):
-            # During a reassignment the first replica may be about to leave, or has just joined.
+            # During a reassignment the first replica may soon be removed, or may only just have joined the ISR.
             if before.leader == before.replicas[0] or before.replicas[0] not in uneven or is_moving(before):
                 continue
             election = preferred(before, alive)
@@ -129,7 +130,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
 
 @decides(ElectAnyLeaders)
 def decide_any_leaders(image: ClusterImage, _event: ElectAnyLeaders) -> Decision:
-    """Elect any live replica of partitions without a leader, in topics that allow unclean elections."""
+    """Elect any live replica for each partition that has no leader, in topics that allow unclean elections."""
     alive = frozenset(image.brokers) - image.leaving
 
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:

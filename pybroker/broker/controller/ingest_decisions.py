@@ -1,7 +1,7 @@
 """Decisions about staged ingests: begin, commit, end. Pure.
 
-The commit is one multi that replaces the open record with the committed one, under the controller epoch. After it the
-commit is final, whatever crashes: the brokers link the segments, and `FinishIngest` records their offsets.
+The commit is one multi, which checks the controller epoch and replaces the open record with the committed one. The
+commit is then final, whatever crashes: the brokers link the segments, and `FinishIngest` records their offsets.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
 
 
 def _check_readable(image: ClusterImage, key: IngestKey) -> None:
-    """Refuse an id with a damaged record: it may have been committed, and a new ingest could duplicate its records."""
+    """Refuse an ingest id if its record is damaged: the ingest may have been committed, and a new one could duplicate
+    its records.
+    """
     for path in ingest_paths(key):
         if path in image.damaged_ingests:
             raise KafkaError(
@@ -95,13 +97,14 @@ def _check_readable(image: ClusterImage, key: IngestKey) -> None:
 
 
 def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid]:
-    """Return the parent node of a record if it must be created too."""
+    """Return the parent node of a record if the node does not exist yet."""
     return {} if record.folder in image.ingest_folders else {record.folder: record.topic_id}
 
 
 def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition], code: ErrorCode) -> None:
-    """Refuse an ingest whose record would exceed one value of the store once it has its offsets: every decided commit
-    can be finished."""
+    """Refuse an ingest if its record would exceed the store's limit for a value once it has its offsets. This
+    guarantees that every decided commit can be finished.
+    """
     widest = {
         index: msgspec.structs.replace(part, base_offset=OFFSET_MAX, end_offset=OFFSET_MAX)
         for index, part in partitions.items()
@@ -118,7 +121,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
 
 @decides(CommitIngest)
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
-    """Commit an ingest. Reply: the committed record; COMMITTING until its partitions have the records."""
+    """Commit an ingest. Reply: the record; its state is COMMITTING until all partitions have the records."""
     done = image.commit_of(event.key)
     if done is not None:
         return nothing(done)
@@ -158,8 +161,10 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
 
 
 def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, int]) -> None:
-    """Refuse a commit that was prepared for another leader or ISR. Only the controller writes partition states, and the
-    multi checks the controller epoch: if the multi succeeds, the image was current."""
+    """Refuse a commit that was prepared for another leader or ISR. It is enough to look at the image: only the
+    controller writes partition states, and the multi checks the controller epoch, so it fails if the image is not
+    current.
+    """
     partitions = image.topics[image.names[topic_id]].partitions
     for index, version in versions.items():
         if partitions[index].state_version != version:
@@ -180,7 +185,8 @@ def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
 
 @decides(TouchIngests)
 def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
-    """Record the time of the last append. An ingest that is no longer open, or has a later time, stays as it is."""
+    """Record the time of the last append. An ingest stays as it is if it is no longer open or already has a later time.
+    """
     touched = [
         msgspec.structs.replace(known, touched_ms=at_ms)
         for key, epoch, at_ms in event.touched
@@ -213,15 +219,16 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
 
 
 def _finished(known: IngestRecord, partitions: Mapping[int, IngestedPartition]) -> IngestRecord:
-    """Return the record; COMMITTED once no partition is pending."""
+    """Return the record. Its state is COMMITTED if no partition is pending."""
     record = msgspec.structs.replace(known, partitions=partitions)
     return record if record.pending else record.committed()
 
 
 @decides(LoseIngest)
 def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
-    """Handle the loss of staged data on a leader. A former leader changes nothing: the present leader may have the
-    data."""
+    """Handle the loss of staged data on a leader. A report of a former leader changes nothing: the present leader may
+    have the data.
+    """
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit of this ingest is no longer known.")
@@ -263,8 +270,8 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
 
 @decides(DropIngests)
 def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
-    """End open ingests (aborted, expired, topic deleted) and forget committed ones. Ingests that are missing or have
-    begun anew since are ignored. Reply: the ended open ones.
+    """End open ingests (aborted, expired, topic deleted) and forget committed ones. An ingest is ignored if it is
+    missing or has been begun again since. Reply: the open ingests that ended.
     """
     ended = [
         record for key, epoch in event.open if (record := image.ingests.get(key)) is not None and epoch == record.epoch
@@ -285,7 +292,7 @@ def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
 
 
 def _emptied_folders(image: ClusterImage, topics: Iterable[Uuid], dropped: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the parent nodes of dead topics that are empty without `dropped`."""
+    """Return the parent nodes of dead topics that will be empty when `dropped` is removed."""
     left = {record.path for record in (*image.ingests.values(), *image.committed_ingests.values())}
     used = {path.rpartition("/")[0] for path in (left | image.damaged_ingests) - dropped}
     return tuple(

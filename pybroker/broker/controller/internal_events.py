@@ -17,34 +17,37 @@ class Arrival(msgspec.Struct, frozen=True):
 
     broker: BrokerImage
     intact: bool
-    """True if no record that was visible before the restart can be lost."""
+    """True if the restart cannot have lost a record that was visible before it."""
 
 
 class BrokersChanged(Event[None], frozen=True):
-    """Change of the registrations: brokers with a new registration, and brokers that have lost theirs."""
+    """Change of the registrations: brokers that have a new registration, and brokers that have lost their registration.
+    """
 
     arrived: tuple[Arrival, ...] = ()
     gone: tuple[int, ...] = ()
 
 
 class FenceBroker(Event[None], frozen=True):
-    """Fencing of a broker whose process other brokers have seen dead, before its session with the store ends.
-    KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
+    """Fencing of a broker before its session with the store ends, because other brokers have seen that its process is
+    dead. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered.
+    """
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerSessionEnded(Event[None], frozen=True):
-    """A broker of a metadata quorum has sent no heartbeat for too long, or its process was seen dead. KafkaError
-    STALE_BROKER_EPOCH: another broker epoch is registered."""
+    """A broker of a metadata quorum has sent no heartbeat for too long, or other brokers have seen that its process is
+    dead. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered.
+    """
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerForgotten(Event[None], frozen=True):
-    """The nodes that an unregistered broker wrote to the store are removed."""
+    """Report that the nodes which an unregistered broker wrote to the store have been removed."""
 
     broker_id: int
 
@@ -62,7 +65,7 @@ class AdvanceDeletions(Event[None], frozen=True):
     """Progress of deletions: all replicas have confirmed (`staged`), or the data is gone everywhere (`removed`)."""
 
     confirmed: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
-    """Brokers that have confirmed, while others are still missing."""
+    """Brokers that have confirmed; others are still missing."""
     staged: tuple[Uuid, ...] = ()
     removed: tuple[Uuid, ...] = ()
     tombstones_max: int = 10_000
@@ -70,30 +73,33 @@ class AdvanceDeletions(Event[None], frozen=True):
 
 
 class RemoveLeftovers(Event[None], frozen=True):
-    """Remove the next nodes of a dead topic that was too large for the multi that freed its name."""
+    """Remove the next part of a dead topic's nodes. The topic had too many nodes for the multi that freed its name."""
 
     name: str
 
 
 class FinishMigrations(Event[None], frozen=True):
-    """Migrated topics whose replicas have all written their new id to `partition.metadata`."""
+    """Report of migrated topics: all their replicas have written the new topic id to `partition.metadata`."""
 
     topics: tuple[str, ...]
 
 
 class BalanceLeaders(Event[int], frozen=True):
-    """Elect the preferred leaders of brokers that lack more than `percentage` of their leaderships. Reply: number of
-    elections."""
+    """Elect the preferred leaders of each broker that lacks more than `percentage` of the leaderships it should have.
+    Reply: number of elections.
+    """
 
     percentage: int
 
 
 class ElectAnyLeaders(Event[None], frozen=True):
-    """Election after topics have come to allow unclean elections: any replica may lead a partition without a leader."""
+    """Election in topics that now allow unclean elections and did not before: any replica may lead a partition without
+    a leader.
+    """
 
 
 class AdvanceReassignments(Event[None], frozen=True):
-    """Finish the reassignments of these topics whose new replicas are in sync."""
+    """Finish the reassignments of these topics if their new replicas are in sync."""
 
     topics: tuple[Uuid, ...]
 

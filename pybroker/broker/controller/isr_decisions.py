@@ -18,14 +18,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(AlterIsr)
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
-    """Change ISRs, each partition independently. A broker joins an ISR only with the broker epoch that the leader has
-    seen (KIP-903): after a restart it may have lost records that it held before."""
+    """Change ISRs, each partition independently. A broker joins an ISR only if the leader has seen its present broker
+    epoch (KIP-903): if the broker has restarted since, it may have lost records that the leader counts on.
+    """
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []
     held: dict[Uuid, set[int]] = {}
-    """Partitions that accept no new ISR member at present (a staged ingest is linking), by topic."""
+    """Partitions that accept no new ISR member at present because a staged ingest is linking, by topic."""
     for change in event.changes:
         name = image.names.get(change.topic_id)
         if name is None or change.partition >= len(image.topics[name].partitions):
@@ -48,7 +49,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
             isr=isr,
             controller_epoch=image.controller_epoch,
             state_version=before.state_version + 1,
-            # The leader is alive and has every record.
+            # The leader is alive, and a leader has every record.
             suspect=(),
             young=False,
             offline=tuple(one for one in before.offline if one not in isr or one in before.isr),

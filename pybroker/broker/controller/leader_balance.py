@@ -1,4 +1,4 @@
-"""The periodic return of leadership to the preferred leaders (`auto.leader.rebalance.enable`)."""
+"""Periodically gives leadership back to the preferred leaders (`auto.leader.rebalance.enable`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pybroker.errors import KafkaError
 log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
-"""Pause between two batches, so that clients can look up their leaders."""
+"""Pause between two batches of leader changes: clients have to look up their leaders in between."""
 
 
 class LeaderBalance:

@@ -22,23 +22,24 @@ from pybroker.native import Uuid
 
 
 class LeaderElection(NamedTuple):
-    """The outcome: the leader (-1 for none), the in-sync replicas, and the new suspects."""
+    """The outcome of an election: the leader (-1 for none), the in-sync replicas, and the new suspects."""
 
     leader: int
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     doubtful: bool = False
-    """The leader is a suspect: consumers or followers may have seen records that it has lost."""
+    """True if the leader is a suspect: it may have lost records that consumers or followers have seen."""
     unclean: bool = False
-    """The election did not wait for other replicas that may have more records."""
+    """True if the election did not wait for other replicas that may have more records."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
 
 
 def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
-    """Note the ISR members in `suspect`, which may have lost the end of their logs. Log ends that brokers in `anew`
-    reported before their restart no longer count; a replica that may begin with an empty log keeps that permission.
+    """Record the ISR members in `suspect` as suspects: they may have lost the end of their logs. The brokers in `anew`
+    have restarted, so the log ends that they reported before no longer count. If a replica was allowed to begin with an
+    empty log, it still is.
     """
     known = {one.broker_id: one for one in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
@@ -52,7 +53,7 @@ def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: froz
 
 
 def with_reported_log_end(partition: PartitionImage, end: LogEnd) -> PartitionImage:
-    """Return the partition with a newly reported log end."""
+    """Return the partition with a log end that a broker has just reported."""
     others = tuple(one for one in partition.suspect if one.broker_id != end.broker_id)
     return msgspec.structs.replace(partition, suspect=(*others, end))
 
@@ -65,13 +66,14 @@ def elect(
     unclean: bool = False,
 ) -> LeaderElection:
     """Elect the first replica in assignment order that is in sync and alive. Without one, the partition has no leader
-    and keeps its ISR: only those replicas hold all acknowledged records. With `unclean`, any live replica then leads,
-    alone in the ISR.
+    and keeps its ISR: only those replicas hold all acknowledged records. If `unclean` is true, any live replica then
+    becomes leader, alone in the ISR.
 
-    Suspects leave every ISR that has another member, alive or not. If all members are suspects, the one with the
-    longest log leads after all have reported; a single suspect leads at once. Brokers in `emptied` have lost a log
-    directory, so a log may be missing: if all candidates are among them and there are other replicas, they lead only
-    uncleanly, and after the other replicas.
+    Suspects leave every ISR that has another member, alive or not. If all members are suspects, the election waits
+    until all of them have reported their log ends, and the longest log wins; a single suspect becomes leader without a
+    report. Brokers in `emptied` have lost a log directory, so their log may be missing. If all candidates are among
+    them and the partition has other replicas, they become leader only in an unclean election, and only if none of the
+    other replicas can.
     """
     told = {one.broker_id: one for one in partition.suspect}
     trusted = tuple(member for member in partition.isr if member not in told)
@@ -98,13 +100,13 @@ def elect(
                 return LeaderElection(
                     replica, (replica,), _beginning(partition, replica), replica in told, unclean=True
                 )
-    # For a single suspect, no log end is needed.
+    # A single suspect need not report its log end.
     kept = trusted or len(told) > 1 or any(one.end == MISSING_LOG for one in told.values())
     return LeaderElection(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
 
 
 def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
-    """Return the live suspect with the longest log; None if it is not known yet."""
+    """Return the live suspect with the longest log; None while a report is missing."""
     ends = {one.broker_id: (one.epoch, one.end) for one in partition.suspect}
     if len(ends) > 1 and any(one.end == UNKNOWN_END for one in partition.suspect):
         return None
@@ -115,18 +117,19 @@ def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
 
 
 def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
-    """Return the mark that lets a leader without a log create an empty one, see `begins_empty`."""
+    """Return the mark that allows a leader without a log to create an empty one, see `begins_empty`."""
     missing = any(one.broker_id == leader and one.end == MISSING_LOG for one in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
 
 
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
-    """Return whether the reported logs prove that no record was acknowledged. They do if the partition is young, none
-    of them has a record, and an in-sync replica has no log, as when the controller dies before it sends the order to
-    create it. A lost log directory proves nothing."""
+    """Return whether the reported logs prove that no record was ever acknowledged. They prove it if the partition is
+    young, no reported log has a record, and an in-sync replica has no log. This happens when the controller dies before
+    it sends the order to create the log. A lost log directory proves nothing.
+    """
     told = [one for one in partition.suspect if one.end != UNKNOWN_END]
     missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
-    # Each replica without a log costs at most two state changes: its election and its answer.
+    # A replica without a log costs at most two state changes: its election, and its answer.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
     return (
         young
@@ -136,13 +139,14 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
 
 
 def without_false_alarm(election: LeaderElection, partition: PartitionImage, emptied: frozenset[int]) -> LeaderElection:
-    """Return the election without `doubtful` if no record can be lost."""
+    """Return the election without the mark `doubtful` if no record can be lost."""
     return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
 
 
 def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]:
-    """Return the brokers that are down and may have records that the live replicas have lost. Empty if the partition
-    has a leader, or no replica has lost anything."""
+    """Return the brokers that are down and may have records which the live replicas have lost. Empty if the partition
+    has a leader, or if no replica has lost anything.
+    """
     if partition.leader != NO_LEADER or not partition.suspect:
         return ()
     told = {one.broker_id: one for one in partition.suspect}
@@ -159,16 +163,18 @@ def emptied_of(image: ClusterImage) -> frozenset[int]:
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
-    """Return whether the topic allows unclean elections. Not while a staged ingest is linking: a leader without the
-    staged segments could never finish it."""
+    """Return whether the topic allows unclean elections. It does not while a staged ingest is linking: a leader without
+    the staged segments could never finish the ingest.
+    """
     own = topic.config.get(UNCLEAN)
     allowed = image.unclean_elections if own is None else own == "true"
     return allowed and not linking_partitions(image, topic.topic_id)
 
 
 def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:
-    """Return the default for topics without the config, as set for that controller; `static` is the value from its
-    configuration file."""
+    """Return `unclean.leader.election.enable` for topics that do not set it, as this controller sees it; `static` is
+    the value from its configuration file.
+    """
     for name in (str(broker_id), DEFAULT_BROKER_CONFIG):
         stored = broker_configs.get(name)
         if stored is not None and UNCLEAN in stored.config:
@@ -177,7 +183,7 @@ def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: i
 
 
 def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> bool:
-    """Return whether a change allows unclean elections that were not allowed before."""
+    """Return whether a change allows unclean elections that were not allowed before it."""
     if after.unclean_elections and not before.unclean_elections:
         return True
     return any(
@@ -188,7 +194,7 @@ def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) ->
 
 
 def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElection | None:
-    """Return the election of the preferred leader; None if it is not alive and in sync."""
+    """Return the election of the preferred leader; None if that replica is not alive or not in sync."""
     first = partition.replicas[0]
     return (
         LeaderElection(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None
@@ -196,8 +202,10 @@ def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElectio
 
 
 def linking_partitions(image: ClusterImage, topic_id: Uuid) -> set[int]:
-    """Return the partitions of a topic with a committed ingest that not all in-sync replicas are known to have. Until
-    then no other replica may join the ISR or lead: it may have neither the records nor the staged segments."""
+    """Return the partitions of a topic for which an ingest is committed but an in-sync replica may still lack the
+    records. Until all have them, no other replica may join the ISR or become leader: it may have neither the records
+    nor the staged segments.
+    """
     return {
         index
         for record in image.committed_ingests.values()

@@ -1,4 +1,4 @@
-"""The control channel to the broker in this process: it passes messages as objects."""
+"""The control channel to the broker in this process: messages are passed as objects, without serialization."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Receiver = Callable[[ControlRequest], Awaitable[ControlResponse]]
 
 
 class LocalChannel:
-    """The local `cluster.channel.Channel`. If the receiver raises (a bug), the answer is UNKNOWN_SERVER_ERROR."""
+    """The local `cluster.channel.Channel`. If the receiver raises an exception (a bug), the answer is
+    UNKNOWN_SERVER_ERROR.
+    """
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -35,14 +37,14 @@ class LocalChannel:
         return future
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Send a request at once, beside the queue."""
+        """Send a request immediately, ahead of the queue."""
         task = asyncio.create_task(self._answer(request), name="controller-question")
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
         return task
 
     async def drain(self) -> None:
-        """Wait until everything has been answered."""
+        """Wait until all requests have been answered."""
         while (self._task is not None and not self._task.done()) or self._asked:
             await asyncio.wait([*([] if self._task is None else [self._task]), *self._asked])
 
@@ -56,7 +58,7 @@ class LocalChannel:
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         try:
             return await self._receiver(request)
-        except Exception:  # the controller waits for an answer, and the requests behind this one must still run
+        except Exception:  # The controller waits for an answer, and the requests after this one must still run.
             log.exception(
                 "control request failed in the local broker request=%s: this is a bug in pybroker",
                 type(request).__name__,

@@ -18,10 +18,13 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 DECISION_MS_MIN = 1_000
-"""Minimum time for a decision, in ms. A caller with a shorter timeout does not want to wait for the change to be
-applied, but the decision still takes a moment."""
+"""Minimum time for a decision, in ms. With a shorter timeout, the caller does not wait until the change is applied
+everywhere, but the decision itself still takes a moment.
+"""
 EVENTS_QUEUED_MAX = 10_000
-"""Limit of queued events. Each client waits for its own answers, so a longer queue is a sign of a fault."""
+"""Limit of queued events. Each client waits for its answer before it submits more, so a longer queue is a sign of a
+fault.
+"""
 
 R = TypeVar("R")
 
@@ -31,22 +34,22 @@ class Submission(msgspec.Struct, eq=False):
 
     event: Event[Any]
     asked_by: int
-    """The broker that waits for the answer. Its metadata shows the change before it gets the answer."""
+    """The broker that waits for the answer. It gets the answer only after its own metadata shows the change."""
     deadline: float | None
-    """Time limit for the decision to be applied everywhere, by the loop's clock."""
+    """When to stop waiting for the decision to be applied everywhere, by the loop's clock."""
     decide_by: float | None
-    """A decision that has not begun by then is dropped."""
+    """If the decision has not begun by then, the event is dropped."""
     answered: asyncio.Future[EventAnswer[Any]]
     came: float
-    """Arrival time, by the clock of the metrics."""
+    """Arrival time, by the clock of the queue metrics."""
     asked: RequestIdentity | None = None
     """The request id under which the outcome is recorded, if any."""
     caller: Caller | None = None
     """The client that submits the event and whose permissions apply; None for a broker."""
     closed: ClosedTopics | None = None
-    """The topics fenced for its decision. Until they are fenced the event may have to wait."""
+    """The topics fenced for the decision. If a topic still has to be fenced, the event waits for that."""
     over_quota: Mapping[int, KafkaError] | None = None
-    """Items that the client's quota refuses, by index; None if the quota was not checked yet."""
+    """Items that the client's quota refuses, by index; None until the quota has been checked."""
     throttle_time_ms: int = 0
     """How long the client has to wait."""
 
@@ -59,12 +62,12 @@ class Submission(msgspec.Struct, eq=False):
             )
 
     def answer(self, answer: EventAnswer[Any]) -> None:
-        """Complete the future, unless the caller has gone."""
+        """Set the future's result, unless the caller has cancelled it."""
         if not self.answered.done():
             self.answered.set_result(answer)
 
     def fail(self, error: KafkaError) -> None:
-        """Fail the future, unless the caller has gone."""
+        """Set the future's exception, unless the caller has cancelled it."""
         if not self.answered.done():
             self.answered.set_exception(error)
 
@@ -79,7 +82,7 @@ class LocalControllerClient:
         self._open = False
         self.figures = QueueFigures()
         self.heartbeats: Callable[[BrokerHeartbeat], None] | None = None
-        """Takes heartbeats at once: they must not wait behind decisions. Raises KafkaError."""
+        """Takes heartbeats immediately: they must not wait behind decisions. Raises KafkaError."""
         self._under_way: dict[Uuid, asyncio.Future[EventAnswer[Any]]] = {}
 
     @property
@@ -88,7 +91,7 @@ class LocalControllerClient:
         return self._queue.qsize()
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Return at once: on a single broker, metadata shows every answered change."""
+        """Return immediately: on a single broker, metadata shows a change before the event is answered."""
 
     async def submit(
         self,
@@ -120,7 +123,7 @@ class LocalControllerClient:
         request_id = asked.request_id
         self._under_way[request_id] = answered
         answered.add_done_callback(lambda done: self._answered(request_id, done))
-        # A retry may still wait for the answer after the first caller has gone.
+        # If the first caller has gone, a retry may still wait for the answer.
         return await asyncio.shield(answered)
 
     def _put(
@@ -144,7 +147,7 @@ class LocalControllerClient:
     def _answered(self, request_id: Uuid, done: asyncio.Future[EventAnswer[Any]]) -> None:
         del self._under_way[request_id]
         if not done.cancelled():
-            done.exception()  # avoid a warning if no caller waits any more
+            done.exception()  # Retrieve the exception: asyncio warns otherwise if no caller waits any more.
 
     # --- the controller's end -----------------------------------------------------------------------------------------
 
@@ -170,7 +173,8 @@ class LocalControllerClient:
         return submission
 
     def put_back(self, submission: Submission) -> None:
-        """Queue a taken submission again, at the end, after it had to wait."""
+        """Put a submission back at the end of the queue. The controller had taken it, but it had to wait for something.
+        """
         self._queue.put_nowait(submission)
 
     def left(self) -> list[Submission]:

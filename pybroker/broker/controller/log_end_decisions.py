@@ -21,34 +21,35 @@ from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 def _was_just_made(partition: PartitionImage) -> bool:
-    """Return whether the partition is new and at most its controller or leader died right after the creation. Then its
-    logs may not exist yet.
+    """Return whether the partition is new, and since its creation only its controller or leader has died, right
+    afterwards. Its logs may then not exist yet.
     """
     return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
 
 
 def _asking_the_others(partition: PartitionImage) -> PartitionImage:
-    """Return the partition with its replicas outside the ISR noted as suspect, so that they report their log ends too.
-    The controller notes them as soon as one replica reports that it has no log: the next in-sync replica may die before
-    it reports the same. The replica with the longest log then leads, even if that log is empty."""
+    """Return the partition with the replicas outside the ISR recorded as suspects, so that they report their log ends
+    too. The controller records them as soon as one replica reports that it has no log, because the next in-sync replica
+    may die before it reports the same. The replica with the longest log then becomes leader, even if that log is empty.
+    """
     known = {one.broker_id for one in partition.suspect}.union(partition.isr)
     asked = tuple(LogEnd(one, -1, UNKNOWN_END) for one in partition.replicas if one not in known)
     return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
 
 
 def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> PartitionImage:
-    """Return the partition with a newly reported log end.
+    """Return the partition with a log end that a broker has just reported.
 
-    A missing log may never have existed, or may be lost. Its broker can distinguish the two only if the whole log
-    directory is lost. For a young partition the log probably never existed: the controller asks the other replicas, and
-    they lead if none of them has a record. If one has a record, there was a leader, and the lost log may have held more
-    than the rest: the controller stops waiting for the others, and only an unclean election gives the partition a
-    leader.
+    A missing log either never existed or is lost. Its broker can tell which only if the whole log directory is lost. In
+    a young partition the log probably never existed: the controller asks the other replicas, and if none of them has a
+    record, they may become leader. If one has a record, the partition has had a leader, and the lost log may have held
+    more than the other logs: the controller stops waiting for reports, and only an unclean election gives the partition
+    a leader.
     """
     after = with_reported_log_end(before, told)
     if told.end == MISSING_LOG:
         if _was_just_made(before):
-            # The replica with the longest log leads, also if it has records.
+            # The replica with the longest log becomes leader, even if it has records.
             return msgspec.structs.replace(_asking_the_others(after), young=False)
         if before.young and not image.brokers[told.broker_id].emptied:
             return _asking_the_others(after)
@@ -60,11 +61,12 @@ def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> Parti
 
 @decides(LogEndsTold)
 def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
-    """Elect leaders among the replicas that have all reported. A replica without a log leaves the ISR if the ISR has
-    another member; it then copies the whole log."""
+    """Elect leaders of partitions after all their replicas have reported. A replica without a log leaves the ISR if the
+    ISR has another member; it then copies the whole log.
+    """
     registered = image.brokers.get(event.broker_id)
     if registered is None or registered.epoch != event.broker_epoch:
-        # A later broker epoch reports again.
+        # The broker reports again under its later broker epoch.
         return nothing(None)
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
@@ -90,7 +92,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         losses.note(f"{topic.name}-{index}", before, election)
         after = next_state(image, heard, election)
         if election.leader == before.leader == NO_LEADER:
-            # No broker has to act, so the leader epoch stays.
+            # No broker has to act, so the leader epoch does not change.
             after = msgspec.structs.replace(after, leader_epoch=before.leader_epoch)
         partitions[index] = after
         changed[topic.name] = partitions
@@ -110,7 +112,8 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
 
 
 def _matters(before: PartitionImage, told: LogEnd) -> bool:
-    """Return whether the controller asked for this log end, or a member of the ISR has no log."""
+    """Return whether the reported log end counts: the controller has asked for it, or a member of the ISR has no log.
+    """
     known = any(one.broker_id == told.broker_id for one in before.suspect)
     missing = told.end == MISSING_LOG
     if not known and not (missing and told.broker_id in before.isr):

@@ -1,10 +1,11 @@
 """Decisions that finish the migration from metadata without topic ids.
 
-The last step of assigning ids to topics: after all replicas have written theirs, the record of the migration is
-removed. A controller that starts after a crash finds the record and continues.
+Topic ids: when all replicas of a topic have written its id, the controller removes the record of the migration. A
+controller that starts after a crash finds the record and continues.
 
-Unfinished deletions in the old format, `/admin/delete_topics/[topic]`: after the topic has its id, it is deleted like
-any other, and the same multi removes the order. An order for a topic that does not exist is dropped.
+Unfinished deletions in the old format, `/admin/delete_topics/[topic]`: when the topic has its id, the controller
+deletes it like any other topic, and the same multi removes the order. If the topic does not exist, the controller drops
+the order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pybroker.broker.metadata.metadata_store import Delete
 
 @decides(FinishMigrations)
 def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
-    """Remove the id records of migrated topics."""
+    """Remove the migration records of topics."""
     del image
     return Decision(tuple(Delete(znodes.topic_id_path(name)) for name in event.topics), ImageDelta(), None)
 
@@ -43,7 +44,7 @@ class Migrations:
         """(partition, broker) by topic name."""
 
     def start(self, image: ClusterImage, names: Collection[str]) -> tuple[str, ...]:
-        """Wait for the replicas of these topics; return the topics that no longer exist."""
+        """Wait for the replicas of these topics. Return the topics that no longer exist."""
         for name in names:
             topic = image.topics.get(name)
             if topic is not None:

@@ -1,7 +1,7 @@
 """Controller mutation quotas: how many partitions a client may create and delete (`controller_mutation_rate`, KIP-599).
 
-The controller counts, so a client has one quota for all brokers. Like Kafka's controller it counts only the changes
-that it would make: a topic that is refused for any other reason costs nothing, and neither does `validate_only`.
+The controller counts, so a client has one quota for all brokers. Like Kafka's controller, it counts only changes that
+it would otherwise make: a topic that it refuses for another reason costs nothing, and `validate_only` costs nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class MutationUsage(Protocol):
         ...
 
     def charge(self, caller: Caller, partitions: int) -> tuple[bool, int]:
-        """Count partitions unless the quota refuses them. Returns whether they were counted, and the milliseconds that
-        the client has to wait."""
+        """Count partitions, unless the quota refuses them. Return whether they were counted, and how many milliseconds
+        the client has to wait.
+        """
         ...
 
 
 ITEMS = "topics"
-"""The field of the events below whose items succeed or fail independently."""
+"""The field of each of these events that has the items. Items succeed or fail independently."""
 
 
 def _created_partitions(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
@@ -46,7 +47,7 @@ def _added_partitions(image: ClusterImage, topic: e.NewPartitions, _: None) -> i
 
 def _removed_partitions(image: ClusterImage, topic_id: Uuid, _: e.DeletedTopic) -> int:
     topic = image.topic_by_id(topic_id)
-    # A deletion record without a topic (stray replicas) counts as well.
+    # A deletion record without a topic (stray replicas) counts, too.
     return len(image.deletions[topic_id].partitions if topic is None else topic.partitions)
 
 
@@ -55,13 +56,15 @@ COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
     e.CreatePartitions: _added_partitions,
     e.DeleteTopics: _removed_partitions,
 }
-"""Number of partitions that an item creates or deletes; arguments: the image before, the item, its reply."""
+"""Functions that return the number of partitions which an item creates or deletes. Arguments: the image before the
+event, the item, its reply.
+"""
 
 
 def count_mutations(
     image: ClusterImage, granted: AuthorizedEvent, caller: Caller, mutations: MutationUsage
 ) -> tuple[dict[int, KafkaError], int]:
-    """Return the refused items by index in the original event, and the milliseconds that the client has to wait."""
+    """Return the refused items by index in the original event, and how many milliseconds the client has to wait."""
     event = granted.event
     if getattr(event, "validate_only", False):
         return {}, 0

@@ -40,17 +40,19 @@ class ChangeDelivery(Protocol):
     """A decision on its way to the brokers."""
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
-        """Return futures that are done when the broker knows the change and shows it to its clients."""
+        """Return futures that are done when the submitting broker has the change and shows it to its clients."""
         ...
 
     def led(self) -> list[asyncio.Future[Any]]:
-        """Return futures that are done when the new leaders have taken over and show it: a leader serves only
-        partitions that its metadata shows."""
+        """Return futures that are done when the new leaders have taken over and show it: a leader accepts requests only
+        for partitions that its own metadata shows.
+        """
         ...
 
     def applied(self) -> list[asyncio.Future[Any]]:
-        """Return futures that are done when every live broker has applied the decision: leaders take records, and data
-        of deleted topics is staged."""
+        """Return futures that are done when every live broker has applied the decision: leaders accept records, and the
+        data of deleted topics is staged.
+        """
         ...
 
 
@@ -88,7 +90,7 @@ class SentChange(msgspec.Struct, frozen=True):
 
 
 class OwedOrders(NamedTuple):
-    """The unconfirmed orders of a broker."""
+    """The orders that a broker has not confirmed."""
 
     deletions: Callable[[int], Sequence[Uuid]]
     removals: Callable[[int], Sequence[Uuid]]
@@ -112,8 +114,8 @@ class Outbox:
     def send_change(
         self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
     ) -> ChangeDelivery:
-        """Send a durable decision to every live broker; `messages` are the result of `said`. Brokers that the change
-        adds also get their pending orders.
+        """Send a durable decision to every live broker; `messages` is the result of `said`. If the change adds a
+        broker, the broker also gets its pending orders.
         """
         if not delta.empty:
             self._number += 1
@@ -131,7 +133,7 @@ class Outbox:
             self._send(image, broker_id, [self._broadcast.whole(image, broker_id, self._number)])
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
-        """Send a broker its pending orders for topics that are being deleted or undeleted again."""
+        """Send a broker again its pending orders for topics that are being deleted or undeleted."""
         if broker_id not in image.brokers:
             return []
         records: list[DeletionRecord] = [image.deletions[one] for one in ids if one in image.deletions]
@@ -145,7 +147,7 @@ class Outbox:
         return self._send(image, broker_id, messages)
 
     def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
-        """Send a broker its pending replica removals again."""
+        """Send a broker again its pending replica removals."""
         known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
         left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
         if broker_id not in image.brokers or not left:
@@ -153,7 +155,7 @@ class Outbox:
         return self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)])
 
     def send_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
-        """Ask every live broker at once to fence topics. `number` identifies the fence."""
+        """Ask every live broker immediately to fence topics. `number` identifies the fence."""
         asked = []
         for broker in image.brokers.values():
             channel = self._channels.to(broker)
@@ -165,7 +167,7 @@ class Outbox:
     def send_reopen(
         self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int
     ) -> None:
-        """Lift the fence, after the decision, on the brokers that were asked."""
+        """Lift the fence on the brokers that were asked to fence. Call it after the decision."""
         for broker_id in asked:
             broker = image.brokers.get(broker_id)
             if broker is not None:
@@ -178,7 +180,7 @@ class Outbox:
         return self._number
 
     async def close(self) -> None:
-        """Wait until all messages are answered or given up."""
+        """Wait until each message is answered or its channel has given it up."""
         await self._channels.close()
 
     def _send(self, image: ClusterImage, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:

@@ -23,7 +23,7 @@ class PartitionChange(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     more: bool = False
-    """Whether `at_most` of `change_partitions` left partitions unchanged."""
+    """Whether `at_most` of `change_partitions` has left partitions unchanged."""
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
@@ -32,10 +32,10 @@ def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> 
 
 
 def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElection) -> PartitionImage:
-    """Return the state of a new leadership, also if the same replica leads.
+    """Return the state for a new leadership; the leader may be the same replica as before.
 
-    A suspect that was in the ISR had a log, so if the election adds one, a missing log no longer proves an empty
-    partition.
+    If the election adds a suspect, that replica was in the ISR and had a log. A missing log then no longer proves that
+    the partition is empty.
     """
     known = {one.broker_id for one in before.suspect}
     return PartitionImage(
@@ -54,7 +54,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElec
 
 
 def set_state(name: str, index: int, after: PartitionImage, before: PartitionImage) -> Operation:
-    """Return the operation that writes a state if the stored one is unchanged."""
+    """Return an operation that writes the state, but only if the stored state has not changed since."""
     return Set(znodes.state_path(name, index), encode_state(after), before.state_version)
 
 
@@ -65,12 +65,13 @@ def change_partitions(
     *,
     at_most: int | None = None,
 ) -> PartitionChange:
-    """Change partitions. `change` returns the election of a partition, None for no change; its second argument is
-    whether the topic allows unclean elections. At most `at_most` partitions change."""
+    """Change partitions. `change` returns the election of a partition, or None for no change; its second argument is
+    true if the topic allows unclean elections. At most `at_most` partitions change.
+    """
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     losses = Losses()
-    # Partitions of equal state change equally, so they share one object and one encoding.
+    # Partitions in equal states change equally, so they share one object and one encoding.
     known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, LeaderElection] | None] = {}
     more = False
     for topic in topics:
@@ -114,20 +115,20 @@ MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interru
 
 
 class Losses:
-    """Records that elections may lose, as warnings for the operator: partitions by cause."""
+    """Warnings for the operator about records that elections may lose: partitions by cause."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {BEHIND: [], NOT_AWAITED: [], FURTHEST: []}
 
     def note(self, partition: str, before: PartitionImage, election: LeaderElection) -> None:
-        """Note the loss of one election; most lose nothing."""
+        """Record what one election may lose; most elections lose nothing."""
         if election.doubtful:
             self._found[NOT_AWAITED if election.unclean else FURTHEST].append(partition)
         elif election.leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect)):
             self._found[BEHIND].append(partition)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings, each with many partitions."""
+        """Return warnings, each about many partitions."""
         return tuple(
             f"{what}; acknowledged records may be lost: {', '.join(found[at : at + NAMED_MAX])}"
             for what, found in self._found.items()
@@ -138,8 +139,9 @@ class Losses:
 def waiting_warnings(
     before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int], emptied: frozenset[int]
 ) -> tuple[str, ...]:
-    """Return the warnings, once for each partition, about partitions without a leader that wait for brokers which may
-    never come back. `emptied` are the brokers that lost a log directory."""
+    """Return warnings, once for each partition, about partitions that have no leader and wait for brokers which may
+    never come back. `emptied` has the brokers that lost a log directory.
+    """
     waiting: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for topic in changed:
         known = before.topics.get(topic.name)

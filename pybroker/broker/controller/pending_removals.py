@@ -1,9 +1,10 @@
-"""Pending replica removals: replicas that were moved away, and whose brokers have not confirmed it.
+"""Pending replica removals: a reassignment has moved a replica away from a broker, and the broker has not confirmed
+that.
 
 The controller sends StopReplica again, to each new broker epoch and from each new controller, until the broker confirms
-that it has staged the data. Until then the topic's node names the broker (`TopicImage.departed`), and if the topic is
-deleted meanwhile, its deletion record does. A broker that was down when its replica was removed holds data that no
-assignment shows any more.
+that it has staged the data. Until then the topic's node names the broker (`TopicImage.departed`); if the topic is
+deleted meanwhile, its deletion record names the broker. Without this, nothing would show the data on a broker that was
+down when its replica was removed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Delay after a confirmation could not be stored."""
+"""Delay before another try if a confirmation could not be stored."""
 AGAIN_S = 30.0
-"""Delay after a broker could not stage its data."""
+"""Delay before another StopReplica if a broker could not stage its data."""
 
 
 class PendingRemovals:
@@ -62,7 +63,7 @@ class PendingRemovals:
         self._track(delta.topics)
 
     def pending_of(self, broker_id: int) -> list[Uuid]:
-        """Return the topics of which a broker has not confirmed a replica removal."""
+        """Return the topics for which a broker has not confirmed a replica removal."""
         return [topic_id for topic_id, topic in self._topics.items() if topic.left(broker_id)]
 
     def handle_answer(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
@@ -79,8 +80,8 @@ class PendingRemovals:
             left = {} if known is None else known.left(broker_id)
             for state in topic.partition_states:
                 index, epoch = state.partition_index, state.leader_epoch
-                # The answer may belong to an earlier removal: the broker became a replica again and was removed once
-                # more.
+                # The answer may belong to an earlier removal: the broker may have become a replica again and been
+                # removed once more since.
                 if left.get(index, epoch + 1) > epoch:
                     continue
                 if response.error_code or (topic.topic_id, index) in failed:

@@ -1,8 +1,9 @@
-"""Undeletes that wait for their replicas: which have the data back, and when the topic can be live again.
+"""Undeletes that wait for their replicas: which replicas have the data back, and when the topic can be live again.
 
-Only a replica that was in sync at the deletion may lead: no other is known to have every record. After all live brokers
-have answered, the topic comes back if each partition has such a replica; the others copy from it. If all replicas that
-were in sync are down, the undelete waits for them: any other leader would lose records silently.
+Only a replica that was in sync at the deletion may become leader: only such a replica is sure to have every record.
+When all live brokers have answered, the topic becomes live if each partition has such a replica; the other replicas
+copy from it. If all replicas that were in sync are down, the undelete waits for them: any other leader would lose
+records silently.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class _Restore:
         self.holders: dict[int, list[int]] = {index: [] for index in record.partitions}
         """Brokers that have the data back, by partition."""
         self.codes: set[int] = set()
-        """Error codes of the brokers that do not have it."""
+        """Error codes of the brokers that could not move the data back."""
 
 
 class PendingUndeletes:
@@ -34,8 +35,9 @@ class PendingUndeletes:
         self._restores: dict[Uuid, _Restore] = {}
 
     def begin(self, record: DeletionRecord) -> None:
-        """Begin an undelete that was decided or that a new controller finds, or continue it without brokers that were
-        unregistered meanwhile."""
+        """Begin an undelete that was just decided or that a new controller has loaded; or continue one without the
+        brokers that were unregistered meanwhile.
+        """
         known = self._restores.get(record.topic_id)
         if known is None:
             self._restores[record.topic_id] = _Restore(record)
@@ -51,8 +53,9 @@ class PendingUndeletes:
         return [topic_id for topic_id, one in self._restores.items() if broker_id in one.waiting]
 
     def handle_answer(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> bool:
-        """Record an answer; return whether it changes anything. An answer with a stale epoch is ignored: the broker
-        gets the order again under its new epoch."""
+        """Record an answer and return whether it changes anything. If the answer reports a stale epoch, ignore it: the
+        broker gets the order again under its new epoch.
+        """
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH):
             return False
         failed = {
@@ -77,7 +80,7 @@ class PendingUndeletes:
         return changed
 
     def ready(self, image: ClusterImage) -> list[FinishUndelete]:
-        """Return the undeletes that can be decided now."""
+        """Return the undeletes that can be finished now: either the topic can become live, or it is impossible."""
         found = []
         for topic_id, restore in self._restores.items():
             record = image.deletions.get(topic_id)

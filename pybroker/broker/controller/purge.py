@@ -1,8 +1,8 @@
-"""Purge: a deleted topic's data is removed at once, or earlier than its delay says. Pure.
+"""Purge: removes a deleted topic's data immediately, or earlier than its delay says. Pure.
 
-The deletion record states it, and every broker gets the record: running brokers remove the data now, the others after
-their start. A purge closes the deletion, so no undelete finds half of the topic. A delay that is only shortened still
-allows an undelete until it ends.
+The deletion record contains the new delay, and every broker gets the record: running brokers obey it now, the others
+after their start. A purge closes the deletion, so that no undelete finds only half of the topic. If the delay is only
+shortened, an undelete is possible until it ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(PurgeTopics)
 def decide_purge(image: ClusterImage, event: PurgeTopics) -> Decision:
-    """Shorten delays; each topic succeeds or fails independently. Data that is already gone is a success."""
+    """Shorten delays; each topic succeeds or fails independently. If the data is already gone, that is a success."""
     steps = Steps()
     records: dict[Uuid, DeletionRecord] = {}
     reply: list[PurgedTopic | KafkaError] = []

@@ -7,9 +7,10 @@
     4 2 1         -      -        3 is ordered to delete; if it led, another replica leads
 
 The topic's node holds the running reassignment in Kafka's format: `replicas` are all present replicas, the target
-replicas first. Each step begins a new leader epoch, which fences the leader's proposals for the step before. The
-controller writes the states of partitions before the node of their topic. After a crash between the two, replicas are
-out of the ISR and still replicas: a valid state, from which the next controller continues.
+replicas first. Each step begins a new leader epoch, so that proposals which the leader made before the step are
+refused. The controller writes the states of partitions before the node of their topic. After a crash between the two
+writes, removed replicas have left the ISR but are still replicas. That is a valid state, and the next controller
+continues from it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def decide_reassign(image: ClusterImage, event: ReassignPartitions) -> Decision:
 
 @decides(AdvanceReassignments)
 def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision:
-    """Finish the reassignments whose new replicas are in sync. The others wait for the next change of their ISR."""
+    """Finish the reassignments whose new replicas are in sync. The other reassignments wait for the next change of
+    their partition's ISR.
+    """
     changed: dict[str, list[PartitionImage]] = {}
     for topic_id in event.topics:
         topic = image.topic_by_id(topic_id)
@@ -74,8 +77,9 @@ def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision
 
 @decides(ReplicasGone)
 def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
-    """Record confirmed replica removals. A broker that became a replica again and was removed once more still has to
-    confirm the later removal (by leader epoch)."""
+    """Record confirmed replica removals. The leader epoch tells removals apart: if a broker became a replica again and
+    was removed once more, it still has to confirm the later removal.
+    """
     operations: list[Operation] = []
     topics: list[TopicImage] = []
     by_topic: dict[Uuid, list[tuple[int, int, int]]] = {}
@@ -99,7 +103,9 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
 
 
 def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
-    """Return the removed replicas: the new ones, and earlier ones without a confirmation."""
+    """Return the removed replicas: those that this change removes, and earlier ones that their broker has not
+    confirmed.
+    """
     departed: dict[int, Mapping[int, int]] = dict(topic.departed)
     for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
         if before.replicas is after.replicas:
@@ -154,7 +160,9 @@ def _partition(
 def _reassigned(
     image: ClusterImage, before: PartitionImage, wanted: NewReplicas, factor_may_change: bool
 ) -> PartitionImage:
-    """Return the state in which the reassignment has begun, or has already ended."""
+    """Return the partition's state after the reassignment has begun. If nothing has to be copied, it has already ended
+    in that state.
+    """
     origin = tuple(broker for broker in before.replicas if broker not in before.adding_replicas)
     if wanted.replicas is None:
         if not is_moving(before):
@@ -213,9 +221,10 @@ def _check(
 
 
 def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
-    """Return the partition without its removed replicas if the added ones are in sync. As many target replicas must be
-    in the ISR as there are in-sync replicas without the added ones (at most all), so that acknowledged records keep
-    their copies."""
+    """If the added replicas are in sync, return the partition without its removed replicas. The ISR must contain as
+    many target replicas as it has members apart from the added ones (at most all targets), so that acknowledged records
+    keep their number of copies.
+    """
     if not is_moving(partition):
         return partition
     alive = frozenset(image.brokers) - image.leaving
@@ -235,7 +244,7 @@ def _led(
     isr: tuple[int, ...],
     changes: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> PartitionImage:
-    """Return the partition with other replicas; the leader stays if it is in the ISR."""
+    """Return the partition with these replicas. The leader stays if it is in the ISR."""
     after = PartitionImage(
         replicas=replicas,
         leader=before.leader,

@@ -1,4 +1,4 @@
-"""Decisions about what brokers of a metadata quorum say of themselves. Pure functions.
+"""Decisions about the events by which brokers of a metadata quorum register and report their state. Pure functions.
 
 With a metadata store, brokers write their registrations, marks and blocks of producer ids to the store.
 """
@@ -27,14 +27,15 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 PRODUCER_IDS = 1_000
-"""Size of a block."""
+"""Number of producer ids in a block."""
 PRODUCER_ID_MAX = (1 << 63) - 1
 
 
 @decides(RegisterBroker)
 def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
-    """Register a broker. Its epoch is the offset of its registration in the metadata log, or a lower one that no
-    registration has. The same decision processes what its previous run may have lost."""
+    """Register a broker. Its broker epoch is the offset of the registration in the metadata log, or a lower offset that
+    no registration has. The same decision also handles records that the broker's previous run may have lost.
+    """
     known, before = image.brokers.get(event.broker_id), image.running.get(event.broker_id)
     if known is not None and known.incarnation == event.incarnation:
         return nothing(RegisteredBroker(known.epoch))
@@ -65,7 +66,7 @@ def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
 
 @decides(StopBroker)
 def decide_stop(image: ClusterImage, event: StopBroker) -> Decision:
-    """End a registration and note that the run has ended cleanly."""
+    """End a registration, and record that the run has ended cleanly."""
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     decision = decide_brokers(image, BrokersChanged(gone=(event.broker_id,)))
     mark = image.running.get(event.broker_id)
@@ -79,7 +80,8 @@ def decide_stop(image: ClusterImage, event: StopBroker) -> Decision:
 
 @decides(BrokerSessionEnded)
 def decide_session_end(image: ClusterImage, event: BrokerSessionEnded) -> Decision:
-    """Fence a broker. If it is alive after all, it notices and registers with a new broker epoch."""
+    """Fence a broker. If the broker is alive after all, it notices the fencing and registers with a new broker epoch.
+    """
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     return decide_brokers(image, BrokersChanged(gone=(event.broker_id,)))
 
@@ -95,7 +97,7 @@ def decide_marks(image: ClusterImage, event: MarkStaged) -> Decision:
 
 @decides(AllocateProducerIds)
 def decide_producer_ids(image: ClusterImage, event: AllocateProducerIds) -> Decision:
-    """Give the next block to one broker."""
+    """Give the next block of producer ids to one broker."""
     del event
     first = image.next_producer_id
     if first > PRODUCER_ID_MAX - PRODUCER_IDS:
@@ -106,7 +108,7 @@ def decide_producer_ids(image: ClusterImage, event: AllocateProducerIds) -> Deci
 
 @decides(BrokerHeartbeat)
 def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
-    """Decide nothing: heartbeats are answered before they are queued."""
+    """Decide nothing: the controller answers heartbeats before they are queued."""
     del image, event
     return nothing(None)
 

@@ -1,9 +1,9 @@
 """Placement of replicas. Pure; the caller chooses the starting point.
 
-Leaders go round the brokers from a start that the seed chooses. Followers are at a shift from their leader that grows
-with each round, so the loss of one broker spreads its work over all others (KIP-36 describes the result). If the racks
-of all brokers are known, consecutive brokers are in different racks, and no rack gets a second replica of a partition
-before every rack has one.
+The leaders of successive partitions are successive brokers, from a start that the seed chooses. The distance between a
+leader and its followers grows with each round over the brokers, so that the loss of one broker spreads its work over
+all others (KIP-36 describes the result). If the racks of all brokers are known, consecutive brokers are in different
+racks, and no rack gets a second replica of a partition before every rack has one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def away(image: ClusterImage) -> frozenset[int]:
-    """Return the brokers that are down and expected back: they have replicas, or pending deletions. A drained broker is
-    not among them."""
+    """Return the brokers that are down and expected back: they still have replicas or pending deletions. A drained
+    broker is not expected back.
+    """
     hosts = {one for topic in image.topics.values() for partition in topic.partitions for one in partition.replicas}
     owe = {one for record in image.deletions.values() for one in record.unconfirmed & record.brokers}
     return frozenset(hosts | owe) - image.brokers.keys()
@@ -38,10 +39,11 @@ def is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:
 def place_new(
     image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """Place partitions on live brokers, like `place`. If there are too few, brokers that are down get the remaining
-    replicas and copy them after their return. Apache Kafka with KRaft does the same; it allows creating a topic again
-    while a broker is down. Brokers with only cordoned log directories get no replicas. Raises KafkaError
-    INVALID_REPLICATION_FACTOR if the cluster has too few brokers."""
+    """Place partitions on live brokers, like `place`. If there are too few live brokers, brokers that are down get the
+    remaining replicas and copy them when they return. Apache Kafka with KRaft does the same; this allows clients to
+    create a topic again while a broker is down. Brokers with only cordoned log directories get no replicas. Raises
+    KafkaError INVALID_REPLICATION_FACTOR if the cluster has too few brokers.
+    """
     live = [broker for broker in image.brokers.values() if not is_cordoned(image, broker)]
     missing = replication_factor - len(live)
     if missing <= 0:
@@ -90,7 +92,7 @@ def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[i
     while len(chosen) < wanted:
         fresh = next((broker for broker in candidates if racks[broker] not in had), None)
         if fresh is None:
-            # Each rack with a free broker has its replica; begin another round.
+            # Each rack that has a free broker has got its replica; begin another round.
             had = set()
             continue
         candidates.remove(fresh)

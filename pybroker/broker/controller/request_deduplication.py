@@ -1,9 +1,9 @@
-"""Request deduplication log: the outcomes of recent requests by request id, in the store. A caller that lost an answer
-gets it from the present controller, and no request is decided twice.
+"""Request deduplication log: the outcomes of recent requests by request id, in the store. If an answer is lost, the
+caller repeats the request and gets the answer from the present controller. No request is decided twice.
 
-The multi that makes a decision durable also writes its outcome. Without an outcome there is no decision: the multi of a
-former controller can no longer succeed, because the controller epoch has moved on. A decision that changes nothing
-writes no outcome; the controller may decide it again.
+The multi that makes a decision durable also writes its outcome. If a request has no outcome, it was not decided and
+never will be by a former controller: the multi of a former controller fails, because the controller epoch has changed.
+A decision that changes nothing writes no outcome, because the controller may decide it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT_MS = 600_000
 OUTCOMES_MAX = 4_000
 """Limit of outcomes; the oldest are removed beyond it."""
 REPLY_BYTES_MAX = 64 * 1024
-"""For a longer reply, the log keeps only the fact that the request was decided."""
+"""Size limit of a kept reply: if a reply is longer, the log only records that the request was decided."""
 FORGOTTEN_AT_ONCE_MAX = 50
 """Limit of removals in one multi."""
 
@@ -62,7 +62,7 @@ class RequestOutcomes:
         self._known: dict[Uuid, RequestOutcome] = {}
         """Oldest first."""
         self._complete_since_ms = 0
-        """Outcomes older than this may have been removed."""
+        """Outcomes before this time may have been removed."""
 
     async def load(self, store: MetadataStore) -> None:
         """Load all outcomes from the store."""
@@ -70,7 +70,7 @@ class RequestOutcomes:
         self.fill(await store.subtree(OUTCOMES))
 
     def fill(self, nodes: Mapping[str, Node]) -> None:
-        """Load outcomes from nodes. A damaged node still proves that the request was decided."""
+        """Load outcomes from nodes. A damaged node loses the reply but still proves that the request was decided."""
         found: dict[Uuid, RequestOutcome] = {}
         for path, node in nodes.items():
             if path == OUTCOMES:
@@ -78,7 +78,7 @@ class RequestOutcomes:
             try:
                 request_id = Uuid.parse(path.removeprefix(f"{OUTCOMES}/"))
             except ValueError:
-                continue  # no request has this id
+                continue  # The node's name is not a request id.
             try:
                 read: _OutcomeJson = decode_json(path, node.data, _OutcomeJson)
                 found[request_id] = RequestOutcome(read.at, read.event, read.reply)

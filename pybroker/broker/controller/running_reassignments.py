@@ -1,4 +1,6 @@
-"""Running reassignments: the controller advances one as soon as a change may have made it ready."""
+"""Running reassignments: the controller tries to finish one as soon as a change may have brought its new replicas into
+sync.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Reassignments:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, image: ClusterImage) -> None:
-        """Take over the reassignments of earlier controllers; any of them may be ready."""
+        """Take over the reassignments of earlier controllers; the new replicas of any of them may already be in sync.
+        """
         self._notice(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="reassignments")
 
@@ -42,7 +45,9 @@ class Reassignments:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Update the reassignments after a change of the image."""
+        """Update the set of reassignments after a change of the image, and try those that the change may have made
+        ready.
+        """
         for removed in delta.removed:
             self._moving.pop(removed.topic_id, None)
         self._notice(delta.topics)

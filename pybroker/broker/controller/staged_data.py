@@ -14,8 +14,9 @@ class StagedData(Protocol):
     """The brokers' marks of staged data of deleted topics."""
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Return the topics of which no broker has staged data. `changed` is called when that may have become true for
-        another one. Raises StoreError."""
+        """Return the topics of which no broker has staged data. `changed` is called when another topic may have lost
+        its last staged data. Raises StoreError if the store cannot be read.
+        """
         ...
 
 
@@ -31,7 +32,7 @@ class StoredStagedData:
         brokers = await self._store.children(znodes.STAGED)
         found = []
         for topic_id in topics:
-            # Build the whole list: each call sets a watch.
+            # Read every entry, even if the answer is already clear: each read sets a watch.
             if not any([await self._holds(broker, topic_id, changed) for broker in brokers]):
                 found.append(topic_id)
         return found

@@ -1,4 +1,5 @@
-"""Where a controller's term begins: its image and writer, and what it observes besides events.
+"""The source of controller terms: the image and the writer with which a term begins, and what the controller observes
+besides events.
 
 With a metadata store the controller reads and watches nodes (`StoreTerms`).
 """
@@ -33,14 +34,14 @@ class TermStart(msgspec.Struct, frozen=True):
     image: ClusterImage
     writer: DecisionWriter
     unfinished: Collection[str] = ()
-    """Topics whose migration to topic ids has not ended."""
+    """Topics whose migration to topic ids is not finished."""
 
 
 class RegistrationWatch(Protocol):
     """The watch of the broker registrations."""
 
     async def start(self) -> BrokersChanged | None:
-        """Return the registrations that the image lacks, and report later changes."""
+        """Return an event with the registrations that the image lacks, and report later changes."""
         ...
 
     async def stop(self) -> None:
@@ -53,16 +54,19 @@ class ControllerTerms(Protocol):
 
     @property
     def staged(self) -> StagedData:
-        """The marks of staged data."""
+        """The brokers' marks of staged data."""
         ...
 
     @property
     def notes(self) -> BrokerNotes:
-        """What unregistered brokers have left."""
+        """The nodes that unregistered brokers have left in the store."""
         ...
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
-        """Take the leadership and load everything. Raises LeadershipTakenError, LoweredError, DamagedNodeError."""
+        """Take the leadership and load everything. Raises LeadershipTakenError if another broker is the controller,
+        LoweredError if the protocol version is too low for the stored topic ids, DamagedNodeError if a node cannot be
+        read.
+        """
         ...
 
     async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
@@ -111,6 +115,6 @@ class StoreTerms:
         return Outbox(broker_id, channels, between, answered)
 
     def heartbeat(self, event: BrokerHeartbeat) -> None:
-        """Refuse: the sessions with the store show which brokers are alive."""
+        """Refuse heartbeats: the sessions with the store show which brokers are alive."""
         del event
         raise KafkaError(ErrorCode.INVALID_REQUEST, "This cluster has a metadata store and takes no heartbeats.")

@@ -15,7 +15,9 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(CreateToken)
 def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
-    """Store a new token. An existing id leaves the image unchanged: ids are random, so it is a retry."""
+    """Store a new token. If the id already exists, the event is a retry, because ids are random: the image stays
+    unchanged.
+    """
     token = msgspec.structs.replace(event.token, version=0)
     if token.token_id in image.tokens:
         return nothing(None)
@@ -25,8 +27,9 @@ def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
 
 @decides(ChangeToken)
 def decide_change_token(image: ClusterImage, event: ChangeToken) -> Decision:
-    """Change the expiry time of a token, or remove it. Raises KafkaError DELEGATION_TOKEN_NOT_FOUND,
-    DELEGATION_TOKEN_EXPIRED or DELEGATION_TOKEN_OWNER_MISMATCH."""
+    """Change the expiry time of a token, or remove it. Raises KafkaError DELEGATION_TOKEN_NOT_FOUND if there is no such
+    token, DELEGATION_TOKEN_EXPIRED if it has expired, DELEGATION_TOKEN_OWNER_MISMATCH if the caller may not change it.
+    """
     token = image.tokens.get(event.token_id)
     if token is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such delegation token.")

@@ -86,7 +86,7 @@ def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[],
 
 
 def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) -> None:
-    """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless the name can be used."""
+    """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION if the name cannot be used."""
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in image.damaged:
@@ -113,7 +113,7 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
 
 
 def unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
-    """Return an id that is not reserved and belongs to no live and no known dead topic."""
+    """Return a random id that is not reserved and that no live or known dead topic has."""
     while True:
         topic_id = new_id()
         if (
@@ -174,8 +174,9 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
 def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
     """Return the state of a new partition.
 
-    If the leader dies before it has created its log, it creates the log when it is back, although replicas that were
-    down at the creation cannot confirm that nothing is lost. If all replicas are up, they report that none has a log.
+    If the leader dies before it has created its log, it may create the log when it is back, even though replicas that
+    were down at the creation cannot confirm that nothing is lost. If all replicas were up, they report instead that
+    none of them has a log.
     """
     alive = tuple(broker for broker in replicas if broker in image.brokers)
     return PartitionImage(
@@ -191,7 +192,7 @@ def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -
 
 
 def first_leader_epoch(image: ClusterImage, name: str) -> int:
-    """Return the epoch above those of all incarnations of the name; 0 for a new name."""
+    """Return an epoch above the leader epochs of all incarnations of the name; 0 for a new name."""
     return image.floors.get(name, -1) + 1
 
 
@@ -232,8 +233,10 @@ def create_operations(image: ClusterImage, topic: TopicImage) -> list[Operation]
 
 
 def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operation] = ()) -> Units:
-    """Return the same in units. The unit with the topic's own node creates the topic and contains `beside`; a load
-    after a crash completes the later units. The first units remove leftover nodes of an earlier topic of the name."""
+    """Like `_creation`, but in units. The unit with the topic's own node makes the topic exist and also contains
+    `beside`; after a crash, the next load completes the units behind it. The first units remove nodes that an earlier
+    topic of the name has left.
+    """
     left = image.leftovers.get(topic.name)
     units, head = ([], []) if left is None else leftover_units(topic.name, left)
     head += [
@@ -268,8 +271,9 @@ def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> 
 
 
 def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
-    """Return the removal of a dead topic's nodes, which was too large for the multi that freed the name: the nodes of
-    the partitions, last first, then its own."""
+    """Return the operations that remove a dead topic's nodes, if there were too many for the multi that freed the name.
+    They remove the nodes of the partitions first, from the last to the first, then the topic's own.
+    """
     prefix = znodes.partitions_path(name)
     units: Units = [
         [Delete(f"{prefix}/{index}/state"), Delete(f"{prefix}/{index}")] for index in reversed(range(partitions))
@@ -278,12 +282,12 @@ def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
 
 
 def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int]:
-    """Return the names that have no leftover nodes any more."""
+    """Return the names whose leftover nodes have all been removed."""
     return {topic.name: -1 for topic in created if topic.name in image.leftovers}
 
 
 def encode_state(partition: PartitionImage) -> bytes:
-    """Return the content of the state node."""
+    """Return the content of a partition's state node."""
     return znodes.encode_state(
         partition.controller_epoch,
         partition.leader,
@@ -317,7 +321,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
         bigger = msgspec.structs.replace(
             topic, partitions=topic.partitions + tuple(added), node_version=topic.node_version + 1
         )
-        # The version check ties the change to the incarnation that the decision read.
+        # The version check makes the write fail if the decision read another incarnation of the topic.
         node = Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version)
         steps.add([[node], *state_units(topic.name, len(topic.partitions), added)])
         grown.append(bigger)

@@ -71,7 +71,7 @@ PROTECTION = "delete.protection.enable"
 
 
 def is_protected(topic: TopicImage) -> bool:
-    """Return whether the topic may be neither deleted nor truncated."""
+    """Return whether the topic is protected, so that it may be neither deleted nor truncated."""
     return topic.config.get(PROTECTION) == "true"
 
 
@@ -85,7 +85,7 @@ def refuse_protected(topic: TopicImage) -> None:
 
 
 def topics_to_fence(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
-    """Return the topics to delete that take appends of clients and commits of groups."""
+    """Return the topics to fence: those to delete that may have appends of clients or commits of groups."""
     topics = [image.topic_by_id(which) for which in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
@@ -153,14 +153,14 @@ def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
 
 @decides(FoundReplicas)
 def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
-    """Record the brokers that hold stray replicas. Topic ids that the cluster knows are ignored."""
+    """Record the brokers that hold stray replicas. Ignore the topic ids that the cluster knows."""
     steps = Steps()
     records: list[DeletionRecord] = []
     for one in event.topics:
         before = image.deletions.get(one.topic_id)
         if one.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
-        # Holders exclude unregistered brokers; if one comes back, it is added again.
+        # `holders` omits unregistered brokers; if one comes back, this adds it again.
         known = {} if before is None else {index: before.holders(index) for index in before.partitions}
         new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in one.partitions}
         if before is not None and known == {**known, **new}:
@@ -185,12 +185,12 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
 
 
 class DeletionWrites(msgspec.Struct, frozen=True):
-    """A topic's deletion: its record, and the writes. The last unit makes the decision effective."""
+    """A topic's deletion: its record and the writes. The last unit of writes makes the deletion effective."""
 
     record: DeletionRecord
     units: Units
     leftover: bool = False
-    """True if the nodes of its partitions still exist."""
+    """True if the nodes of the topic's partitions still exist."""
 
 
 def add_tombstones(
@@ -208,8 +208,8 @@ def add_tombstones(
     """Return the deletion record of a topic and the operations that delete it. `beside` is the size in bytes of other
     operations in the same multi.
 
-    If these are too large for one multi, earlier units write most of the record, and the nodes of the partitions stay
-    for a later removal. The first operation of the last unit then marks the topic's own node as dead.
+    If all operations are too large for one multi, earlier units write most of the record, and the nodes of the
+    partitions are removed later. The first operation of the last unit then marks the topic's own node as dead.
     """
     last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
     before = image.deletions.get(topic.topic_id)
@@ -232,14 +232,14 @@ def add_tombstones(
         offsets_for=offsets_for,
         by_order=not image.topic_ids,
         isr=tuple(partition.isr for partition in topic.partitions),
-        # Transaction markers still pending from an earlier deletion and undelete stay pending.
+        # Transaction markers may still be pending from an earlier deletion and undelete; they remain pending.
         outcomes=() if before is None else before.outcomes,
         departed={index: tuple(brokers) for index, brokers in topic.departed.items()},
     )
     free, gone = _name_given_up(image, topic, record), _belongings(topic)
     path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
     floor = Set(path, data) if topic.name in image.floors else Create(path, data)
-    # A record already exists if the topic was undeleted a moment ago.
+    # A record already exists if the topic was undeleted only a moment ago.
     after, written = write_operations(before, record)
     whole = [*free, *gone, *written, floor]
     if record.by_order or before is not None or operations_bytes(whole) + beside <= DECISION_BYTES_MAX:
@@ -304,13 +304,13 @@ def name_operations(name: str, partitions: int, version: int = -1) -> list[Opera
 
 
 def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
-    """Return the epoch floor of a name after the deletion of this incarnation."""
+    """Return the epoch floor of the name for the time after the deletion of this incarnation."""
     return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
 
 
 @decides(AdvanceDeletions)
 def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
-    """Advance deletions; an invalid transition (a late confirmation) is ignored."""
+    """Advance deletions. Ignore an invalid transition: it comes from a late confirmation."""
     moved: dict[Uuid, DeletionRecord] = {}
     for topic_id, brokers in event.confirmed:
         record = image.deletions.get(topic_id)
@@ -332,16 +332,17 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 
 
 def not_awaiting(record: DeletionRecord, brokers: Iterable[int]) -> DeletionRecord:
-    """Return the record without these brokers: they have confirmed, or never will."""
+    """Return the record without these brokers, because they have confirmed or never will."""
     missing = tuple(sorted(record.unconfirmed.difference(brokers)))
-    # The name waits for present replicas, not for brokers whose replicas were removed earlier.
+    # The name waits for the present replicas only, not for brokers that lost their replica earlier.
     by_order = record.by_order and not record.brokers.isdisjoint(missing)
     return msgspec.structs.replace(record, missing=missing, by_order=by_order)
 
 
 def write_moved(image: ClusterImage, moved: dict[Uuid, DeletionRecord], steps: Steps) -> dict[str, int]:
     """Add the writes of changed records to `steps`, put the written records into `moved`, and free the names that
-    waited for replicas. Returns the names with leftover nodes."""
+    waited for replicas. Return the names that still have leftover nodes.
+    """
     leftovers: dict[str, int] = {}
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
@@ -367,7 +368,7 @@ def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
 
 @decides(CloseDeletions)
 def decide_close(image: ClusterImage, event: CloseDeletions) -> Decision:
-    """Allow brokers to remove the data. Deletions that are already closed, and undeleted topics, are ignored."""
+    """Allow brokers to remove the data. Ignore deletions that are already closed, and undeleted topics."""
     steps = Steps()
     closed = []
     for topic_id in event.topics:

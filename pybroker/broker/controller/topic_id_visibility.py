@@ -6,8 +6,8 @@ a separate node, `/admin/topic_ids/[topic]`, holds it. A migration records the i
 
     version 2 node + record of the id ──AlterConfigs──► version 3 node + record ──FinishMigrations──► version 3 node
 
-Raising the version is one multi. While the broker runs, it is the same multi that stores the setting. A crash cannot
-leave some topics with ids and others without, and each topic gets its id only once.
+One multi changes all topics when the version is raised. If the version is raised while the broker runs, that multi also
+stores the setting. A crash cannot leave some topics with ids and others without, and each topic gets its id only once.
 
 `partition.metadata` is written below 2.8 too, for three reasons: the directory must name its topic before the log takes
 a byte; Kafka's brokers without topic ids ignore unknown files; and a topic whose node an old tool has rewritten gets
@@ -43,15 +43,16 @@ def id_operations(topic: TopicImage, topic_ids: bool) -> list[Operation]:
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """The step to topic ids: the writes, and the topics after them."""
+    """The change to shown topic ids: the writes, and the topics after them."""
 
     operations: tuple[Operation, ...]
     topics: dict[str, TopicImage]
 
 
 def decide_raise(image: ClusterImage) -> Raise:
-    """Return the writes that make every topic's node version 3. The id records stay until the replicas have
-    confirmed."""
+    """Return the writes that make every topic's node version 3. The records of the ids stay until the replicas have
+    confirmed that they have written their ids.
+    """
     operations = tuple(
         Set(znodes.topic_path(name), topic_node(topic, True), topic.node_version)
         for name, topic in image.topics.items()

@@ -4,8 +4,9 @@
                              the name is reserved;        its nodes are back;                                   record)
                              replicas move data back      groups get their offsets, transactions their markers
 
-A topic that cannot come back (a removal has begun, a disk fails) returns to `deleting`. Every step is stored before
-brokers or clients see it, so the next controller can repeat it; replicas accept each order twice.
+If a topic cannot come back (a broker has begun to remove its data, or a disk fails), it returns to `deleting`. The
+controller stores every step before brokers or clients see it, so that the next controller can repeat it; replicas
+accept the same order twice.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def _gone(record: DeletionRecord) -> KafkaError:
 
 def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
     if name in INTERNAL_TOPICS and name != record.topic:
-        # The broker would read clients' records as its own, and lose them to the topic's retention.
+        # The broker would interpret the records that clients wrote as its own, and the internal topic's retention would
+        # delete them.
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Topic id {record.topic_id} cannot be undeleted as '{name}': the name is reserved for the broker's "
@@ -203,7 +205,9 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
 def _led_by_holders(
     image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
 ) -> tuple[PartitionImage, ...]:
-    """Return the partitions with leader and ISR: the replicas that have the data back and were in sync before."""
+    """Return the partitions with leader and ISR. The ISR consists of the replicas that have the data back and were in
+    sync before the deletion.
+    """
     staying = image.brokers.keys() - image.leaving
     known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
     partitions = []
@@ -225,8 +229,9 @@ def _led_by_holders(
 
 @decides(KeepOffsets)
 def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
-    """Add offsets to the deletion record. If the topic is live again, or its successor continues its offsets, the
-    groups get them back."""
+    """Add offsets to the deletion record. If the topic is live again, or if a successor continues its offsets, the
+    groups then get them back.
+    """
     before = image.deletions.get(event.topic_id)
     live = image.topic_by_id(event.topic_id)
     if before is not None:
@@ -260,12 +265,14 @@ def _heir(image: ClusterImage, record: DeletionRecord) -> Uuid | None:
     if record.state == LIVE:
         return record.topic_id
     successor = None if record.successor is None else image.topic_by_id(record.successor)
-    # Only a successor that keeps the offsets begins at log ends of its own.
+    # Only a successor that keeps the offsets begins at the old log ends.
     return successor.topic_id if successor is not None and successor.lineage.start_offsets else None
 
 
 def _record_of_live(topic: TopicImage) -> DeletionRecord:
-    """Return a record for an undeleted topic whose own record is gone; it lasts until the groups have their offsets."""
+    """Return a record for an undeleted topic whose own record is already removed. It exists until the groups have their
+    offsets.
+    """
     return DeletionRecord(
         topic=topic.name,
         topic_id=topic.topic_id,
@@ -283,8 +290,9 @@ def _record_of_live(topic: TopicImage) -> DeletionRecord:
 
 @decides(OffsetsRestored)
 def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
-    """Record the groups that have their offsets back. After the last one, the record of a live topic is removed, and
-    that of a truncated topic drops its pending offsets."""
+    """Record the groups that have their offsets back. When all have them, remove the record of a live topic; from the
+    record of a truncated topic, remove only the pending offsets.
+    """
     record = image.deletions.get(event.topic_id)
     if record is None or record.offsets_for != event.target:
         return nothing(None)

@@ -1,9 +1,8 @@
 """Decisions about brokers that will not come back under their id (UnregisterBroker). Pure functions.
 
-The broker must be dead and have no replica: then no acknowledged record depends on it. Deletions, undeletes and pending
-replica removals wait for it no longer. If it comes back, none of its replicas is assigned to it. Its data of topics
-that were deleted or moved is removed in the usual way, with the usual delay; data of unknown topics stays for the
-operator.
+The broker must be dead and have no replica, so that no acknowledged record depends on it. Deletions, undeletes and
+pending replica removals no longer wait for it. If it comes back, no replica is assigned to it. Its data of topics that
+were deleted or moved is removed in the usual way, with the usual delay; data of unknown topics stays for the operator.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMED_MAX = 10
-"""Number of partitions in an error message."""
+"""Limit of partitions that an error message names."""
 
 WAITING = (DELETING, STAGED, UNDELETING, FOUND)
 """States of deletions in which brokers hold data, or may hold it."""
@@ -42,8 +41,9 @@ WAITING = (DELETING, STAGED, UNDELETING, FOUND)
 
 @decides(UnregisterBroker)
 def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
-    """Remove all references to the broker. The broker epoch is marked last: if a crash cuts the decision off, the
-    operator repeats it, and it finds the rest."""
+    """Remove all references to the broker. The last write marks the broker epoch. If a crash prevents some of the
+    writes, the operator repeats the command, which then makes the others.
+    """
     broker_id = event.broker_id
     _check(image, broker_id)
     records = {one.topic_id: one for one in image.deletions.values() if one.state in WAITING and _names(one, broker_id)}

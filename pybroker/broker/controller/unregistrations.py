@@ -1,8 +1,9 @@
 """Removal of the nodes that unregistered brokers wrote to the store themselves.
 
-These are the running mark, and the list of what waits in the broker's `deleting/`: a deletion ends when no broker lists
-anything of it. A returning broker writes its running mark with its registration, in one multi. Each step here therefore
-checks that the mark is unchanged. The next controller repeats the removal until it succeeds.
+These nodes are the running mark and the list of data in the broker's `deleting/`. The list must go, because a deletion
+ends only when no broker lists any of its data. If the broker returns, it writes its running mark and its registration
+in one multi, so each step here checks that the mark is unchanged. If a removal is not finished, the next controller
+repeats it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class BrokerNotes(Protocol):
     """What an unregistered broker has written itself."""
 
     async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
-        """Remove it. Return False if the broker is back. Raises StoreError."""
+        """Remove the nodes. Return False if the broker is back. Raises StoreError."""
         ...
 
 
@@ -111,7 +112,7 @@ class StoredBrokerNotes:
         if not is_unregistered() or await get_or_none(self._store, f"{znodes.BROKER_IDS}/{broker_id}"):
             return False
         if mark is None:
-            # The mark is the last node removed.
+            # Remove the mark last.
             return True
         same = Check(running, mark.version)
         for part in in_parts([Delete(path) for path in await self._store.subtree(staged)]):

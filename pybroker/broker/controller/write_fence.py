@@ -2,8 +2,8 @@
 and committed offsets in the deletion record are then complete.
 
 The fence lasts for one decision; clients get retriable errors meanwhile. A deletion does not wait for absent brokers:
-the answer of another broker that takes longer than 20 ms counts as unknown. Only the controller's own broker has no
-time limit; it may be slow, but it is present.
+if another broker does not answer within 20 ms, its log ends and offsets count as unknown. The controller's own broker
+has no time limit, because it may be slow but cannot be absent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WriteFences:
         self._number = 0
 
     async def close(self, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
-        """Fence topics; each call needs its `reopen`."""
+        """Fence topics. Each call must be followed by `reopen`."""
         ids = tuple(topic.topic_id for topic in topics)
         self._number += 1
         number = self._number
@@ -55,7 +55,7 @@ class WriteFences:
         return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _combine_answers(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
-        """Lift the fence after the decision. The order goes out behind the messages of the decision."""
+        """Lift the fence after the decision. The order is sent after the messages of the decision."""
         self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 

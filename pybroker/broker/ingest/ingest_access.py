@@ -24,8 +24,8 @@ class IngestAccess(msgspec.Struct, frozen=True):
     cache: MetadataCache
     authorizer: Authorizer
     unknown: Callable[[Uuid, Callable[[str], bool]], KafkaError]
-    """Returns the error for an id without a live topic. The argument returns whether the client may know a topic's
-    name.
+    """Function that returns the error for an id without a live topic. Its argument is a function that returns whether
+    the client may know a topic's name.
     """
 
     def check_cluster(self, cluster_id: str) -> None:
@@ -39,7 +39,7 @@ class IngestAccess(msgspec.Struct, frozen=True):
     def topic(self, context: RequestContext, topic_id: Uuid, *operations: AclOperation) -> CachedTopic:
         """Return the topic if the client may do one of `operations`.
 
-        Raise UNKNOWN_TOPIC_ID or TOPIC_AUTHORIZATION_FAILED.
+        Raise UNKNOWN_TOPIC_ID if there is no such topic, TOPIC_AUTHORIZATION_FAILED if the client lacks the permission.
         """
         topic = self.cache.topic_by_id(topic_id)
         if topic is None:
@@ -54,7 +54,7 @@ class IngestAccess(msgspec.Struct, frozen=True):
         return self.authorizer.permits(context, operation, ResourceType.TOPIC, topic)
 
     def lists(self, context: RequestContext, topic: str) -> bool:
-        """Return whether a listing shows the topic's ingests; omissions are not logged."""
+        """Return whether a listing shows the topic's ingests. A denial is not logged."""
         return self.authorizer.lists(context, ResourceType.TOPIC, topic)
 
 

@@ -15,11 +15,11 @@ class IngestChanges(NamedTuple):
     opened: list[IngestRecord]
     """Ingests that accept appends now."""
     reopened: list[IngestRecord]
-    """Ingests whose prepared commit was not decided; they accept appends again."""
+    """Ingests that had prepared a commit which was not decided; they accept appends again."""
     over: list[IngestRecord]
     """Ingests whose files can be removed: ended, replaced by a new epoch, or linked on all replicas."""
     may_attach: bool
-    """A commit was decided or partition leaders have changed, so this broker may have to link segments."""
+    """True if a commit was decided or partition leaders have changed, so that this broker may have to link segments."""
 
 
 def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> IngestChanges:
@@ -30,7 +30,7 @@ def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | C
             opened.append(new)
         elif old is not None and new is not None and old.reopened != new.reopened:
             reopened.append(new)
-        # Keep the files of a committed ingest until its segments are linked.
+        # Keep the files of a committed ingest until all its segments are linked.
         if old is not None and (new is None or old.epoch != new.epoch) and not _is_attached(after, old):
             over.append(old)
     for old, new in _committed_pairs(before, after, change):
@@ -39,7 +39,7 @@ def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | C
             over.append(old)
         if new is not None and new.state == COMMITTED and (old is None or old != new):
             over.append(new)
-    # For known topics, a delta carries only partition states.
+    # If a topic is already known, a delta contains only changed partition states.
     may_attach = isinstance(change, ClusterImage) or bool(change.topics or change.states or change.committed_ingests)
     return IngestChanges(opened, reopened, over, may_attach)
 

@@ -28,15 +28,16 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 2.0
-"""Delay after a failed link (a full disk)."""
+"""Delay before another try if a link failed for lack of disk space."""
 ELSEWHERE_RETRY_S = 0.05
-"""Delay after a link that failed because this broker does not lead yet or any more, and before the check after a
-success."""
+"""Delay before another try if a link failed because this broker does not lead the partition (yet, or any more); also
+the delay before the check after a success.
+"""
 PREPARE_S = 20.0
 PREPARE_PAUSE_S = 0.1
-"""Time limit and pause for preparing a commit again while leaders or replicas change."""
+"""Time limit for repeated prepares while leaders or replicas keep changing, and the pause between two of them."""
 OTHERS_S = 30.0
-"""How long a commit's response waits for other brokers to link the decided commit."""
+"""How long the response to a commit waits until the other brokers have linked the decided commit."""
 AGAIN = frozenset(
     {
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -57,13 +58,13 @@ class CommitOutcome(msgspec.Struct, frozen=True):
     record: IngestRecord
     repeated: bool
     problem: KafkaError | None
-    """The commit is decided but not yet linked everywhere."""
+    """Set if the commit is decided but not yet linked everywhere: the reason."""
 
 
 class IngestCommits:
     """Commits of this broker's ingests.
 
-    `lock`: the lock of an ingest. `spawn`: runs work in the background. `end`: drops an open ingest.
+    `lock` returns the lock of an ingest. `spawn` runs work in the background. `end` drops an open ingest.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class IngestCommits:
         self._end = end
         self._running = False
         self._shown = asyncio.Event()
-        """An event that is set, and replaced by a new one, when a change of ingests or partitions is applied."""
+        """Return an event that the next applied change of ingests or partitions sets. A new event then replaces it."""
         self._finishing: set[IngestKey] = set()
 
     def start(self) -> None:
@@ -106,7 +107,8 @@ class IngestCommits:
         self._running = False
 
     def follow(self, image: ClusterImage) -> None:
-        """Link decided commits for partitions that this broker leads, after a decision or a leader change."""
+        """Link the decided commits in partitions that this broker leads. Call it after a decision or a leader change.
+        """
         for record in image.committed_ingests.values():
             if record.state == COMMITTING and self._own(record):
                 self.finish_soon(record.key)
@@ -116,7 +118,7 @@ class IngestCommits:
     async def commit(
         self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt], caller: Caller | None
     ) -> CommitOutcome:
-        """Commit for a client."""
+        """Execute a client's commit."""
         async with self._lock(key):
             record = self._view.image.commit_of(key)
             repeated = record is not None
@@ -131,14 +133,15 @@ class IngestCommits:
         if problem is not None or (record.state == COMMITTING and record.key == key):
             self.finish_soon(key)
         if not self._alone and record.state == COMMITTING and record.key == key:
-            # Wait until the current or later leaders of the other partitions have linked theirs.
+            # Wait until the present or later leaders of the other partitions have linked their parts.
             record, problem = await self._shown_committed(record, problem)
         return CommitOutcome(record, repeated, problem)
 
     async def _shown_committed(
         self, record: IngestRecord, problem: KafkaError | None
     ) -> tuple[IngestRecord, KafkaError | None]:
-        """Return the record when every broker has linked the commit; after the time limit, the record and the reason.
+        """Return the record when every broker has linked the commit. If the time limit comes first, also return the
+        reason.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OTHERS_S):
@@ -206,7 +209,7 @@ class IngestCommits:
     async def _decide_in_cluster(
         self, known: IngestRecord, listed: Sequence[ListedAttempt], caller: Caller | None
     ) -> IngestRecord:
-        """Prepare and decide, again while leaders and replicas change.
+        """Prepare and decide; repeat that while leaders and replicas change.
 
         If the response to a decision was lost, the next attempt finds the decision.
         """
@@ -216,7 +219,7 @@ class IngestCommits:
                 return await self._prepare_and_decide(known, listed, caller)
             except KafkaError as error:
                 if error.code not in AGAIN or self._clock.monotonic_ms() >= give_up:
-                    # Accept appends again; a broker that is still preparing this commit is too late.
+                    # Accept appends again. If a broker is still preparing this commit, its prepare no longer counts.
                     await self._decide(ReopenIngest(known.key, known.epoch))
                     if error.code == ErrorCode.INVALID_UPDATE_VERSION:
                         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from None
@@ -230,7 +233,7 @@ class IngestCommits:
             await asyncio.sleep(PREPARE_PAUSE_S)
 
     def _own(self, record: IngestRecord) -> list[int]:
-        """Return the partitions that this broker leads, as far as it knows, and that may still lack the records."""
+        """Return the partitions that this broker believes to lead and that may still lack the records."""
         if self._alone:
             return [index for index in record.partitions if index not in record.lost]
         topic = self._view.image.topic_by_id(record.topic_id)
@@ -274,13 +277,15 @@ class IngestCommits:
         return finished
 
     def finish_soon(self, key: IngestKey) -> None:
-        """Start a background task for the commit; one task serves any number of retrying clients."""
+        """Start a background task that links the commit. All clients that retry the commit share it."""
         if key not in self._finishing:
             self._finishing.add(key)
             self._spawn(self._finish_later(key))
 
     async def _finish_later(self, key: IngestKey) -> None:
-        """Retry linking a decided commit until it succeeds or the topic is deleted; an undelete resumes it."""
+        """Retry linking a decided commit until it succeeds or the topic is deleted. If the topic is undeleted, linking
+        starts again.
+        """
         try:
             await self._finish(key)
         finally:
@@ -293,7 +298,7 @@ class IngestCommits:
                 if record is None or record.key != key or record.state == COMMITTED:
                     return
                 if self._view.image.topic_by_id(record.topic_id) is None or not self._own(record):
-                    # The topic is deleted, or other brokers lead the remaining partitions.
+                    # Either the topic is deleted, or other brokers lead the remaining partitions.
                     return
                 # Check again after the pause: this broker may lead more of the partitions by then.
                 pause = ELSEWHERE_RETRY_S

@@ -1,8 +1,8 @@
 """Expiry of ingests: drops idle open ingests, forgets old commits, and retries failed removals.
 
-In a cluster, each broker knows only the appends that it has received itself. A broker that receives records of an
-ingest therefore records that in the cluster's metadata before a quarter of the ingest's ttl has passed. The leader
-of the topic's first partition drops an ingest without such a record for one and a half times the ttl.
+In a cluster, each broker knows only the appends that it has received itself. When a broker has received records of an
+ingest, it therefore writes the time to the cluster's metadata before a quarter of the ingest's ttl has passed. If that
+time is older than one and a half times the ttl, the leader of the topic's first partition drops the ingest.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ ROUND_S_MAX = 30.0
 ROUND_S_MIN = 0.05
 ROUND_S_EACH = 0.0001
 """The shortest time between two checks, and the addition for each open or remembered ingest. A check costs 0.5 μs per
-ingest, so that checks take less than 1 % of the control plane, however many ingests clients begin and however short
-their ttl_ms is."""
+ingest. With this addition, checks take less than 1 % of the control plane's time, however many ingests clients begin
+and however short their ttl_ms is.
+"""
 RETRY_S = 2.0
-"""Delay after a failed round (a bug)."""
+"""Delay after a round that failed because of a bug."""
 
 
 class Expiry:
@@ -80,7 +81,7 @@ class Expiry:
             await asyncio.gather(keeper, return_exceptions=True)
 
     def wake(self) -> None:
-        """Check the timing again: a new ingest may have a shorter ttl."""
+        """Recompute the time of the next check: a new ingest may have a shorter ttl."""
         self._wake.set()
 
     async def _keep(self) -> None:
@@ -103,12 +104,12 @@ class Expiry:
             except KafkaError as error:
                 log.warning("cannot expire ingests: %s", error)
             except Exception:
-                # Ignore this round: other ingests' disk space is released in the next one.
+                # Ignore the failure: the next round releases the disk space of the other ingests.
                 log.exception("cannot expire ingests: this is a bug in pybroker")
                 await asyncio.sleep(RETRY_S)
 
     async def _write_down(self) -> None:
-        """Record when this broker last received records, for ingests where the recorded time is old."""
+        """Record when this broker last received records, for each ingest whose recorded time is old."""
         if not (open_now := self._view.image.ingests):
             return
         news = tuple(

@@ -27,9 +27,10 @@ from pybroker.protocol.error_codes import ErrorCode
 
 PAUSE_S = 0.01
 PAUSE_MAX_S = 0.25
-"""Poll interval while the other replicas link, too."""
+"""Poll interval while the other replicas link their segments."""
 THREADS = 4
-"""Concurrent links and seals: each waits for the disk, and concurrent syncs share the file system's commits."""
+"""Limit of concurrent links and seals. Each waits for the disk, and concurrent syncs share the file system's commits.
+"""
 
 OWN: Any = object()
 
@@ -43,22 +44,22 @@ class StagedIngest(NamedTuple):
     """Time of the last append."""
     writers: int
     partitions: Mapping[int, tuple[int, int]]
-    """Rows and bytes by partition, including every attempt."""
+    """Rows and bytes by partition; they include every attempt."""
 
 
 class AttachedHere(NamedTuple):
-    """The result of linking a commit's partitions that this broker leads."""
+    """The result of linking a commit in the partitions that this broker leads."""
 
     offsets: Mapping[int, tuple[int, int]]
-    """Base and end offset of partitions that have the records."""
+    """Base and end offset of each partition that has the records."""
     missing: Sequence[int]
     """Partitions without staged files here."""
     problem: BaseException | None
-    """The first error of the other partitions."""
+    """The first error of the partitions in neither field above."""
 
 
 class IngestLeader:
-    """The native ingests of this broker. Call it once the log directories exist."""
+    """The native ingests of this broker. Create it after the log directories have been opened."""
 
     def __init__(self, native: NativeIngests) -> None:
         self._native = native
@@ -73,7 +74,9 @@ class IngestLeader:
         return await self._call(self._native.collect, [(record.topic_id, record.directory) for record in kept])
 
     async def open(self, record: IngestRecord) -> None:
-        """Accept appends; drop an older epoch and its staged files. Does not wait for a commit's disk writes."""
+        """Accept appends; drop an older epoch and its staged files. The call does not wait for the disk writes of a
+        running commit.
+        """
         arguments = record.key, record.directory, record.epoch, dict(record.config)
         await self._call(self._native.open, *arguments, executor=None)
 
@@ -88,14 +91,15 @@ class IngestLeader:
         return {one.partition: (one.rows, one.bytes) for one in prepared}
 
     def reopen(self, key: IngestKey, epoch: int) -> None:
-        """Accept appends again after a commit that was not decided. Does not fail."""
+        """Accept appends again if a commit was not decided. Does not fail."""
         self._native.reopen(key, epoch)
 
     async def attach(
         self, record: IngestRecord, partitions: Sequence[int]
     ) -> AttachedHere:
-        """Link the records of a decided commit to these partitions on every in-sync replica, once for any number of
-        calls."""
+        """Link the records of a decided commit to these partitions, on every in-sync replica. Repeated calls link only
+        once.
+        """
         offsets: dict[int, tuple[int, int]] = {}
         missing: list[int] = []
         problem = None
@@ -120,11 +124,11 @@ class IngestLeader:
         return attached
 
     async def bring(self, topic_id: Uuid, partition: int, brokers: Sequence[int]) -> None:
-        """Copy the staged files of a partition to brokers that are about to join the ISR."""
+        """Copy the staged files of a partition to the brokers that are about to join the ISR."""
         await self._call(self._native.bring, topic_id, partition, list(brokers))
 
     async def expire(self, record: IngestRecord, before_ms: int) -> bool:
-        """Refuse further appends if there were none since `before_ms`; return whether it refuses them."""
+        """Refuse further appends, unless there were some since `before_ms`. Return whether appends are refused now."""
         return await self._call(self._native.expire, record.key, record.epoch, before_ms)
 
     async def drop(self, record: IngestRecord) -> None:
@@ -141,7 +145,7 @@ class IngestLeader:
         }
 
     async def _call(self, function: Callable[..., T], *arguments: Any, executor: Any = OWN) -> T:
-        """Run a blocking native call on the few threads for such calls, or on another executor."""
+        """Run a blocking native call on the small thread pool for such calls, or on another executor."""
         chosen = self._executor if executor is OWN else executor
         try:
             return await asyncio.get_running_loop().run_in_executor(chosen, function, *arguments)
@@ -157,8 +161,8 @@ class Joining:
         self._view = view
 
     def bring(self, proposal: IsrProposal) -> Coroutine[Any, Any, None] | None:
-        """Return the copying that must come before the leader proposes the ISR change; None if there is nothing to
-        copy. The coroutine raises KafkaError.
+        """Return a coroutine that copies the staged files; it must finish before the leader proposes the ISR change.
+        None if there is nothing to copy. The coroutine raises KafkaError if it fails.
         """
         image = self._view.image
         topic = image.topic_by_id(proposal.topic_id)

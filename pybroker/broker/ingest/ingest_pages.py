@@ -1,7 +1,8 @@
-"""Paged listings of ingests, so that encoding a page blocks the event loop for some milliseconds only.
+"""Paged listings of ingests. Paging keeps the encoding of one response, which blocks the event loop, at some
+milliseconds.
 
-A page has the first ingests after a cursor, in key order. One pass over all ingests finds them; it keeps two pages
-at most and can be interrupted anywhere. No state is kept between pages.
+A page has the first ingests after a cursor, in key order. One pass over all ingests finds them; it keeps two pages at
+most and can be interrupted anywhere. No state is kept between pages.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 PAGE_ENTRIES_MAX = 10_000
-"""Ingests and their partitions in one page, about a megabyte; a single larger ingest still gets a page."""
+"""Ingests and their partitions in one page, about a megabyte; an ingest that is larger alone still gets a page."""
 
 BEHIND_BATCHES = 10**20 - 1
-"""The position of a stream's commit: after its open batches, so that a commit between two pages is not missed, and
-equal for all batches, so that a stream cannot outrun a listing."""
+"""The position of a stream's commits in the key order. It is after the stream's open batches, so that a listing does
+not miss a batch that is committed between two pages. It is the same for all batches, so that new commits of a stream do
+not appear again and again in one listing.
+"""
 
 
 def cursor(record: IngestRecord) -> str:
@@ -36,12 +39,12 @@ class Page:
     def __init__(self, after: str | None) -> None:
         self._after = after or ""
         self._last: str | None = None
-        """The last ingest of the page, once ingests were left out."""
+        """The last ingest of the page; set once an ingest did not fit into it."""
         self._found: list[tuple[str, IngestView]] = []
         self._entries = 0
 
     def takes(self, view: IngestView) -> bool:
-        """Return whether the ingest is after the cursor and before the ingests left out so far."""
+        """Return whether the ingest is after the cursor and before the ingests that did not fit so far."""
         at = cursor(view.record)
         return at > self._after and (self._last is None or at < self._last)
 
@@ -71,12 +74,12 @@ class Page:
 
 
 def entries_of(view: IngestView) -> int:
-    """Return the entries of an ingest in a page: the ingest and its partitions."""
+    """Return how many entries an ingest needs in a page: one for the ingest and one for each of its partitions."""
     return 1 + len(view.record.partitions) + len(view.staged)
 
 
 NAMED_MAX = 10
-"""Maximum number of partitions in an error message."""
+"""Limit of partitions that an error message names."""
 
 ABSENT = 3
 
@@ -84,7 +87,7 @@ _WIRE = {OPEN: 0, COMMITTING: 1, COMMITTED: 2}
 
 
 def wire_state(state: str | None) -> int:
-    """Return the wire code of a state; None: there is no such ingest."""
+    """Return the wire code of a state; None means that there is no such ingest."""
     return ABSENT if state is None else _WIRE[state]
 
 

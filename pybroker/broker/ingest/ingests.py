@@ -1,7 +1,7 @@
 """The lifecycle of staged ingests: begin, commit, abort, expiry, and recovery after a crash.
 
-The controller decides, and each decision is durable before it takes effect; `leader` does the work on partitions.
-Each ingest has a lock: of two concurrent commits, the second finds the result of the first.
+The controller decides, and each decision is durable before it takes effect; `ingest_leader` does the work on
+partitions. Each ingest has a lock: if two commits run concurrently, the second waits and finds the result of the first.
 
 In a cluster every broker follows the decisions of all brokers: it opens new ingests, links commits to the partitions
 that it leads, and removes ended ingests.
@@ -41,7 +41,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BEGIN_MS = 15_000
-"""How long a begin waits for unresponsive brokers; appends to these fail until they respond."""
+"""How long a begin waits for unresponsive brokers; until they respond, appends to them fail."""
 R = TypeVar("R")
 
 
@@ -52,7 +52,7 @@ class IngestView(msgspec.Struct, frozen=True):
     touched_ms: int
     writers: int
     staged: Mapping[int, tuple[int, int]]
-    """Rows and bytes by partition, including every attempt; empty for a committed ingest."""
+    """Rows and bytes by partition; they include every attempt. Empty for a committed ingest."""
 
 
 class Ingests:
@@ -130,7 +130,7 @@ class Ingests:
             elif removed := await self._leader.collect((*image.ingests.values(), *unfinished)):
                 log.info("removed the staged files of ended ingests ingests=%d", removed)
         except KafkaError as error:
-            # Leftover files only use disk space: not a reason to keep the broker from serving its other data.
+            # Leftover files only use disk space; that is no reason to keep the broker from serving its other data.
             log.warning("cannot remove the staged files of ended ingests: %s", error)
         for record in image.ingests.values():
             try:
@@ -139,12 +139,12 @@ class Ingests:
                 log.warning("cannot reopen an ingest ingest=%r: %s", record.ingest_id, error)
         self._running = True
         self._commits.start()
-        # Includes topics that were undeleted meanwhile.
+        # This includes topics that were undeleted meanwhile.
         self.topics_shown(self._view.image.names)
         self._expiry.start()
 
     async def stop(self) -> None:
-        """Stop background work; a pending commit completes now or after the next start."""
+        """Stop background work. A pending commit completes either now or after the next start."""
         self._running = False
         self._commits.stop()
         await self._expiry.stop()
@@ -191,7 +191,7 @@ class Ingests:
         return await asyncio.shield(self._spawn(self._commits.commit(key, epoch, listed, caller)))
 
     async def abort(self, key: IngestKey, epoch: int, caller: Caller | None = None) -> str | None:
-        """Drop an open ingest; return the state of an ingest that was committed before, else None.
+        """Drop an open ingest. Return None, or the state of the ingest if it was committed before.
 
         Raise KafkaError if nothing was decided.
         """
@@ -211,7 +211,7 @@ class Ingests:
             return None
 
     def views(self, include_committed: bool) -> Iterator[IngestView]:
-        """Yield all ingests as of the first `next()`, open ones first."""
+        """Yield all ingests as they are at the first `next()`, open ones first."""
         staged = self._leader.staged()
         image = self._view.image
         for record in image.ingests.values():
@@ -227,8 +227,8 @@ class Ingests:
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def _end(self, record: IngestRecord, caller: Caller | None = None) -> None:
-        """End an ingest. It has ended when the controller has decided it, even if its files remain. Raises KafkaError
-        if the controller did not.
+        """End an ingest. The ingest has ended when the controller has decided it, even if its files remain. Raises
+        KafkaError if the controller did not decide it.
         """
         await self._decide(DropIngests(open=((record.key, record.epoch),)), caller=caller)
         if self._alone:
@@ -242,8 +242,9 @@ class Ingests:
             self._spawn(self._forget_gone())
 
     def topics_shown(self, shown: Collection[Uuid]) -> None:
-        """Link decided commits of incarnations that have become visible. Does nothing before `start`, which checks
-        all."""
+        """Link decided commits of incarnations that have become visible. Before `start` it does nothing, because
+        `start` checks all topics.
+        """
         if not self._running:
             return
         for record in self._view.image.committed_ingests.values():
@@ -253,7 +254,7 @@ class Ingests:
     # --- following decisions in a cluster -----------------------------------------------------------------------------
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Implement `replicas.known_cluster.Obeys`; when this returns, this broker accepts appends for new ingests."""
+        """Implement `replicas.known_cluster.Obeys`. When this returns, this broker accepts appends to new ingests."""
         if self._alone or not self._running:
             # `start` checks everything.
             return
@@ -278,15 +279,15 @@ class Ingests:
             self._commits.follow(after)
 
     async def _remove(self, record: IngestRecord) -> None:
-        # Wait for running work: nothing may stage, prepare or link an ingest that is being removed.
+        # Wait for running work: nothing may stage, prepare or link an ingest while its files are removed.
         async with self._lock(record.key):
             await self._removal.remove(record)
 
     async def _forget_gone(self, *, native: bool = True) -> None:
         """Drop open ingests of deleted topics, and forget commits of topics that cannot be undeleted.
 
-        Commits of a topic that waits for its removal are kept: after an undelete the topic has their records, or
-        gets the rest.
+        Keep the commits of a deleted topic as long as an undelete is possible: the topic then has their records, or the
+        rest is linked.
         """
         image = self._view.image
         ended = [record for record in image.ingests.values() if image.is_deleted(record.topic_id)]
@@ -303,7 +304,7 @@ class Ingests:
         )
         if native and self._alone:
             for record in (*ended, *committed):
-                # Wait for running work: nothing may stage or prepare an ingest that is being removed.
+                # Wait for running work: nothing may stage or prepare an ingest while its files are removed.
                 async with self._lock(record.key):
                     await self._removal.remove(record)
 

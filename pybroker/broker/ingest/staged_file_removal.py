@@ -1,7 +1,7 @@
 """Removal of ended ingests' staged files, with retries after disk errors.
 
-The end of an ingest is decided and durable before, so leftover files only use disk space. The broker retries while
-it runs and at each start (`NativeIngests.collect`).
+The decision to end an ingest is durable before its files are removed, so leftover files only use disk space. The broker
+retries the removal while it runs and at each start (`NativeIngests.collect`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Removal:
     def __init__(
         self, drop: Callable[[IngestRecord], Awaitable[None]], topic: Callable[[IngestRecord], str], clock: Clock
     ) -> None:
-        """`drop` removes the files or raises KafkaError. `topic` names an ingest's topic for log lines."""
+        """`drop` removes the files or raises KafkaError. `topic` returns a topic's name for log lines."""
         self._drop = drop
         self._topic = topic
         self._clock = clock
@@ -54,7 +54,7 @@ class Removal:
             )
 
     async def retry(self) -> None:
-        """Retry failed removals if the retry interval has passed."""
+        """Retry failed removals if the retry interval has elapsed."""
         if not self._left or self._clock.monotonic_ms() < self._due_ms:
             return
         problem = None

@@ -1,8 +1,8 @@
 """The two-phase prepare of a commit: every in-sync replica brings the listed attempts to disk.
 
-First the leaders compare the list with their staged files, send missing files to the other replicas, and refuse
-further appends; then the followers prepare. The decision checks that the ISRs have not changed. Each plan has a
-number: another attempt to prepare the same commit writes another plan, and the decision names one.
+First the leaders compare the list with their staged files, send missing files to the other replicas, and refuse further
+appends; then the followers prepare. The decision checks that the ISRs have not changed. Each attempt to prepare a
+commit writes a plan with its own number, and the decision names the number of one plan.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Preparing:
         self._min_in_sync = min_in_sync
 
     async def prepare(self, record: IngestRecord, listed: Sequence[ListedAttempt]) -> PreparedIngest:
-        """Prepare a commit. Raise KafkaError; some brokers may have prepared it nevertheless."""
+        """Prepare a commit. Raise KafkaError; in that case some brokers may have prepared it nevertheless."""
         if self._colleagues is None:
             return PreparedIngest(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
         leaders, holders, versions = self._states(record.topic_id, {one.partition for one in listed})
@@ -86,7 +86,7 @@ class Preparing:
             await _all(self._ask(broker, order(False, indexes)) for broker, indexes in followed.items())
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_REQUEST:
-                # The leader has the listed attempts: the replica has to get them again.
+                # The leader has the listed attempts, so the replica has to get them from it again.
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from None
             raise
         return PreparedIngest(partitions, plan, {index: versions[index] for index in partitions})
@@ -137,7 +137,9 @@ def _fields(one: ListedAttempt) -> tuple[int, int, int, int, int, int]:
 
 
 async def _all(work: Iterable[Awaitable[Rows]]) -> list[Rows]:
-    """Wait for all. Prefer to raise errors in the list over errors that a retry may avoid."""
+    """Wait for all. If several fail, raise an error about the listed attempts (INVALID_REQUEST) rather than an error
+    that a retry may avoid.
+    """
     results = await asyncio.gather(*work, return_exceptions=True)
     problems = [one for one in results if isinstance(one, BaseException)]
     for problem in problems:

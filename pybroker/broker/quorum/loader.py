@@ -1,4 +1,6 @@
-"""The image that the metadata log makes on this node: one copy, one order, also before the broker applies it."""
+"""The image that results from the metadata log on this node. There is one copy, updated in the log's order; the broker
+applies it later.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,16 @@ class RecordCodec(Protocol):
         ...
 
     def from_records(self, before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
-        """Return the change that records express. Raises ValueError."""
+        """Return the change that records express. Raises ValueError if the records are unreadable."""
         ...
 
     def image_from_records(self, pieces: Iterable[Sequence[bytes]]) -> ClusterImage:
-        """Return the image of a snapshot. Raises ValueError."""
+        """Return the image of a snapshot. Raises ValueError if it is unreadable."""
         ...
 
 
 class ImageChange(NamedTuple):
-    """One step of the image."""
+    """One change of the image."""
 
     before: ClusterImage
     after: ClusterImage
@@ -43,7 +45,7 @@ class ImageChange(NamedTuple):
 
 
 class MetadataLoader:
-    """Follows the log; on the loop's thread."""
+    """Follows the log and updates the image; on the loop's thread."""
 
     def __init__(self, codec: RecordCodec, on_fatal: Callable[[FatalError], None]) -> None:
         self._codec = codec
@@ -66,15 +68,15 @@ class MetadataLoader:
         return self._codec
 
     def follow(self, change: Callable[[ImageChange], None]) -> None:
-        """Call `change` after each step of the image; it must be quick."""
+        """Call `change` after each change of the image; it must be quick."""
         self._followers.append(change)
 
     def follow_leader(self, changed: Callable[[int, int | None], None]) -> None:
-        """Call `changed` with epoch and leader when one of them changes."""
+        """Call `changed` with the epoch and the leader when the epoch or the leader changes."""
         self._leader_followers.append(changed)
 
     def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
-        """Replace the image by that of a snapshot."""
+        """Replace the image by the image of a snapshot."""
         before = self._image
         try:
             image = self._codec.image_from_records(pieces)
@@ -85,8 +87,9 @@ class MetadataLoader:
         self._step(ImageChange(before, after, None))
 
     def committed(self, batch: CommittedBatch) -> None:
-        """Apply the next batch. After an unreadable one the image stays as it is: the rest of the log would be applied
-        to a wrong image."""
+        """Apply the next batch. If a batch is unreadable, stop there: without that batch, the image would be wrong for
+        the rest of the log.
+        """
         before = self._image
         try:
             delta = self._codec.from_records(before, batch.records) if batch.records else ImageDelta()
@@ -139,8 +142,9 @@ class MetadataRecords:
 
 
 class QuorumSession:
-    """State and history of this broker's connection with the quorum, in the terms of a store's session: it is connected
-    while the leader is known."""
+    """State and history of this broker's connection with the quorum, in the form of a store session: it is connected
+    while the leader is known.
+    """
 
     def __init__(self, loader: MetadataLoader) -> None:
         self.state = SessionState.SUSPENDED

@@ -1,7 +1,8 @@
-"""The metadata log of a quorum: records are proposed by its leader, and every node gets the committed ones in order.
+"""The metadata log of a quorum: its leader proposes records, and every node gets the committed ones in order.
 
-Everything runs on the loop's thread. The order of a listener's calls is the log's: that this node leads an epoch comes
-after all records before that epoch, and a proposal is answered after the call with its records.
+Everything runs on the loop's thread. The calls of a listener follow the order of the log. The listener learns that this
+node leads an epoch after it has got all records before that epoch. A proposal is answered after the listener has got
+the proposal's records.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class CommittedBatch(msgspec.Struct, frozen=True):
-    """Records that one proposal appended together; none if the batch is one of the quorum's own."""
+    """Records that one proposal has appended; none if the batch is one of the quorum's own."""
 
     end_offset: int
     """The offset after its last record."""
     epoch: int
-    """Epoch of the leader that appended it."""
+    """Epoch of the leader that appended the batch."""
     records: Sequence[bytes]
 
 
 class SnapshotPosition(msgspec.Struct, frozen=True):
-    """The end of the log that a snapshot contains."""
+    """The end of the log up to which a snapshot has the records."""
 
     end_offset: int
     epoch: int
@@ -38,11 +39,11 @@ class NotLeaderError(KafkaError):
     def __init__(self, *, maybe_committed: bool) -> None:
         super().__init__(ErrorCode.NOT_CONTROLLER, "This broker is no longer controller.")
         self.maybe_committed = maybe_committed
-        """The records were appended: a successor may still commit them."""
+        """This node appended the records, but they are not committed: a successor may still commit them."""
 
 
 class LogListener(Protocol):
-    """The owner of a node's copy of the log."""
+    """Owns a node's copy of the log."""
 
     def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
         """Replace everything by the records of a snapshot."""
@@ -53,7 +54,7 @@ class LogListener(Protocol):
         ...
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
-        """Note the leader of an epoch; None if it is unknown."""
+        """Take note of the leader of an epoch; None if it is unknown."""
         ...
 
 
@@ -69,11 +70,13 @@ class MetadataLog(Protocol):
         ...
 
     async def confirm(self, epoch: int) -> None:
-        """Return when it is certain that this node led the epoch after the call began. Raises NotLeaderError."""
+        """Return when it is certain that this node still led the epoch at some time after the call began. Raises
+        NotLeaderError.
+        """
         ...
 
     def port_refused(self, node_id: int) -> None:
-        """Note that a node's port refuses connections: its process is dead."""
+        """Take note that a node's port refuses connections: its process is dead."""
         ...
 
     def resign(self) -> None:
