@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.coordinators.shards.appends import NativeAppends
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.log_limits import BY_CLIENT
@@ -81,7 +81,7 @@ class Dispatcher:
         native: NativeBroker,
         *,
         appends: NativeAppends,
-        end_of_turn: EndOfTurn,
+        end_of_batch: EndOfBatchHook,
         isr: IsrKeeper,
         failed: FailedReplicas | None,
         membership: TransactionMembership,
@@ -94,7 +94,7 @@ class Dispatcher:
         self._native = native
         self._on_fatal = on_fatal
         self._appends = appends
-        self._end_of_turn = end_of_turn
+        self._end_of_batch = end_of_batch
         self._isr = isr
         self._failed = failed
         self._membership = membership
@@ -146,11 +146,11 @@ class Dispatcher:
         if self._fd is None:
             return
         items = self._native.control_queue.drain(DRAIN_MAX_ITEMS)
-        self._end_of_turn.begin()
+        self._end_of_batch.begin()
         try:
             self._take(items)
         finally:
-            self._end_of_turn.come()
+            self._end_of_batch.run()
         if len(items) >= DRAIN_MAX_ITEMS:
             self._loop.call_soon(self._drain)
 

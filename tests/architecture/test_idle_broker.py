@@ -39,7 +39,7 @@ RARE = (
     "pybroker.cli",
     "pybroker.client",
     "pybroker.broker.coordinators.consumer.consumer_kind",
-    "pybroker.broker.coordinators.group.ground",
+    "pybroker.broker.coordinators.group.shard_dependencies",
     "pybroker.broker.coordinators.group.shard",
     "pybroker.broker.coordinators.share.share_kind",
     "pybroker.broker.coordinators.share_partition.manager",

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from pybroker.broker.coordinators.shards.appends import NativeAppends
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.dispatch import Dispatcher, Tables
@@ -47,13 +47,13 @@ class Served:
         self.native = FakeNative()
         loop = asyncio.get_running_loop()
         self.appends = NativeAppends(cast(NativeBroker, self.native), loop)
-        self.turn = EndOfTurn(loop)
+        self.turn = EndOfBatchHook(loop)
         self.table: dict[int, Handler] = {}
         self.fatal: list[FatalError] = []
         self.dispatcher = Dispatcher(
             cast(NativeBroker, self.native),
             appends=self.appends,
-            end_of_turn=self.turn,
+            end_of_batch=self.turn,
             failed=None,
             membership=cast(TransactionMembership, None),
             shares=cast(Shares, None),

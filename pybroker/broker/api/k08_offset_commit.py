@@ -3,7 +3,7 @@
 Behavior
 - The response leaves when the offsets are on disk.
 - A topic that does not exist gets its error in its own entries; the other offsets are committed.
-- After a member's first successful commit, data threads append its next ones (`coordinators.shards.standing`).
+- After a member's first successful commit, data threads append its next ones (`coordinators.shards.cached_responses`).
 
 Versions
 - v1 has a commit timestamp for each partition, v2–4 a retention for the request, v6 leader epochs, v7

@@ -1,7 +1,7 @@
 """Heartbeat (key 12), versions 0–4: keeps a member's session alive and reports a rebalance.
 
 Behavior
-- Data threads repeat the response while nothing changes (`coordinators.shards.standing`).
+- Data threads repeat the response while nothing changes (`coordinators.shards.cached_responses`).
 
 Versions
 - v3 adds group.instance.id.
@@ -33,7 +33,7 @@ def handle(
     except KafkaError as error:
         code = error.code
     response = HeartbeatResponse(error_code=code)
-    answers = groups.answers_to_repeat(request.group_id) if code == ErrorCode.NONE else None
+    answers = groups.cached_responses(request.group_id) if code == ErrorCode.NONE else None
     if answers is None:
         return response
     return Standing(response, request.group_id, partial(answers.keep, request.member_id))

@@ -3,7 +3,7 @@ leaves, and receives its assignment (KIP-848).
 
 Behavior
 - The response leaves when its change is on disk. Most heartbeats change nothing, and data threads repeat their response
-  (`coordinators.shards.standing`).
+  (`coordinators.shards.cached_responses`).
 
 Versions
 - v1 adds subscription by regular expression, and members choose their own ids (KIP-1082).
@@ -58,8 +58,8 @@ def handle(
         outcome = groups.member_heartbeat(GroupKind.CONSUMER, request.group_id, beat)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-    if isinstance(outcome, ConsumerHeartbeatResult) and outcome.stands:
-        answers = groups.consumer_answers_to_repeat(request.group_id)
+    if isinstance(outcome, ConsumerHeartbeatResult) and outcome.cacheable:
+        answers = groups.cached_consumer_responses(request.group_id)
         return Standing(_response(outcome), request.group_id, partial(answers.keep, beat.member_id))
     return answered(outcome, _response)
 

@@ -67,17 +67,17 @@ def _described(
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> ConsumerGroupDescribeResponse_Member:
-    said = member.subscription
+    subscription = member.subscription
     return ConsumerGroupDescribeResponse_Member(
         member_id=member.member_id,
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
+        instance_id=subscription.instance_id,
+        rack_id=subscription.rack_id,
         member_epoch=member.epoch,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=list(said.topics),
+        client_id=subscription.client_id,
+        client_host=subscription.client_host,
+        subscribed_topic_names=list(subscription.topics),
         # Without an expression it is empty, not null, as in Kafka.
-        subscribed_topic_regex=said.regex or "",
+        subscribed_topic_regex=subscription.regex or "",
         assignment=_assignment([*member.assigned, *member.revoking], topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=MEMBER_CLASSIC if member.is_classic else MEMBER_CONSUMER,

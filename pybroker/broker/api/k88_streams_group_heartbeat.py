@@ -138,12 +138,12 @@ def _beat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Str
     )
 
 
-def _tasks(said: Iterable[Any]) -> frozenset[Task]:
-    return frozenset((ids.subtopology_id, index) for ids in said for index in ids.partitions)
+def _tasks(rows: Iterable[Any]) -> frozenset[Task]:
+    return frozenset((ids.subtopology_id, index) for ids in rows for index in ids.partitions)
 
 
-def _offsets(said: Iterable[Any] | None) -> TaskOffsets | None:
-    return None if said is None else {(one.subtopology_id, one.partition): one.offset for one in said}
+def _offsets(rows: Iterable[Any] | None) -> TaskOffsets | None:
+    return None if rows is None else {(one.subtopology_id, one.partition): one.offset for one in rows}
 
 
 def _response(

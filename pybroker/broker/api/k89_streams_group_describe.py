@@ -138,18 +138,18 @@ def _topics(topics: Iterable[ConfiguredTopic | InternalTopic]) -> list[StreamsGr
 
 
 def _member(group: StreamsGroup, member: StreamsMember) -> StreamsGroupDescribeResponse_Member:
-    said, reported = member.said, group.reported.get(member.member_id, TaskOffsetReport())
+    metadata, reported = member.metadata, group.reported.get(member.member_id, TaskOffsetReport())
     return StreamsGroupDescribeResponse_Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        topology_epoch=said.topology_epoch,
-        process_id=said.process_id,
-        user_endpoint=None if said.endpoint is None else StreamsGroupDescribeResponse_Endpoint(*said.endpoint),
-        client_tags=[StreamsGroupDescribeResponse_KeyValue(*tag) for tag in sorted(said.tags.items())],
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        topology_epoch=metadata.topology_epoch,
+        process_id=metadata.process_id,
+        user_endpoint=None if metadata.endpoint is None else StreamsGroupDescribeResponse_Endpoint(*metadata.endpoint),
+        client_tags=[StreamsGroupDescribeResponse_KeyValue(*tag) for tag in sorted(metadata.tags.items())],
         task_offsets=_offsets(reported.offsets),
         task_end_offsets=_offsets(reported.end_offsets),
         assignment=_assignment(member.assigned.tasks),

@@ -137,7 +137,7 @@ class Broker:
         self._dispatcher = Dispatcher(
             native,
             appends=parts.appends,
-            end_of_turn=parts.end_of_turn,
+            end_of_batch=parts.end_of_batch,
             isr=parts.isr,
             failed=parts.failed,
             membership=parts.services.transactions.membership,

@@ -42,7 +42,7 @@ from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.producer_ids import AllocatedBlocks, ProducerIds, StoredBlocks
 from pybroker.broker.coordinators.shards.appends import NativeAppends
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
 from pybroker.broker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
@@ -183,7 +183,7 @@ class TopicListeners(msgspec.Struct, frozen=True):
     """Background work that follows the creation and deletion of topics."""
 
     appends: NativeAppends
-    end_of_turn: EndOfTurn
+    end_of_batch: EndOfBatchHook
     group_topics: CachedTopics
     groups: GroupCoordinator
     producer_ids: ProducerIds
@@ -208,7 +208,7 @@ class BrokerParts(msgspec.Struct):
     roles: RoleReconciler
     staging: Staging
     appends: NativeAppends
-    end_of_turn: EndOfTurn
+    end_of_batch: EndOfBatchHook
     late_offsets: LateOffsets
     returned_offsets: ReturnedOffsets
     isr: IsrKeeper
@@ -366,7 +366,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         roles=roles,
         staging=local.staging,
         appends=followers.appends,
-        end_of_turn=followers.end_of_turn,
+        end_of_batch=followers.end_of_batch,
         late_offsets=followers.late_offsets,
         returned_offsets=followers.returned_offsets,
         following=local.following,
@@ -594,9 +594,9 @@ def _followers(
 
     appends = NativeAppends(native.partitions, ground.loop)
     group_topics = CachedTopics(local.cache, lineage, deletions)
-    end_of_turn = EndOfTurn(ground.loop)
+    end_of_batch = EndOfBatchHook(ground.loop)
     ports = Ports(
-        ground.broker_id, ground.clock, ground.loop, end_of_turn, appends, native.partitions, group_topics, topics
+        ground.broker_id, ground.clock, ground.loop, end_of_batch, appends, native.partitions, group_topics, topics
     )
     settings = GroupCoordinatorSettings(ground.config, own_settings)
     states, persister, ends, dead_letters, disconnect = _share_states(
@@ -607,17 +607,16 @@ def _followers(
 
     def share_partitions() -> SharePartitions:
         from pybroker.broker.admin.automatic_topics import DeadLetterTopics
-        from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterDependencies as DeadLetterGround
-        from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues
-        from pybroker.broker.coordinators.share_partition.figures import ShareFigures
+        from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterDependencies, DeadLetterQueues
         from pybroker.broker.coordinators.share_partition.manager import SharePartitions
-        from pybroker.broker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
+        from pybroker.broker.coordinators.share_partition.partition import SharePartitionDependencies
+        from pybroker.broker.coordinators.share_partition.share_statistics import ShareStatistics
 
-        figures = ShareFigures()
+        figures = ShareStatistics()
         return SharePartitions(
             ground.broker_id,
             group_topics,
-            ShareSurroundings(
+            SharePartitionDependencies(
                 ground.clock,
                 ground.loop,
                 groups.timers,
@@ -625,7 +624,7 @@ def _followers(
                 persister,
                 settings.share,
                 DeadLetterQueues(
-                    DeadLetterGround(
+                    DeadLetterDependencies(
                         ground.clock,
                         ground.loop,
                         group_topics,
@@ -692,7 +691,7 @@ def _followers(
         view.also(Addresses(native, ground.broker_id, between))
     return TopicListeners(
         appends,
-        end_of_turn,
+        end_of_batch,
         group_topics,
         groups,
         producer_ids,
@@ -713,7 +712,7 @@ def _share_states(
     if between.open_connection is None:
         ends = PartitionEnds(here, ports.topics, native.partitions, None)
         return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
-    from pybroker.broker.coordinators.share_state.colleagues import OtherShareCoordinators
+    from pybroker.broker.coordinators.share_state.share_state_peers import OtherShareCoordinators
     from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
     lines = ConnectionPool(between.view, between.open_connection)

@@ -32,7 +32,7 @@ def group_metrics(coordinator: GroupCoordinator) -> list[Metric]:
     groups = coordinator.list_groups()[0]
     kinds = Counter(group.kind for group in groups)
     states = Counter((group.kind, group.state) for group in groups)
-    figures = coordinator.figures
+    statistics = coordinator.statistics
     return [
         Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: len(groups)),
         *(_of_protocol(kind, kinds[kind]) for kind in GroupKind),
@@ -47,15 +47,15 @@ def group_metrics(coordinator: GroupCoordinator) -> list[Metric]:
         Metric(
             "pybroker_group_joins_refused_total",
             "Members refused because their metadata is too large",
-            lambda: figures.joins_refused,
+            lambda: statistics.joins_refused,
             kind="counter",
         ),
-        _count("offset_commit", "Offsets committed", figures.offset_commits),
-        _count("offset_expiration", "Offsets removed after their retention time", figures.offset_expirations),
-        _count("offset_deletion", "Offsets deleted, alone or with their group or topic", figures.offset_deletions),
-        _count("consumer_group_rebalance", "New target assignments of consumer groups", figures.consumer_rebalances),
-        _count("streams_group_rebalance", "New target assignments of streams groups", figures.streams_rebalances),
-        _count("group_completed_rebalance", "Rebalances completed", figures.completed_rebalances),
+        _count("offset_commit", "Offsets committed", statistics.offset_commits),
+        _count("offset_expiration", "Offsets removed after their retention time", statistics.offset_expirations),
+        _count("offset_deletion", "Offsets deleted, alone or with their group or topic", statistics.offset_deletions),
+        _count("consumer_group_rebalance", "New target assignments of consumer groups", statistics.consumer_rebalances),
+        _count("streams_group_rebalance", "New target assignments of streams groups", statistics.streams_rebalances),
+        _count("group_completed_rebalance", "Rebalances completed", statistics.completed_rebalances),
     ]
 
 

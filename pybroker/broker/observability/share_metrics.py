@@ -13,7 +13,7 @@ _LETTERS = "kafka_server_sharegroupmetrics"
 
 def share_metrics(partitions: SharePartitions) -> list[Metric]:
     """Return metrics of sessions, records in flight, and acknowledgements."""
-    figures = partitions.figures
+    statistics = partitions.statistics
     return [
         Metric(
             f"{_SESSIONS}_sharesessionscount",
@@ -34,31 +34,31 @@ def share_metrics(partitions: SharePartitions) -> list[Metric]:
                 {"ack_type": kind.name.lower()},
                 kind="counter",
             )
-            for kind, number in figures.acknowledged.items()
+            for kind, number in statistics.acknowledged.items()
         ),
         Metric(
             f"{_LETTERS}_deadletterqueuerecordcount_total",
             "Records of share groups in dead letter queues, written by this broker since its start (Kafka: "
             "DeadLetterQueueRecordCount, by group).",
-            lambda: figures.dead_letters,
+            lambda: statistics.dead_letters,
             kind="counter",
         ),
         Metric(
             f"{_LETTERS}_deadletterqueuetotalproducerequests_total",
             "Appends to dead letter queues (Kafka: DeadLetterQueueTotalProduceRequestsPerSec, by group).",
-            lambda: figures.dead_letter_requests,
+            lambda: statistics.dead_letter_requests,
             kind="counter",
         ),
         Metric(
             f"{_LETTERS}_deadletterqueuefailedproducerequests_total",
             "Failed appends to dead letter queues (Kafka: DeadLetterQueueFailedProduceRequestsPerSec, by group).",
-            lambda: figures.dead_letter_requests_failed,
+            lambda: statistics.dead_letter_requests_failed,
             kind="counter",
         ),
         Metric(
             "pybroker_share_records_acquired_total",
             "Deliveries of records to members of share groups since the start.",
-            lambda: figures.acquired,
+            lambda: statistics.acquired,
             kind="counter",
         ),
         Metric(

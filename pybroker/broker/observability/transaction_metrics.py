@@ -21,22 +21,22 @@ _OWN = "pybroker_transactions"
 def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
     """Return metrics of the transactional ids that this broker coordinates, without shards that are still loading."""
     states = Counter(transaction.state for _, transaction in coordinator.list_transactions()[0])
-    figures = coordinator.figures
+    statistics = coordinator.statistics
     return [
         Metric(
             f"{_MARKERS}_unknowndestinationqueuesize",
             "Markers that wait for a leader of their partition (Kafka: UnknownDestinationQueueSize).",
-            figures.without_leader.total,
+            statistics.without_leader.total,
         ),
         Metric(
             f"{_MARKERS}_logappendretryqueuesize",
             "Transactions whose markers are written and whose end is not stored yet (Kafka: LogAppendRetryQueueSize).",
-            lambda: figures.completing,
+            lambda: statistics.completing,
         ),
         _count(
             f"{_VERIFICATIONS}_verificationfailure_count",
             "Writes to partitions that were not part of their transaction (Kafka: VerificationFailureRate)",
-            figures.refused,
+            statistics.refused,
         ),
         *(
             Metric(
@@ -47,10 +47,10 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
             )
             for state in TransactionState
         ),
-        _count(f"{_OWN}_committed_total", "Transactions that were committed", figures.commits),
-        _count(f"{_OWN}_aborted_total", "Transactions that were aborted", figures.aborts),
-        _count(f"{_OWN}_timed_out_total", "Transactions that were aborted after their timeout", figures.timeouts),
-        _count("pybroker_transactional_ids_expired_total", "Transactional ids that expired", figures.expirations),
+        _count(f"{_OWN}_committed_total", "Transactions that were committed", statistics.commits),
+        _count(f"{_OWN}_aborted_total", "Transactions that were aborted", statistics.aborts),
+        _count(f"{_OWN}_timed_out_total", "Transactions that were aborted after their timeout", statistics.timeouts),
+        _count("pybroker_transactional_ids_expired_total", "Transactional ids that expired", statistics.expirations),
     ]
 
 

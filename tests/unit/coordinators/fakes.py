@@ -12,7 +12,7 @@ from pybroker.broker.coordinators.group.classic_group import ClassicGroup, JoinR
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings
 from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
@@ -287,7 +287,7 @@ class World:
     states: FakeStates = field(default_factory=FakeStates)
     late_offsets: list[tuple[Uuid, Sequence[Mapping[str, Any]]]] = field(default_factory=list)
     """Offsets of deleted topics that the coordinator has reported."""
-    turn: EndOfTurn = field(init=False)
+    turn: EndOfBatchHook = field(init=False)
     groups: GroupCoordinator = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -301,7 +301,7 @@ class World:
     def start(self) -> None:
         """A new broker on the same log."""
         loop = asyncio.get_running_loop()
-        self.turn = EndOfTurn(loop)
+        self.turn = EndOfBatchHook(loop)
         ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         self.groups = GroupCoordinator(
             ports, GroupCoordinatorSettings(self.config), self.states, lambda *late: self.late_offsets.append(late)

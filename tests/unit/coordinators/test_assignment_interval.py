@@ -52,10 +52,10 @@ async def test_what_happens_within_the_interval_is_assigned_at_once() -> None:
         await beat(world, member)
     await beat(world, "c", LEAVES)
     assert epochs(world) == (6, 2)
-    before = world.groups._figures.consumer_rebalances
+    before = world.groups._statistics.consumer_rebalances
     await world.pass_time(INTERVAL_MS)
     assert epochs(world) == (6, 6)
-    assert world.groups._figures.consumer_rebalances == before + 1
+    assert world.groups._statistics.consumer_rebalances == before + 1
     assert {len(group(world).target_of(member)) for member in ("a", "b", "d")} == {1, 2}
 
 

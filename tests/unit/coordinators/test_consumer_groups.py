@@ -98,7 +98,7 @@ async def test_commits_are_left_to_data_threads_while_nothing_happens_to_the_gro
     assert given is not None
     right: Any = FakeAnswer(G)
     given.stands(right)
-    assert world.groups.consumer_answers_to_repeat(G).session_left_ms("a", 45_000) == 0, "commits keep nobody alive"
+    assert world.groups.cached_consumer_responses(G).session_left_ms("a", 45_000) == 0, "commits keep nobody alive"
     assert grant(1) is None
     assert grant(2, version_9=False) is None
     world.log.hold = True
@@ -233,8 +233,8 @@ async def test_a_write_that_fails_changes_nothing_and_is_made_good() -> None:
     assert list(group(world).members) == ["a"]
     world.log.refuse = 0
     assert (await beat(world, "c")).error is ErrorCode.NONE
-    buried = [key for key, value in world.log.records if value is None and key is not None and key.endswith(b"b")]
-    assert len(buried) == 3, "what the failed write may have left of b"
+    written = [key for key, value in world.log.records if value is None and key is not None and key.endswith(b"b")]
+    assert len(written) == 3, "what the failed write may have left of b"
 
 
 async def test_members_go_on_over_a_death_of_the_coordinator() -> None:
@@ -553,12 +553,12 @@ async def test_deleted_and_expired_groups() -> None:
 async def at_rest(world: World) -> FakeAnswer:
     """A group of one member, whose next heartbeats are answered as this one."""
     await beat(world, "a")
-    assert not (await beat(world, "a", 2)).stands, "it comes sooner for a while"
+    assert not (await beat(world, "a", 2)).cacheable, "it comes sooner for a while"
     await world.pass_time(5_000)
-    assert (await beat(world, "a", 2)).stands
+    assert (await beat(world, "a", 2)).cacheable
     answer = FakeAnswer(G)
-    world.groups.consumer_answers_to_repeat(G).keep("a", answer)
-    assert (await beat(world, "a", 2)).stands
+    world.groups.cached_consumer_responses(G).keep("a", answer)
+    assert (await beat(world, "a", 2)).cacheable
     assert not answer.taken_back
     return answer
 
@@ -587,7 +587,7 @@ async def test_what_time_changes_is_not_repeated() -> None:
     world = await new_world()
     await beat(world, "a", topics=(), regex="ord.*")
     await world.pass_time(5_000)
-    assert not (await beat(world, "a", 2)).stands, "what the expression matches is looked at again some time"
+    assert not (await beat(world, "a", 2)).cacheable, "what the expression matches is looked at again some time"
 
 
 async def test_a_member_that_data_threads_hear_stays() -> None:

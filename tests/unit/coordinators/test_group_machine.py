@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState, JoinResult, SyncResult
-from pybroker.broker.coordinators.group.rebalance import Rounds
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group.rebalance import ClassicRebalances
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.requests import CommitRequest, LeavingMember, SyncRequest
-from pybroker.broker.coordinators.shards.standing import COMMITS, HEARTBEATS
+from pybroker.broker.coordinators.shards.cached_responses import COMMITS, HEARTBEATS
 from pybroker.broker.coordinators.shards.timers import TICK_MS, TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -83,7 +83,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.wheel = TimerWheel(self.clock)
         self.store = Store()
-        self.rounds = Rounds(self.store, self.clock, self.wheel, self.store, GroupFigures())
+        self.rebalances = ClassicRebalances(self.store, self.clock, self.wheel, self.store, GroupStatistics())
         self.group = ClassicGroup("g")
         self.calls: list[Call] = []
         self.ids = [""] * CLIENTS
@@ -113,7 +113,7 @@ class GroupMachine(RuleBasedStateMachine):
         call = Call()
         self.calls.append(call)
         self.joining[client] = call
-        self.rounds.join(
+        self.rebalances.join(
             self.group,
             join_request(
                 self.ids[client],
@@ -130,7 +130,7 @@ class GroupMachine(RuleBasedStateMachine):
         call = Call()
         self.calls.append(call)
         wanted = tuple((m, f"{self.group.generation}:{m}".encode()) for m in self.group.members)
-        self.rounds.sync(
+        self.rebalances.sync(
             self.group,
             SyncRequest(self.ids[client], self.instances[client], self.generations[client], None, None, wanted),
             call,
@@ -139,7 +139,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(client=st.integers(0, CLIENTS - 1))
     def heartbeat(self, client: int) -> None:
         beat = self.ids[client], self.instances[client], self.generations[client]
-        code = self.rounds.heartbeat(self.group, *beat)
+        code = self.rebalances.heartbeat(self.group, *beat)
         if code is ErrorCode.NONE:
             assert self.generations[client] == self.group.generation
             self.keep(beat, HEARTBEATS)
@@ -151,7 +151,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.group.check_commit(CommitRequest("g", *beat, ()), FakeTopics())
         except KafkaError:
             return
-        self.rounds.heard_commit(self.group, beat[0])
+        self.rebalances.heard_commit(self.group, beat[0])
         if beat[0] in self.group.members:
             self.keep(beat, COMMITS)
 
@@ -159,7 +159,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Data threads go on with it while the group rests."""
         if self.group.state is ClassicGroupState.STABLE:
             answer = Answer(self.clock, beat)
-            self.group.answers.keep(beat[0], answer, what)
+            self.group.cached_responses.keep(beat[0], answer, what)
             self.answers.append(answer)
 
     @rule(count=st.integers(1, 3))
@@ -194,7 +194,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(client=st.integers(0, CLIENTS - 1))
     def leave(self, client: int) -> None:
-        (code,) = self.rounds.leave(self.group, [LeavingMember(self.ids[client], self.instances[client])])
+        (code,) = self.rebalances.leave(self.group, [LeavingMember(self.ids[client], self.instances[client])])
         if code is ErrorCode.NONE:
             self.ids[client] = ""
         self.learn()

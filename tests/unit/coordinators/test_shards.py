@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.clock import FakeClock
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.shards.log import BATCH_BYTES_MAX, ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
@@ -60,7 +60,7 @@ class World:
         self.timers = TimerWheel(self.clock)
         self.made: list[WordShard] = []
         loop = asyncio.get_running_loop()
-        self.turn = EndOfTurn(loop)
+        self.turn = EndOfBatchHook(loop)
         ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         self.shards = Shards(TOPIC, ports, self.timers, self._make, lambda: 1 << 20)
         self.shards.start()
@@ -206,12 +206,12 @@ async def test_what_a_turn_writes_goes_out_at_its_end_and_is_told_with_it() -> N
     write(b"x")
     write(b"y")
     assert (world.log.batches, told) == (0, [])
-    world.turn.come()
+    world.turn.run()
     assert (world.log.batches, told) == (1, [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1)])
     world.log.refuse = ErrorCode.FENCED_LEADER_EPOCH
     world.turn.begin()
     write(b"z")
-    world.turn.come()
+    world.turn.run()
     assert told[2:] == [(ErrorCode.NOT_COORDINATOR, -1)]
     await asyncio.wait_for(world.mine.log.drained(), 60)
 
@@ -229,5 +229,5 @@ async def test_nobody_is_told_in_the_middle_of_a_write() -> None:
     world.mine.log.write_in_transaction((1, 0), [(b"z", b"1")], lambda *_: told.append("z"))
     assert (world.log.batches, told) == (3, [])
     assert [key for key, _ in world.log.records] == [b"x", b"y", b"z"]
-    world.turn.come()
+    world.turn.run()
     assert told == ["x", "y", "z"]

@@ -208,10 +208,10 @@ class Machine(RuleBasedStateMachine):
 
     def start(self) -> EpochGroups:
         self.wheel = TimerWheel(self.clock)
-        ground = ShareGroupDependencies(
+        dependencies = ShareGroupDependencies(
             self.clock, self.loop, self.wheel, self.view, ShareSettings(self.config, lambda _: {}), self.states
         )
-        kind = ShareKind(ground)
+        kind = ShareKind(dependencies)
         groups = EpochGroups(
             [kind],
             GroupRegistry(),
@@ -381,7 +381,7 @@ class Machine(RuleBasedStateMachine):
         else:
             self.view.topics.pop(name, None)
         if known is not None:
-            self.work.bury_the_dead()
+            self.work.delete_states_of_dead_topics()
 
     @rule(interval_ms=st.sampled_from([0, INTERVAL_MS]))
     def set_interval(self, interval_ms: int) -> None:
@@ -447,7 +447,7 @@ class Machine(RuleBasedStateMachine):
         self.groups = self.start()
         if (stored := self.disk.read().group(G)) is not None:
             self.groups.load(stored)
-        self.work.bury_the_dead()
+        self.work.delete_states_of_dead_topics()
         self.note_epochs()
 
     @precondition(lambda self: self.group is not None and not self.group.members)

@@ -162,8 +162,8 @@ class QueueMachine(Machine):
         self.letters: Counter[int] = Counter()
 
     @rule()
-    def bury(self) -> None:
-        change = self.table.bury()
+    def archive(self) -> None:
+        change = self.table.archive()
         if change.spans:
             self.letters.update(at for span in change.spans for at in range(span.first, span.last + 1))
             self._begin(change, {})
@@ -226,18 +226,18 @@ def test_what_failed_waits_for_the_queue_and_says_why() -> None:
     said = [AckBatch(0, 3, [AckType.REJECT, AckType.ACCEPT, AckType.GAP, AckType.RELEASE])]
     flight.settle(flight.acknowledge("a", said, 0), stored=True)
     assert flight.start == 0
-    buried = flight.bury()
-    assert [(span.first, span.last, span.failure) for span in buried.spans] == [(0, 0, Failure.REJECTED)]
-    assert not flight.bury().spans, "it is on its way"
-    flight.settle(buried, stored=False)
-    again = flight.bury([(0, 0)])
+    written = flight.archive()
+    assert [(span.first, span.last, span.failure) for span in written.spans] == [(0, 0, Failure.REJECTED)]
+    assert not flight.archive().spans, "it is on its way"
+    flight.settle(written, stored=False)
+    again = flight.archive([(0, 0)])
     assert again.batches == (StateBatch(0, 0, DeliveryState.ARCHIVED, 1),)
     flight.settle(again, stored=True)
     assert (flight.start, flight.next_offset) == (3, 3)
     for _ in range(DELIVERIES_MAX - 1):
         flight.acquire("a", LogRead(3, [(3, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
         flight.settle(flight.give_back(lambda _: True), stored=True)
-    assert [span.failure for span in flight.bury().spans] == [Failure.DELIVERED_TOO_OFTEN]
+    assert [span.failure for span in flight.archive().spans] == [Failure.DELIVERED_TOO_OFTEN]
 
 
 def test_a_later_state_lies_over_an_earlier_one() -> None:

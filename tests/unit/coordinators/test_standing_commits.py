@@ -227,7 +227,7 @@ async def test_whoever_writes_what_no_commit_may_undo_takes_all_rights_back_befo
     assert await takes_back(lambda: world.groups.hold_commits(topic_id))
     world.groups.release_commits(topic_id)
     assert await takes_back(lambda: world.groups.give_back(topic_id, "orders", kept))
-    assert await takes_back(world.groups._check_retention), "offsets that expire are buried"
+    assert await takes_back(world.groups._check_retention), "offsets that expire are written"
     assert await takes_back(lambda: world.remove_topic("orders"))
     world.leave(G, member.member_id)
     await world.settle()
@@ -242,15 +242,15 @@ async def test_what_data_threads_commit_is_counted() -> None:
     world.topics.create("orders")
     member = await member_of(world)
     assert await answered_commit(world, member) == [ErrorCode.NONE]
-    assert world.groups.figures.offset_commits == 1
+    assert world.groups.statistics.offset_commits == 1
     shard = world.groups.shard(G)
     shard.offsets._of_members = OfMembers(count=3)
-    assert world.groups.figures.offset_commits == 4
-    assert world.groups.figures.offset_commits == 4
+    assert world.groups.statistics.offset_commits == 4
+    assert world.groups.statistics.offset_commits == 4
     shard.offsets._of_members = OfMembers(count=2)
     shard.give_up(ErrorCode.NOT_COORDINATOR)
     shard.offsets._of_members = OfMembers()
-    assert world.groups.figures.offset_commits == 6, "the shard goes, what it did stays counted"
+    assert world.groups.statistics.offset_commits == 6, "the shard goes, what it did stays counted"
 
 
 async def answered_commit(world: World, member: JoinResult) -> list[ErrorCode]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.clock import FakeClock
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
@@ -111,7 +111,7 @@ class World:
         self.log, self.markers, self.topics, clock = HeldLog(), HeldMarkers(), FakeTopics(), FakeClock()
         self.topics.create(TRANSACTIONS_TOPIC, 1)
         self.part = TransactionPartition("t", self.topics.create("t", 2), 0)
-        self.turn = EndOfTurn(loop)
+        self.turn = EndOfBatchHook(loop)
         ports = Ports(1, clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         finishing = Finishing(self.topics, self.markers, nobody, nobody, clock)
         self.coordinator = TransactionCoordinator(ports, TransactionSettings(CONFIG), Ids(), finishing)
@@ -164,7 +164,7 @@ async def test_an_end_whose_markers_wait_for_nothing_is_one_step() -> None:
     told: list[ErrorCode] = []
     world.turn.begin()
     assert world.coordinator.end_and_bump_then(ID, world.me, lambda code, _: told.append(code), commit=True)
-    world.turn.come()
+    world.turn.run()
     assert told == [ErrorCode.NONE]
     assert world.log.states == [
         TransactionState.EMPTY,
@@ -192,7 +192,7 @@ async def test_the_next_transaction_does_not_wait_until_the_end_of_the_last_is_s
         ended(0)
     assert told == [ErrorCode.NONE]
     assert world.coordinator.describe(ID).state is TransactionState.ONGOING
-    assert world.coordinator.figures.commits == 1
+    assert world.coordinator.statistics.commits == 1
     world.log.hold = False
     await world.coordinator.stop()
 
@@ -210,7 +210,7 @@ async def test_the_order_in_which_writes_are_heard_of_does_not_matter() -> None:
     assert told == [ErrorCode.NONE]
     end(0)
     assert world.coordinator.describe(ID).state is TransactionState.ONGOING
-    assert world.coordinator.figures.commits == 1
+    assert world.coordinator.statistics.commits == 1
     world.log.hold = False
     await world.coordinator.stop()
 
@@ -229,7 +229,7 @@ async def test_an_end_that_could_not_be_stored_is_not_stored_over_what_followed(
     refused = ErrorCode.REQUEST_TIMED_OUT
     end(refused)
     begin(refused if next_fails else 0)
-    await until(lambda: world.coordinator.figures.commits)
+    await until(lambda: world.coordinator.statistics.commits)
     if next_fails:
         assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert world.coordinator.describe(ID).state is TransactionState.COMPLETE_COMMIT, "it was tried again"

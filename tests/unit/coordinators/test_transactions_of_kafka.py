@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.clock import FakeClock
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
@@ -57,7 +57,7 @@ class World:
         nobody: Any = None
         loop = asyncio.get_running_loop()
         clock = FakeClock(NOW_MS)
-        ports = Ports(1, clock, loop, EndOfTurn(loop), self.log, self.log, self.topics, self.topics)
+        ports = Ports(1, clock, loop, EndOfBatchHook(loop), self.log, self.log, self.topics, self.topics)
         finishing = Finishing(self.topics, self.markers, nobody, self.kept, clock)
         self.coordinator = TransactionCoordinator(ports, TransactionSettings(CONFIG), Ids(), finishing)
         self.coordinator.start()

@@ -32,8 +32,8 @@ def note_topics(group: ConsumerGroup, view: TopicView) -> bool:
 
 def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]:
     """Return the topics that a member subscribes to. Raise KafkaError UNKNOWN_MEMBER_ID."""
-    said = group.member(member_id).subscription
-    found = (view.topic_id(name) for name in group.names_of(said.topics, said.regex))
+    subscription = group.member(member_id).subscription
+    found = (view.topic_id(name) for name in group.names_of(subscription.topics, subscription.regex))
     return {topic_id for topic_id in found if topic_id is not None}
 
 
@@ -54,11 +54,11 @@ def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_
     meant: dict[tuple[tuple[str, ...], str | None], frozenset[Uuid]] = {}
     members = []
     for member in group.members.values():
-        said = (member.subscription.topics, member.subscription.regex)
-        if said not in meant:
-            meant[said] = frozenset(ids[name] for name in group.names_of(*said) if name in ids)
+        subscription = (member.subscription.topics, member.subscription.regex)
+        if subscription not in meant:
+            meant[subscription] = frozenset(ids[name] for name in group.names_of(*subscription) if name in ids)
         members.append(
-            Subscriber(member.member_id, member.instance_id, meant[said], group.target_of(member.member_id))
+            Subscriber(member.member_id, member.instance_id, meant[subscription], group.target_of(member.member_id))
         )
     name = group.preferred_assignor(assignors[0])
     group.target = ASSIGNORS[name if name in assignors else assignors[0]](members, topics)

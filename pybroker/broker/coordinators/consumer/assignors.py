@@ -49,7 +49,7 @@ def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> 
     share, extra = divmod(len(free), len(members))
     shares: dict[str, list[Partition]] = {}
     # Members above their share come first, so that they keep the larger shares.
-    for member in sorted(members, key=lambda one: (-len(one.has), one.member_id)):
+    for member in sorted(members, key=lambda candidate: (-len(candidate.has), candidate.member_id)):
         has = sorted(partition for partition in member.has if partition in free)
         most = share
         if len(has) > share and extra:
@@ -58,7 +58,7 @@ def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> 
         for partition in has[:most]:
             del free[partition]
     left = iter(free)
-    for member_id in sorted(shares, key=lambda one: (-len(shares[one]), one)):
+    for member_id in sorted(shares, key=lambda candidate: (-len(shares[candidate]), candidate)):
         kept = shares[member_id]
         most = share
         if len(kept) <= share and extra:
@@ -90,10 +90,10 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
                 owned[topic][member.member_id].append(index)
                 load[member.member_id] += 1
     # Topics with few subscribers first: members that can read many topics are easier to balance later.
-    for topic in sorted(subscribers, key=lambda one: (len(subscribers[one]), one)):
+    for topic in sorted(subscribers, key=lambda name: (len(subscribers[name]), name)):
         for index in range(topics[topic]):
             if (topic, index) not in taken:
-                who = min(subscribers[topic], key=lambda one: (load[one], one))
+                who = min(subscribers[topic], key=lambda candidate: (load[candidate], candidate))
                 owned[topic][who].append(index)
                 load[who] += 1
     # Each move reduces the sum of the squared loads, so the loop terminates.
@@ -114,8 +114,9 @@ def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
     """Even the load of one topic's subscribers as far as its partitions allow; return whether any moved."""
     moved = False
     while True:
-        giver = max((one for one in owned if owned[one]), key=lambda one: (load[one], one), default=None)
-        taker = min(owned, key=lambda one: (load[one], one))
+        givers = [member_id for member_id in owned if owned[member_id]]
+        giver = max(givers, key=lambda member_id: (load[member_id], member_id), default=None)
+        taker = min(owned, key=lambda member_id: (load[member_id], member_id))
         if giver is None or load[giver] - load[taker] < 2:
             return moved
         owned[taker].append(owned[giver].pop())
@@ -128,7 +129,7 @@ def by_range(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targe
     """Assign adjacent partitions of each topic to its subscribers."""
     shares: dict[str, set[Partition]] = {member.member_id: set() for member in members}
     # A static member is ordered by its instance id, which survives changes of its member id.
-    order = sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
+    order = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     for topic in {topic for member in members for topic in member.topics}:
         who = [member.member_id for member in order if topic in member.topics]
         share, extra = divmod(topics[topic], len(who))

@@ -24,8 +24,8 @@ from pybroker.broker.coordinators.consumer.model import (
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.broker.coordinators.consumer.topics import resolve
 from pybroker.broker.coordinators.group_base.epoch_kind import EpochKind
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
 from pybroker.broker.coordinators.group_base.group_registry import Group
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.topics_hash import TopicView
 
 BEATS_A_SECOND_MAX = 500
@@ -45,7 +45,7 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         clock: Clock,
         view: TopicView,
         settings: ConsumerSettings,
-        figures: GroupFigures,
+        statistics: GroupStatistics,
         *,
         upgrade: Callable[[ConsumerGroup], None],
         changed: Callable[[ConsumerGroup], None],
@@ -55,13 +55,13 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         self._clock = clock
         self._view = view
         self._settings = settings
-        self._figures = figures
+        self._statistics = statistics
         self._upgrade = upgrade
-        self._told = changed
+        self._changed = changed
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def said(self, group: ConsumerGroup) -> dict[str, ConsumerSubscription]:
+    def member_metadata(self, group: ConsumerGroup) -> dict[str, ConsumerSubscription]:
         return {member_id: member.subscription for member_id, member in group.members.items()}
 
     def may_replace(self, classic: Group) -> bool:
@@ -78,7 +78,7 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
             or self._regexes_are_old(group)
         ):
             return None
-        return structs.replace(self._result(group, member, told=False), stands=self._rests(group))
+        return structs.replace(self._result(group, member, with_assignment=False), cacheable=self._rests(group))
 
     def _rests(self, group: ConsumerGroup) -> bool:
         """Return whether time alone does not change the response: no regular expression to refresh, no interval that
@@ -104,8 +104,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
 
         def finish(draft: ConsumerGroup) -> ConsumerHeartbeatResult:
             moved = self.progress(draft, beat.member_id, beat.owned)
-            told = beat.is_full or before is None or moved.assigned.keys() != before.assigned.keys()
-            return self._result(draft, moved, told=told)
+            with_assignment = beat.is_full or before is None or moved.assigned.keys() != before.assigned.keys()
+            return self._result(draft, moved, with_assignment=with_assignment)
 
         return finish
 
@@ -118,12 +118,14 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         membership.remove(draft, member_id)
         self.note_topics(draft)
 
-    def _result(self, group: ConsumerGroup, member: ConsumerMember, *, told: bool) -> ConsumerHeartbeatResult:
+    def _result(
+        self, group: ConsumerGroup, member: ConsumerMember, *, with_assignment: bool
+    ) -> ConsumerHeartbeatResult:
         return ConsumerHeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
             interval_ms=self._interval_ms(group, member),
-            assigned=frozenset(member.assigned) if told else None,
+            assigned=frozenset(member.assigned) if with_assignment else None,
         )
 
     def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
@@ -149,7 +151,7 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         return member.subscription.rebalance_timeout_ms, member.revoking
 
     def changed(self, group: ConsumerGroup) -> None:
-        self._told(group)
+        self._changed(group)
 
     # --- epochs and targets -------------------------------------------------------------------------------------------
 
@@ -187,4 +189,4 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
 
     def assign(self, draft: ConsumerGroup) -> None:
         assignment.assign(draft, self._view, self._settings.assignors, self._clock.wall_ms())
-        self._figures.consumer_rebalances += 1
+        self._statistics.consumer_rebalances += 1

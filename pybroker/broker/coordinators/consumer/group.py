@@ -93,11 +93,11 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
 
     def note_subscribed(self) -> None:
         """Recompute the topics that all members subscribe to, and forget unused regular expressions."""
-        said = {(m.subscription.topics, m.subscription.regex) for m in self.members.values()}
-        wanted = {regex for _, regex in said if regex is not None}
+        subscriptions = {(m.subscription.topics, m.subscription.regex) for m in self.members.values()}
+        wanted = {regex for _, regex in subscriptions if regex is not None}
         for regex in self.regexes.keys() - wanted:
             del self.regexes[regex]
-        subscribed = frozenset(name for topics, regex in said for name in self.names_of(topics, regex))
+        subscribed = frozenset(name for topics, regex in subscriptions for name in self.names_of(topics, regex))
         if subscribed != self.subscribed:
             self.subscribed, self.looked_at = subscribed, -1
 

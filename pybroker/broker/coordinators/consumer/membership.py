@@ -94,20 +94,20 @@ def enter(
     check_room(group, beat.member_id, beat.instance_id, size_max)
     group.start_epochs()
     before, member = _find(group, beat)
-    said = member.subscription
+    subscription = member.subscription
     changed = msgspec.structs.replace(
-        said,
+        subscription,
         client_id=beat.client_id,
         client_host=beat.client_host,
-        instance_id=said.instance_id if beat.instance_id is None else beat.instance_id,
-        rack_id=said.rack_id if beat.rack_id is None else beat.rack_id,
-        topics=said.topics if beat.topics is None else beat.topics,
+        instance_id=subscription.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=subscription.rack_id if beat.rack_id is None else beat.rack_id,
+        topics=subscription.topics if beat.topics is None else beat.topics,
         # An empty expression ends the subscription by expression.
-        regex=said.regex if beat.regex is None else beat.regex or None,
+        regex=subscription.regex if beat.regex is None else beat.regex or None,
         rebalance_timeout_ms=(
-            said.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+            subscription.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
         ),
-        assignor=said.assignor if beat.assignor is None else beat.assignor,
+        assignor=subscription.assignor if beat.assignor is None else beat.assignor,
         classic=None,
     )
     regex, resolved = changed.regex, None
@@ -174,14 +174,14 @@ def progress(
     """Move a member one step towards the target; return the new state.
 
     `meant`: if the target is outdated, the topics to which it is restricted; None: the target is current. Raise
-    KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
+    KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member = group.member(member_id)
     target = group.target_of(member_id)
     moved = reconcile(
         member,
         group.target_epoch,
-        target if meant is None else frozenset(one for one in target if one[0] in meant),
+        target if meant is None else frozenset(partition for partition in target if partition[0] in meant),
         lambda partition: group.may_give(partition, member_id),
         owned,
     )

@@ -120,8 +120,8 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
     may_read: MayRead = lambda _: True
 
     @property
-    def said(self) -> ConsumerSubscription:
-        """What the member says of itself, as far as it says it again."""
+    def metadata(self) -> ConsumerSubscription:
+        """The member's description of itself, as far as the heartbeat has it."""
         return ConsumerSubscription(
             self.client_id,
             self.client_host,
@@ -165,5 +165,5 @@ class ConsumerHeartbeatResult(msgspec.Struct, frozen=True):
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
     """None: unchanged since the previous response."""
-    stands: bool = False
+    cacheable: bool = False
     """Whether data threads may repeat the response for the same heartbeat until the group changes."""

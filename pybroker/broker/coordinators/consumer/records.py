@@ -95,18 +95,18 @@ def _progress(member: ConsumerMember) -> tuple[object, ...]:
     return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
 
 
-def _subscription(said: ConsumerSubscription) -> bytes:
-    classic = said.classic
+def _subscription(subscription: ConsumerSubscription) -> bytes:
+    classic = subscription.classic
     return encode_versioned(
         m.ConsumerGroupMemberMetadataValue(
-            said.instance_id,
-            said.rack_id,
-            said.client_id,
-            said.client_host,
-            list(said.topics),
-            said.regex,
-            said.rebalance_timeout_ms,
-            said.assignor,
+            subscription.instance_id,
+            subscription.rack_id,
+            subscription.client_id,
+            subscription.client_host,
+            list(subscription.topics),
+            subscription.regex,
+            subscription.rebalance_timeout_ms,
+            subscription.assignor,
             None
             if classic is None
             else m.ConsumerGroupMemberMetadataValue_ClassicMemberMetadata(
@@ -207,34 +207,35 @@ class StoredConsumerGroup:
             group.target_timestamp_ms = self._target_epoch.assignment_timestamp
         for regex, stored in self._regexes.items():
             group.regexes[regex] = ResolvedRegex(tuple(stored.topics), stored.version, stored.timestamp)
-        for member_id, said in self._members.items():
+        for member_id, stored in self._members.items():
             if (target := self._targets.get(member_id)) is not None:
                 group.target[member_id] = frozenset(
                     (topic.topic_id, index) for topic in target.topic_partitions for index in topic.partitions
                 )
-            group.members[member_id] = _member(member_id, said, self._current.get(member_id))
+            group.members[member_id] = _member(member_id, stored, self._current.get(member_id))
         for member in list(group.members.values()):
             group.put(member)
         group.note_subscribed()
         return group
 
 
-def _member(member_id: str, said: Any, current: Any) -> ConsumerMember:
-    classic = said.classic_member_metadata
+def _member(member_id: str, stored: Any, current: Any) -> ConsumerMember:
+    classic = stored.classic_member_metadata
     subscription = ConsumerSubscription(
-        said.client_id,
-        said.client_host,
-        said.instance_id,
-        said.rack_id,
-        tuple(said.subscribed_topic_names),
-        said.subscribed_topic_regex or None,
-        said.rebalance_timeout_ms,
-        said.server_assignor,
+        stored.client_id,
+        stored.client_host,
+        stored.instance_id,
+        stored.rack_id,
+        tuple(stored.subscribed_topic_names),
+        stored.subscribed_topic_regex or None,
+        stored.rebalance_timeout_ms,
+        stored.server_assignor,
         # Kafka's default has no protocols, which no classic member sends.
         None
         if classic is None or not classic.supported_protocols
         else ClassicSide(
-            classic.session_timeout_ms, tuple((one.name, one.metadata) for one in classic.supported_protocols)
+            classic.session_timeout_ms,
+            tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
         ),
     )
     if current is None:

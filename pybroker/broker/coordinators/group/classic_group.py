@@ -21,8 +21,8 @@ from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TY
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, not_found
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest, Protocols
+from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
 from pybroker.broker.coordinators.shards.ports import Topics
-from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -174,7 +174,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     formed_at: int = 0
     """The coordinator's count of topic removals when the generation formed."""
     identity: object = msgspec.field(default_factory=object)
-    answers: StandingAnswers = msgspec.field(default_factory=StandingAnswers)
+    cached_responses: CachedResponses = msgspec.field(default_factory=CachedResponses)
     """Cached heartbeat responses for members while the group is stable."""
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         """Change the state. Raise ValueError on an illegal transition, which is a bug."""
         if self.state not in LEGAL_MOVES[state]:
             raise ValueError(f"group {self.group_id}: {self.state} → {state}")
-        self.answers.take_back()
+        self.cached_responses.invalidate()
         self.state = state
         self.state_timestamp_ms = now_ms
 
@@ -279,7 +279,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         Held requests get UNKNOWN_MEMBER_ID, and a live client then joins anew. If the member was the leader, the
         next member becomes the leader.
         """
-        self.answers.forget(member_id)
+        self.cached_responses.forget(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
             self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
@@ -297,7 +297,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         """Give the member of a restarted instance a new member id; held requests under the old id get
         FENCED_INSTANCE_ID."""
         old_member_id = self.static_members[instance_id]
-        self.answers.forget(old_member_id)
+        self.cached_responses.forget(old_member_id)
         member = self.members.pop(old_member_id)
         self.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
         member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))

@@ -142,7 +142,7 @@ class ClassicMembers:
         """Remove members and reply with one error code per member, in request order."""
 
         def change(draft: ConsumerGroup) -> Finish:
-            answers = [_leave_one(draft, one) for one in leaving]
+            answers = [_leave_one(draft, member) for member in leaving]
             self._kind.note_topics(draft)
             return lambda _: answers
 
@@ -159,20 +159,21 @@ class ClassicMembers:
         return member
 
 
-def _leave_one(draft: ConsumerGroup, one: LeavingMember) -> ErrorCode:
-    member_id = one.member_id
+def _leave_one(draft: ConsumerGroup, leaving: LeavingMember) -> ErrorCode:
+    member_id = leaving.member_id
     if not member_id:
-        if one.instance_id is None or one.instance_id not in draft.instances:
+        if leaving.instance_id is None or leaving.instance_id not in draft.instances:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        member_id = draft.instances[one.instance_id]
+        member_id = draft.instances[leaving.instance_id]
     try:
-        member = draft.member(member_id) if one.instance_id is None else draft.instance(one.instance_id, member_id)
+        instance_id = leaving.instance_id
+        member = draft.member(member_id) if instance_id is None else draft.instance(instance_id, member_id)
     except KafkaError as error:
         return ErrorCode(error.code)
     # Only an administrator, who names the instance id alone, may remove a member of the consumer protocol (KIP-848).
-    if one.member_id and not member.is_classic:
+    if leaving.member_id and not member.is_classic:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    log.info("group %s: member %s leaves: %s", draft.group_id, member_id, one.reason)
+    log.info("group %s: member %s leaves: %s", draft.group_id, member_id, leaving.reason)
     membership.remove(draft, member_id)
     return ErrorCode.NONE
 
@@ -186,15 +187,15 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
     if not _speaks(draft, request):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        said: EmbeddedSubscription = read_subscription(request.protocols[0][1], topics)
+        embedded: EmbeddedSubscription = read_subscription(request.protocols[0][1], topics)
     except CodecError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Cannot decode the subscription: {error}") from None
     subscription = ConsumerSubscription(
         request.client_id,
         request.client_host,
         request.instance_id,
-        said.rack_id,
-        said.topics,
+        embedded.rack_id,
+        embedded.topics,
         None,
         request.rebalance_timeout_ms,
         None,
@@ -208,7 +209,7 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
     )
     membership.take_in(draft, before, now)
     # Partitions owned in an earlier generation may belong to other members by now.
-    return said.owned if before is not None and said.generation in (-1, before.epoch) else frozenset()
+    return embedded.owned if before is not None and embedded.generation in (-1, before.epoch) else frozenset()
 
 
 def _known(draft: ConsumerGroup, request: JoinRequest) -> ConsumerMember | None:

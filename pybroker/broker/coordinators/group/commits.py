@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup
-from pybroker.broker.coordinators.group.holds import Holds
+from pybroker.broker.coordinators.group.commit_fence import CommitFence
 from pybroker.broker.coordinators.group.offsets import CommittedOffset
 from pybroker.broker.coordinators.group.records import (
     OffsetKey,
@@ -30,13 +30,13 @@ from pybroker.broker.coordinators.group.records import (
     encode_offset_key,
 )
 from pybroker.broker.coordinators.group.shard import GroupShard
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, not_found
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest
+from pybroker.broker.coordinators.shards.cached_responses import COMMITS
 from pybroker.broker.coordinators.shards.log import TOO_LARGE
 from pybroker.broker.coordinators.shards.ports import Record, Topics
-from pybroker.broker.coordinators.shards.standing import COMMITS
 from pybroker.broker.requests.context import CommitGrant
 from pybroker.errors import KafkaError
 from pybroker.native import CommitTopic, Uuid
@@ -54,17 +54,17 @@ class OffsetCommits:
         topics: Topics,
         removals: Removals,
         *,
-        holds: Holds,
+        fence: CommitFence,
         metadata_bytes_max: Callable[[], int],
-        figures: GroupFigures,
+        statistics: GroupStatistics,
         shard_of: Callable[[str], GroupShard],
     ) -> None:
         """shard_of: raises KafkaError for groups of other brokers and for groups that are still loading."""
         self._topics = topics
         self._removals = removals
         self._metadata_bytes_max = metadata_bytes_max
-        self._holds = holds
-        self._figures = figures
+        self._fence = fence
+        self._statistics = statistics
         self._shard_of = shard_of
 
     def commit(self, shard: GroupShard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
@@ -118,7 +118,7 @@ class OffsetCommits:
             group = self._group_for_commit(shard, request)
         except KafkaError:
             return None
-        answers = shard.answers_to_commits(request)
+        answers = shard.cached_responses_for_commits(request)
         if answers is None:
             return None
         topics: dict[Uuid, CommitTopic] = {}
@@ -139,7 +139,7 @@ class OffsetCommits:
             list(topics.values()),
             self._metadata_bytes_max(),
             timeout_ms,
-            answers.standing(member_id, COMMITS),
+            answers.cached(member_id, COMMITS),
             # Commits do not keep members with epochs alive.
             lambda right: answers.keep(member_id, right, COMMITS, heard=group.kind is GroupKind.CLASSIC),
         )
@@ -176,7 +176,7 @@ class OffsetCommits:
                     return error
             if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
                 return ErrorCode.FENCED_LEADER_EPOCH
-        if topic_id in self._holds:
+        if topic_id in self._fence:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= item.partition < self._topics.partition_count(topic_id):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -215,8 +215,8 @@ class OffsetCommits:
                 done.set_result(ErrorCode(error.code))
                 continue
             offsets = shard.offsets
-            offsets.take_back()
-            lost = [one for one in entries if not offsets.is_on_disk(group_id, topic_id, one[0].partition)]
+            offsets.revoke_delegated()
+            lost = [entry for entry in entries if not offsets.is_on_disk(group_id, topic_id, entry[0].partition)]
             if lost:
                 self._restore(shard, group_id, topic_id, lost, partial(_settle, done))
             else:
@@ -253,7 +253,7 @@ class OffsetCommits:
             if error in TOO_LARGE:
                 error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             if error is ErrorCode.NONE:
-                self._figures.offset_commits += len(accepted)
+                self._statistics.offset_commits += len(accepted)
             for position, (index, topic_id, key, value) in enumerate(accepted):
                 shard.offsets.commit_ended(topic_id, key)
                 answers[index] = error
@@ -334,17 +334,17 @@ class OffsetCommits:
             finished(answers)
             return
 
-        def buried(error: ErrorCode, at: int) -> None:
+        def written(error: ErrorCode, at: int) -> None:
             for position, (topic_id, key) in enumerate(doomed):
                 known = shard.offsets.get(key.group, topic_id, key.partition)
                 # Keep offsets that were committed after the tombstone.
                 if error is ErrorCode.NONE and known is not None and known.log_offset < at + position:
                     shard.offsets.remove(key.group, topic_id, key.partition)
-                    self._figures.offset_deletions += 1
+                    self._statistics.offset_deletions += 1
             finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
 
         # Write the tombstone first: a deleted offset must not return after a crash, and must stay if the write fails.
-        shard.log.write([(encode_offset_key(key), None) for _, key in doomed], buried)
+        shard.log.write([(encode_offset_key(key), None) for _, key in doomed], written)
 
 
 def _as_committed(kept: Mapping[str, Any]) -> tuple[str, int, CommittedOffset]:

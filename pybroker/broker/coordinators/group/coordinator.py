@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from pybroker.broker.coordinators.group.commit_fence import CommitFence
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
-from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
 from pybroker.broker.coordinators.group.reply import Reply
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
 from pybroker.broker.coordinators.group_base.group_registry import G, Group, GroupKind
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
@@ -31,13 +31,13 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.classic_group import JoinResult, SyncResult
     from pybroker.broker.coordinators.group.commits import Finished
-    from pybroker.broker.coordinators.group.ground import GroupDependencies
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
     from pybroker.broker.coordinators.group.shard import GroupShard
+    from pybroker.broker.coordinators.group.shard_dependencies import GroupDependencies
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
     from pybroker.broker.coordinators.group_base.epoch_kind import EpochHeartbeat
     from pybroker.broker.coordinators.group_base.requests import CommitRequest, JoinRequest, LeavingMember, SyncRequest
-    from pybroker.broker.coordinators.shards.standing import StandingAnswers
+    from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
     from pybroker.broker.coordinators.share.share_group_states import States
     from pybroker.broker.requests.context import CommitGrant
 
@@ -73,16 +73,16 @@ class GroupCoordinator:
         self._driver = WheelDriver(ports.clock, ports.loop)
         self._deadlines = Deadlines(ports.loop)
         self._removals = Removals()
-        self._holds = Holds()
-        self._figures = GroupFigures()
+        self._fence = CommitFence()
+        self._statistics = GroupStatistics()
         self.shards: Shards[GroupShard] = Shards(
             OFFSETS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )
         self._stopped = False
 
     @cached_property
-    def _ground(self) -> GroupDependencies:
-        from pybroker.broker.coordinators.group.ground import GroupDependencies
+    def _dependencies(self) -> GroupDependencies:
+        from pybroker.broker.coordinators.group.shard_dependencies import GroupDependencies
 
         return GroupDependencies(
             self._ports,
@@ -90,15 +90,15 @@ class GroupCoordinator:
             self._driver.wheel,
             states=self._states,
             removals=self._removals,
-            holds=self._holds,
-            figures=self._figures,
+            fence=self._fence,
+            statistics=self._statistics,
             member_bytes=self.member_metadata_bytes,
             shard_of=partial(self.shard, empty_allowed=True),
             keep_offsets=self._keep_offsets,
         )
 
     def _new_shard(self, shard_log: ShardLog) -> GroupShard:
-        return self._ground.shard(shard_log)
+        return self._dependencies.shard(shard_log)
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """Return the shard of a group.
@@ -113,15 +113,15 @@ class GroupCoordinator:
         return self.shards.of(group_id)
 
     @property
-    def figures(self) -> GroupFigures:
+    def statistics(self) -> GroupStatistics:
         """Return the counters since the start, including commits by data threads. Callers must not change them."""
         for shard in self.shards:
             shard.note_commits()
-        return self._figures
+        return self._statistics
 
     def member_metadata_bytes(self) -> int:
         """Return the bytes of all members' metadata."""
-        return sum(shard.said_bytes() for shard in self.shards)
+        return sum(shard.metadata_bytes() for shard in self.shards)
 
     @property
     def timers(self) -> TimerWheel:
@@ -167,7 +167,7 @@ class GroupCoordinator:
             GroupKind.STREAMS,
             code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         )
-        self._ground.member_metadata.require_room_of(request.protocols)
+        self._dependencies.member_metadata.require_room_of(request.protocols)
         reply: Reply[JoinResult] = Reply()
         if kind is GroupKind.CONSUMER:
             shard.classic_members.join(group_id, request, reply)
@@ -191,7 +191,7 @@ class GroupCoordinator:
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         reply: Reply[SyncResult] = Reply()
-        shard.rounds.sync(group, request, reply)
+        shard.rebalances.sync(group, request, reply)
         return reply.outcome(self._loop)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -202,14 +202,14 @@ class GroupCoordinator:
         group = shard.classic_group(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return shard.rounds.heartbeat(group, member_id, instance_id, generation)
+        return shard.rebalances.heartbeat(group, member_id, instance_id, generation)
 
-    def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
+    def cached_responses(self, group_id: str) -> CachedResponses | None:
         """Return the cache of responses for members of a classic group whose heartbeat just got NONE.
 
         Return None if the group is not stable. Raise KafkaError if this broker does not coordinate the group.
         """
-        return self.shard(group_id).answers_to_repeat(group_id)
+        return self.shard(group_id).cached_responses(group_id)
 
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember]
@@ -223,7 +223,7 @@ class GroupCoordinator:
         group = shard.classic_group(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
-        return shard.rounds.leave(group, leaving)
+        return shard.rebalances.leave(group, leaving)
 
     # --- members with epochs ------------------------------------------------------------------------------------------
 
@@ -244,17 +244,17 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         shard.groups.require(group_id, kind, GroupKind.CLASSIC)
         if not beat.is_plain:
-            self._ground.member_metadata.require_room(*shard.epochs.metadata_bytes(kind, group_id, beat))
+            self._dependencies.member_metadata.require_room(*shard.epochs.metadata_bytes(kind, group_id, beat))
         reply: Reply[Any] = Reply()
         shard.heartbeat(kind, group_id, beat, reply)
         return reply.outcome(self._loop)
 
-    def consumer_answers_to_repeat(self, group_id: str) -> StandingAnswers:
-        """Return the cache for responses with `ConsumerHeartbeatResult.stands` set.
+    def cached_consumer_responses(self, group_id: str) -> CachedResponses:
+        """Return the cache for responses with `ConsumerHeartbeatResult.cacheable` set.
 
         Raise KafkaError if this broker does not coordinate the group.
         """
-        return self.shard(group_id).epochs.answers(group_id)
+        return self.shard(group_id).epochs.cached_responses(group_id)
 
     @property
     def assignors(self) -> Sequence[str]:
@@ -280,7 +280,7 @@ class GroupCoordinator:
         """
         shard = self.shard(request.group_id, empty_allowed=True)
         bounded = BoundedCallback(finished, len(request.items))
-        self._ground.commits.commit(shard, request, self._clock.wall_ms(), bounded)
+        self._dependencies.commits.commit(shard, request, self._clock.wall_ms(), bounded)
         self._bound(bounded)
 
     def grant_commits(self, request: CommitRequest) -> CommitGrant | None:
@@ -292,7 +292,7 @@ class GroupCoordinator:
             shard = self.shard(request.group_id)
         except KafkaError:
             return None
-        return self._ground.commits.grant(shard, request, self.settings.commit_timeout_ms)
+        return self._dependencies.commits.grant(shard, request, self.settings.commit_timeout_ms)
 
     def fetch(
         self,
@@ -339,7 +339,7 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
         bounded = BoundedCallback(reply, len(wanted))
-        self._ground.commits.delete(shard, group_id, wanted, bounded)
+        self._dependencies.commits.delete(shard, group_id, wanted, bounded)
         self._bound(bounded)
         return reply.outcome(self._loop)
 
@@ -396,7 +396,7 @@ class GroupCoordinator:
         """
         shard = self.shard(group_id, empty_allowed=True)
         reply: Reply[ErrorCode] = Reply()
-        self._figures.offset_deletions += shard.delete_group(group_id, reply)
+        self._statistics.offset_deletions += shard.delete_group(group_id, reply)
         return reply.outcome(self._loop)
 
     # --- deleted topics -----------------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ class GroupCoordinator:
         for topic in removed:
             self._removals.note(topic.name)
             for shard in self.shards:
-                shard.offsets.take_back()
+                shard.offsets.revoke_delegated()
             committed = self.committed_for(topic.topic_id)
             if committed:
                 self._keep_offsets(topic.topic_id, committed)
@@ -418,9 +418,9 @@ class GroupCoordinator:
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
-                self._figures.offset_deletions += len(keys)
+                self._statistics.offset_deletions += len(keys)
                 if keys:
-                    shard.bury_offsets(keys, partial(_note_burial, topic.name))
+                    shard.write_offset_tombstones(keys, partial(_note_tombstones, topic.name))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
         """Return (group, partition, offset) of one incarnation, for its deletion record."""
@@ -432,9 +432,9 @@ class GroupCoordinator:
 
     async def hold_commits(self, topic_id: Uuid) -> None:
         """Refuse commits for the topic until `release_commits`; return once earlier commits are durable."""
-        self._holds.hold(topic_id)
+        self._fence.hold(topic_id)
         for shard in self.shards:
-            shard.offsets.take_back()
+            shard.offsets.revoke_delegated()
         deadline = self._clock.monotonic_ms() + self.settings.commit_timeout_ms
         while any(
             shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
@@ -446,7 +446,7 @@ class GroupCoordinator:
 
     def release_commits(self, topic_id: Uuid) -> None:
         """Accept commits for the topic again."""
-        self._holds.release(topic_id)
+        self._fence.release(topic_id)
 
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
         """Return the groups' committed offsets of a topic, in the form of its deletion record."""
@@ -464,7 +464,7 @@ class GroupCoordinator:
         once it is stored; groups of other brokers and groups that are loading get their code at once
         (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
         """
-        return self._ground.commits.give_back(topic_id, name, kept, self._loop.create_future)
+        return self._dependencies.commits.give_back(topic_id, name, kept, self._loop.create_future)
 
     # --- retention ----------------------------------------------------------------------------------------------------
 
@@ -476,7 +476,7 @@ class GroupCoordinator:
         todo: list[tuple[GroupShard, Group]] = []
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                shard.share_states.bury_the_dead()
+                shard.share_states.delete_states_of_dead_topics()
                 todo += ((shard, group) for group in shard.groups)
         self._expire(todo)
 
@@ -485,12 +485,12 @@ class GroupCoordinator:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self.settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
-            self._figures.offset_expirations += self._ground.expire(shard, group, now_ms, retention_ms)
+            self._statistics.offset_expirations += self._dependencies.expire(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
 
 
-def _note_burial(name: str, error: ErrorCode) -> None:
+def _note_tombstones(name: str, error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
         # No data is at risk: the records name a dead topic id, and the next load skips them.
         log.warning("cannot store tombstones for the offsets of a deleted topic topic=%s: %s", name, error.name)

@@ -46,12 +46,12 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, one: BoundedCallback, timeout_ms: int) -> None:
-        """Give up on `one` after `timeout_ms` unless it has been answered."""
+    def add(self, callback: BoundedCallback, timeout_ms: int) -> None:
+        """Give up on `callback` after `timeout_ms` unless it has been answered."""
         waiting = self._waiting
         while waiting and waiting[0][1].over:
             waiting.popleft()
-        waiting.append((self._loop.time() + timeout_ms / 1000, one))
+        waiting.append((self._loop.time() + timeout_ms / 1000, callback))
         if self._timer is None:
             self._timer = self._loop.call_at(waiting[0][0], self._look)
 

@@ -41,9 +41,12 @@ def _decode(name: str, data: bytes) -> tuple[int, Any]:
 
 def read_subscription(metadata: bytes, topics: Topics) -> EmbeddedSubscription:
     """Decode a ConsumerProtocolSubscription. Raise CodecError."""
-    _, said = _decode("ConsumerProtocolSubscription", metadata)
+    _, subscription = _decode("ConsumerProtocolSubscription", metadata)
     return EmbeddedSubscription(
-        tuple(sorted(set(said.topics))), _by_id(said.owned_partitions, topics), said.generation_id, said.rack_id
+        tuple(sorted(set(subscription.topics))),
+        _by_id(subscription.owned_partitions, topics),
+        subscription.generation_id,
+        subscription.rack_id,
     )
 
 

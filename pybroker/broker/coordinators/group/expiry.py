@@ -32,7 +32,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
     for topic_id, key in expired:
         shard.offsets.remove(key.group, topic_id, key.partition)
     if expired:
-        shard.bury_offsets([key for _, key in expired], lambda _: None)
+        shard.write_offset_tombstones([key for _, key in expired], lambda _: None)
     # The order matters: a commit that completes between the last two checks is found among the offsets.
     if (
         group.is_empty
@@ -48,7 +48,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
 def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
     """Return the offsets of one group whose retention has passed."""
     # Invalidate delegated commits first: the tombstone of an expired offset would also erase a newer commit.
-    shard.offsets.take_back()
+    shard.offsets.revoke_delegated()
     return [
         (topic_id, OffsetKey(group.group_id, topic.name, partition))
         for topic_id, topic in shard.offsets.topics(group.group_id).items()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group.classic_group import metadata_bytes
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.requests import Protocols
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -28,10 +28,10 @@ class MemberMetadata:
     """
 
     def __init__(
-        self, settings: GroupCoordinatorSettings, figures: GroupFigures, clock: Clock, count: Callable[[], int]
+        self, settings: GroupCoordinatorSettings, statistics: GroupStatistics, clock: Clock, count: Callable[[], int]
     ) -> None:
         self._settings = settings
-        self._figures = figures
+        self._statistics = statistics
         self._clock = clock
         self._count = count
         self._bytes = 0
@@ -59,5 +59,5 @@ class MemberMetadata:
         self._bytes += size - before
 
     def _refusal(self, text: str) -> KafkaError:
-        self._figures.joins_refused += 1
+        self._statistics.joins_refused += 1
         return KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)

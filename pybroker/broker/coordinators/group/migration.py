@@ -35,9 +35,9 @@ def upgrade(group: ClassicGroup, into: ConsumerGroup, topics: Topics, size_max: 
         taken |= mine.keys()
         members.append(ConsumerMember(member.member_id, made, group.generation, group.generation, assigned=mine))
     into.epoch = into.target_epoch = group.generation
-    for one in members:
-        into.target[one.member_id] = frozenset(one.assigned)
-        into.put(one)
+    for upgraded in members:
+        into.target[upgraded.member_id] = frozenset(upgraded.assigned)
+        into.put(upgraded)
 
 
 def _as_consumer(
@@ -46,7 +46,7 @@ def _as_consumer(
     # Before the first generation no protocol is selected.
     name = group.protocol_name or member.protocols[0][0]
     try:
-        said = read_subscription(member.metadata(name), topics)
+        embedded = read_subscription(member.metadata(name), topics)
         assigned, is_custom = read_assignment(member.assignment, topics)
     except CodecError as error:
         raise _refusal(group, f"cannot decode the metadata of member {member.member_id}: {error}") from None
@@ -58,14 +58,14 @@ def _as_consumer(
         member.client_id,
         member.client_host,
         member.instance_id,
-        said.rack_id,
-        said.topics,
+        embedded.rack_id,
+        embedded.topics,
         None,
         member.rebalance_timeout_ms,
         None,
         ClassicSide(member.session_timeout_ms, member.protocols),
     )
-    return subscription, frozenset(one for one in assigned if one[0] in known)
+    return subscription, frozenset(partition for partition in assigned if partition[0] in known)
 
 
 def _refusal(group: ClassicGroup, why: str) -> KafkaError:

@@ -2,7 +2,7 @@
 
 The topic id is the key, because an offset is valid only for the incarnation that it was committed for. The name is
 kept as well, because the stored key contains it. Only durable offsets are stored here: callers use `put` once an
-append has completed. Every read first adds the commits of data threads (`shards.standing`).
+append has completed. Every read first adds the commits of data threads (`shards.cached_responses`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Offsets:
         self._groups_by_topic: dict[Uuid, set[str]] = {}
         self._in_flight: dict[tuple[Uuid, OffsetKey], int] = {}
 
-    def take_back(self) -> None:
+    def revoke_delegated(self) -> None:
         """Revoke delegated commits: until this step of the loop ends, only the coordinator commits."""
         self._of_members.take_all_back()
 
@@ -111,16 +111,16 @@ class Offsets:
         return self._of_members.take_count()
 
     def _take_over(self) -> None:
-        for one in self._of_members.take():
+        for commit in self._of_members.take():
             value = CommittedOffset(
-                one.offset, one.leader_epoch, one.metadata, one.timestamp_ms, None, one.log_offset
+                commit.offset, commit.leader_epoch, commit.metadata, commit.timestamp_ms, None, commit.log_offset
             )
-            self.put(one.group, one.topic_id, one.topic, one.partition, value)
+            self.put(commit.group, commit.topic_id, commit.topic, commit.partition, value)
 
     def _under_way(self) -> Iterator[tuple[Uuid, OffsetKey]]:
         yield from self._in_flight
-        for one in self._of_members.in_flight():
-            yield one.topic_id, OffsetKey(one.group, one.topic, one.partition)
+        for commit in self._of_members.in_flight():
+            yield commit.topic_id, OffsetKey(commit.group, commit.topic, commit.partition)
 
     def __len__(self) -> int:
         self._take_over()
@@ -172,7 +172,7 @@ class Offsets:
     def keys_of_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
         """Return the keys that need tombstones when a group is deleted: committed offsets, and commits being
         written."""
-        self.take_back()
+        self.revoke_delegated()
         # The order matters: a commit that completes in between is found among the offsets.
         keys = dict.fromkeys(pair for pair in self._under_way() if pair[1].group == group)
         self._take_over()
@@ -183,7 +183,7 @@ class Offsets:
     def keys_of_topic(self, topic_id: Uuid) -> list[OffsetKey]:
         """Return the keys that need tombstones when a topic is deleted: committed offsets, and commits being
         written."""
-        self.take_back()
+        self.revoke_delegated()
         keys = dict.fromkeys(key for in_topic, key in self._under_way() if in_topic == topic_id)
         self._take_over()
         for group in self._groups_by_topic.get(topic_id, ()):

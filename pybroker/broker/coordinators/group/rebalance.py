@@ -22,7 +22,7 @@ from pybroker.broker.coordinators.group.classic_group import (
     new_member_id,
 )
 from pybroker.broker.coordinators.group.ports import GroupSettings, GroupStore
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
@@ -46,17 +46,17 @@ JOIN_RETRY_MS_MIN = 1_000
 """The shortest time before a join phase without members is checked again, whatever the members' timeout."""
 
 
-class Rounds:
+class ClassicRebalances:
     """The rebalances of all classic groups of one shard."""
 
     def __init__(
-        self, settings: GroupSettings, clock: Clock, timers: TimerWheel, store: GroupStore, figures: GroupFigures
+        self, settings: GroupSettings, clock: Clock, timers: TimerWheel, store: GroupStore, statistics: GroupStatistics
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._timers = timers
         self._store = store
-        self._figures = figures
+        self._statistics = statistics
 
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Rounds:
             for member in group.members.values():
                 member.assignment = wanted.get(member.member_id, b"")
             group.transition_to(ClassicGroupState.STABLE, self._clock.wall_ms())
-            self._figures.completed_rebalances += 1
+            self._statistics.completed_rebalances += 1
             for member in list(group.members.values()):
                 if member.answer_sync(_assignment(group, member)):
                     self._watch_session(group, member.member_id, member.session_timeout_ms)
@@ -407,7 +407,7 @@ class Rounds:
         """Remove members; return one error code per member, in order."""
         if group.state is ClassicGroupState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE for _ in leaving]
-        answers = [self._leave_one(group, one) for one in leaving]
+        answers = [self._leave_one(group, member) for member in leaving]
         if ErrorCode.NONE in answers:
             if group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
                 self._prepare(group, "members left")
@@ -417,18 +417,18 @@ class Rounds:
                 self._store.emptied(group)
         return answers
 
-    def _leave_one(self, group: ClassicGroup, one: LeavingMember) -> ErrorCode:
-        member_id = one.member_id
+    def _leave_one(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+        member_id = leaving.member_id
         if not member_id:
-            if one.instance_id is None or one.instance_id not in group.static_members:
+            if leaving.instance_id is None or leaving.instance_id not in group.static_members:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            member_id = group.static_members[one.instance_id]
+            member_id = group.static_members[leaving.instance_id]
         elif member_id not in group.pending_joins:
             try:
-                group.check_member(member_id, one.instance_id)
+                group.check_member(member_id, leaving.instance_id)
             except KafkaError as error:
                 return ErrorCode(error.code)
-        log.info("group %s: member %s leaves: %s", group.group_id, member_id, one.reason)
+        log.info("group %s: member %s leaves: %s", group.group_id, member_id, leaving.reason)
         self._forget(group, member_id)
         return ErrorCode.NONE
 
@@ -450,7 +450,7 @@ class Rounds:
         elif member.awaits_rebalance:
             # The held request counts as a heartbeat; its response restarts the session.
             return
-        elif left_ms := group.answers.session_left_ms(member_id, member.session_timeout_ms):
+        elif left_ms := group.cached_responses.session_left_ms(member_id, member.session_timeout_ms):
             self._watch_session(group, member_id, left_ms)
             return
         else:
@@ -478,7 +478,7 @@ class Rounds:
 
     def freeze(self, group: ClassicGroup) -> None:
         """Stop the group before its protocol changes: held requests get REBALANCE_IN_PROGRESS, and timers stop."""
-        group.answers.take_back()
+        group.cached_responses.invalidate()
         group.in_initial_delay = False
         for member in group.members.values():
             group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))

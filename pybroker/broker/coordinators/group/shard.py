@@ -24,7 +24,7 @@ from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
-from pybroker.broker.coordinators.group.rebalance import Rounds
+from pybroker.broker.coordinators.group.rebalance import ClassicRebalances
 from pybroker.broker.coordinators.group.records import (
     GroupValue,
     MemberValue,
@@ -37,14 +37,14 @@ from pybroker.broker.coordinators.group.transactional_offsets import Counting, T
 from pybroker.broker.coordinators.group_base.epoch_group import JOINS, EpochGroup
 from pybroker.broker.coordinators.group_base.epoch_groups import EpochGroups
 from pybroker.broker.coordinators.group_base.epoch_kind import EpochHeartbeat, Finish, Outcome, Records, Reply
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry, is_not, not_found
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest, JoinRequest
+from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
-from pybroker.broker.coordinators.shards.standing import StandingAnswers
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share.share_group_states import ShareGroupDependencies
 from pybroker.broker.coordinators.share.share_kind import ShareKind
@@ -75,7 +75,7 @@ class GroupShard(Shard[LoadedGroups]):
         settings: GroupCoordinatorSettings,
         share: ShareGroupDependencies,
         timers: TimerWheel,
-        figures: GroupFigures,
+        statistics: GroupStatistics,
         keep_offsets: KeepOffsetsOf,
     ) -> None:
         super().__init__(shard_log)
@@ -84,12 +84,12 @@ class GroupShard(Shard[LoadedGroups]):
             clock,
             topics,
             settings.consumer,
-            figures,
+            statistics,
             upgrade=self._upgrade,
             changed=self._consumer_changed,
         )
         share_kind = ShareKind(share)
-        streams = StreamsKind(clock, timers, topics, settings.streams, figures)
+        streams = StreamsKind(clock, timers, topics, settings.streams, statistics)
         self.epochs = EpochGroups(
             (consumer, share_kind, streams),
             self.groups,
@@ -108,11 +108,11 @@ class GroupShard(Shard[LoadedGroups]):
         self.offsets = Offsets(self.commits_of_members)
         self.transactions = TransactionalOffsets()
         self._markers_while_loading: list[tuple[int, int, bool]] = []
-        self.rounds = Rounds(settings, clock, timers, self, figures)
+        self.rebalances = ClassicRebalances(settings, clock, timers, self, statistics)
         self._clock = clock
         self._topics = topics
         self._removals = removals
-        self._figures = figures
+        self._statistics = statistics
         self._keep_offsets = keep_offsets
         self._removals_before = removals.count
         """Removals up to this count say nothing about loaded groups: another broker may have formed their generations
@@ -155,14 +155,14 @@ class GroupShard(Shard[LoadedGroups]):
         stored_groups = (records.group(group_id) for (_, group_id), records in loaded.epoch_groups.items())
         for group in {group.group_id: group for group in stored_groups if group is not None}.values():
             self.epochs.load(group)
-        self.share_states.bury_the_dead()
+        self.share_states.delete_states_of_dead_topics()
         for group_id in self.offsets.groups():
             self.note_group(group_id)
         for pending in loaded.pending.values():
             for key in pending:
                 self.note_group(key.group)
         for classic in self.groups.all_of(ClassicGroup):
-            self.rounds.resume(classic)
+            self.rebalances.resume(classic)
         if loaded.records:
             log.info(
                 "offsets partition %d: %d records, %d groups, %d offsets (%d of topics that are gone, %d damaged "
@@ -191,7 +191,7 @@ class GroupShard(Shard[LoadedGroups]):
         self.offsets.close()
         self.note_commits()
         for group in self.groups.all_of(ClassicGroup):
-            self.rounds.give_up(group, error, self._clock.wall_ms())
+            self.rebalances.give_up(group, error, self._clock.wall_ms())
         self.epochs.forget_all(error)
         self.groups.clear()
 
@@ -221,35 +221,35 @@ class GroupShard(Shard[LoadedGroups]):
         """Handle a JoinGroup for a classic group, which is created if it does not exist."""
         group = self.note_group(group_id)
         assert isinstance(group, ClassicGroup)
-        self.rounds.join(group, request, reply)
+        self.rebalances.join(group, request, reply)
         self.emptied(group)
 
-    def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
+    def cached_responses(self, group_id: str) -> CachedResponses | None:
         """See `GroupCoordinator`."""
         group = self.groups.get_as(group_id, ClassicGroup)
         if group is None or group.state is not ClassicGroupState.STABLE:
             return None
         # While the first member of another protocol joins, the group is no longer what its members know.
-        return group.answers if self.groups.kind(group_id) is GroupKind.CLASSIC else None
+        return group.cached_responses if self.groups.kind(group_id) is GroupKind.CLASSIC else None
 
-    def answers_to_commits(self, request: CommitRequest) -> StandingAnswers | None:
+    def cached_responses_for_commits(self, request: CommitRequest) -> CachedResponses | None:
         """Return the cache for the commits of a valid request's member; None: only the coordinator may accept them."""
         group = self.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self.answers_to_repeat(request.group_id)
+            return self.cached_responses(request.group_id)
         is_current = request.generation == group.member(request.member_id).epoch
-        return self.epochs.answers(group.group_id) if is_current and self.is_quiet(group) else None
+        return self.epochs.cached_responses(group.group_id) if is_current and self.is_quiet(group) else None
 
     def heard_commit(self, group: Group, member_id: str) -> None:
         """Extend the session of a classic group's member that has committed. Commits do not keep other members
         alive."""
         if isinstance(group, ClassicGroup):
-            self.rounds.heard_commit(group, member_id)
+            self.rebalances.heard_commit(group, member_id)
 
     def rebalance(self, group: Group, reason: str) -> None:
         """Start a rebalance of a classic group unless one runs."""
         if isinstance(group, ClassicGroup):
-            self.rounds.rebalance(group, reason)
+            self.rebalances.rebalance(group, reason)
 
     def is_quiet(self, group: Group) -> bool:
         """Return whether no change of the group is being written."""
@@ -263,10 +263,10 @@ class GroupShard(Shard[LoadedGroups]):
         else:
             self._markers_while_loading.append((producer_id, at, committed))
 
-    def said_bytes(self) -> int:
-        """What the metadata of all members takes in memory."""
+    def metadata_bytes(self) -> int:
+        """Return the bytes of all members' metadata."""
         classic = sum(group.metadata_bytes for group in self.groups.all_of(ClassicGroup))
-        return classic + self.epochs.said.total
+        return classic + self.epochs.metadata_sizes.total
 
     def has_commit_under_way(self, group_id: str) -> bool:
         """Return whether a commit is being written or its transaction is open; the group then counts as used."""
@@ -278,11 +278,11 @@ class GroupShard(Shard[LoadedGroups]):
             if self._topics.topic_name(topic_id) is not None:
                 self.note_group(key.group)
                 self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
-                self._figures.offset_commits += 1
+                self._statistics.offset_commits += 1
 
     def note_commits(self) -> None:
         """Count the commits of data threads."""
-        self._figures.offset_commits += self.offsets.take_count()
+        self._statistics.offset_commits += self.offsets.take_count()
 
     # --- changes of kind ----------------------------------------------------------------------------------------------
 
@@ -309,18 +309,18 @@ class GroupShard(Shard[LoadedGroups]):
         classic = self.classic_group(draft.group_id)
         if classic is not None and classic.members:
             upgrade(classic, draft, self._topics, self._settings.consumer.max_size)
-            self.rounds.freeze(classic)
+            self.rebalances.freeze(classic)
             log.info("group %s becomes a consumer group at epoch %d", draft.group_id, draft.epoch)
 
     def _answer_upgrade(self, classic: ClassicGroup, reply: Reply, result: object) -> None:
         """Answer a heartbeat that could upgrade a classic group; the group continues if it was not upgraded."""
         if self.groups.get(classic.group_id) is classic and self.groups.kind(classic.group_id) is GroupKind.CLASSIC:
-            self.rounds.thaw(classic)
+            self.rebalances.thaw(classic)
         reply(result)
 
     def _replaced(self, group: Group) -> None:
         if isinstance(group, ClassicGroup):
-            self.rounds.give_up(group, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
+            self.rebalances.give_up(group, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
 
     def _consumer_changed(self, group: ConsumerGroup) -> None:
         if self._settings.consumer.downgrades and can_downgrade(group, self._settings.max_size):
@@ -353,8 +353,8 @@ class GroupShard(Shard[LoadedGroups]):
             if isinstance(outcome, ClassicGroup):
                 log.info("group %s becomes a classic group at generation %d", group_id, outcome.generation)
                 self.groups.put(outcome)
-                self.rounds.resume(outcome)
-                self.rounds.rebalance(outcome, "the last member of the consumer protocol has left")
+                self.rebalances.resume(outcome)
+                self.rebalances.rebalance(outcome, "the last member of the consumer protocol has left")
             elif isinstance(outcome, KafkaError) and self.groups.get_as(group_id, ConsumerGroup) is not None:
                 self._downgrade_later(group_id, DOWNGRADE_RETRY_MS)
 
@@ -446,7 +446,7 @@ class GroupShard(Shard[LoadedGroups]):
             and self.groups.get(group.group_id) is group
         ):
             self.groups.remove(group.group_id)
-            self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
+            self.rebalances.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
 
     # --- removal ------------------------------------------------------------------------------------------------------
 
@@ -467,7 +467,7 @@ class GroupShard(Shard[LoadedGroups]):
             return self.epochs.drop(group)
         self.groups.remove(group.group_id)
         if isinstance(group, ClassicGroup):
-            self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
+            self.rebalances.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
         return {encode_group_key(group.group_id): None}
 
     def _forget_offsets(self, group_id: str) -> list[OffsetKey]:
@@ -475,7 +475,7 @@ class GroupShard(Shard[LoadedGroups]):
         self.offsets.drop_group(group_id)
         return [key for _, key in dict.fromkeys(keys)]
 
-    def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
+    def write_offset_tombstones(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
         """Write tombstones for offsets that the caller has removed from `offsets`."""
         self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
 

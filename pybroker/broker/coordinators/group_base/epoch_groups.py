@@ -1,7 +1,7 @@
 """The consumer, share and streams groups of one shard: heartbeats, targets, sessions and timeouts.
 
-Pure functions on copies make the decisions (`membership` of each kind); `turns` makes them durable. Everything here
-is synchronous, on the event loop's thread.
+Pure functions on copies make the decisions (`membership` of each kind); `change_batches` makes them durable.
+Everything here is synchronous, on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group_base.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.group_base.change_batches import AnyGroup, ChangeBatches, Write
 from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS, EpochMember
 from pybroker.broker.coordinators.group_base.epoch_kind import (
     EpochHeartbeat,
@@ -23,10 +24,9 @@ from pybroker.broker.coordinators.group_base.epoch_kind import (
     Reply,
 )
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry
-from pybroker.broker.coordinators.group_base.said import SHARED, said_bytes
+from pybroker.broker.coordinators.group_base.metadata_size import SHARED, metadata_size
 from pybroker.broker.coordinators.group_base.topics_hash import TopicView
-from pybroker.broker.coordinators.group_base.turns import AnyGroup, GroupTurns, Write
-from pybroker.broker.coordinators.shards.standing import StandingAnswers
+from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -37,7 +37,7 @@ RETRY_MS = 1_000
 """Delay before retrying a change that could not be written."""
 
 
-class EpochGroups(GroupTurns):
+class EpochGroups(ChangeBatches):
     """The groups with epochs of one shard, of all kinds."""
 
     def __init__(
@@ -55,7 +55,7 @@ class EpochGroups(GroupTurns):
         super().__init__(kinds, registry, write, replaces)
         self._timers = timers
         self._view = view
-        self._answers: dict[str, StandingAnswers] = {}
+        self._cached_responses: dict[str, CachedResponses] = {}
         self.interval = AssignmentInterval(clock, timers, self._assignment_interval_ms, self.assign)
         for kind in kinds:
             kind.bind(self)
@@ -112,19 +112,19 @@ class EpochGroups(GroupTurns):
 
     def metadata_bytes(self, of: GroupKind, group_id: str, beat: EpochHeartbeat) -> tuple[int, int]:
         """Return the size of the member's description in a heartbeat, and the size of what it replaces."""
-        said = self.said
+        sizes = self.metadata_sizes
         # The first member describes what all members share.
-        shared = 0 if said.of(group_id, SHARED) else said_bytes(self._kinds[of].shared(beat))
-        return said_bytes(beat.said) + shared, said.of(group_id, beat.member_id)
+        shared = 0 if sizes.of(group_id, SHARED) else metadata_size(self._kinds[of].shared(beat))
+        return metadata_size(beat.metadata) + shared, sizes.of(group_id, beat.member_id)
 
-    def answers(self, group_id: str) -> StandingAnswers:
+    def cached_responses(self, group_id: str) -> CachedResponses:
         """Return the group's cache of responses."""
-        return self._answers.setdefault(group_id, StandingAnswers())
+        return self._cached_responses.setdefault(group_id, CachedResponses())
 
-    def _moves(self, group_id: str) -> None:
-        answers = self._answers.get(group_id)
+    def _before_change(self, group_id: str) -> None:
+        answers = self._cached_responses.get(group_id)
         if answers is not None:
-            answers.take_back()
+            answers.invalidate()
 
     # --- targets ------------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class EpochGroups(GroupTurns):
         self._timers.schedule(_session(group_id, member_id), timeout_ms, session_ended)
 
     def _end_session(self, group_id: str, member_id: str) -> None:
-        group, answers = self.get(group_id), self._answers.get(group_id)
+        group, answers = self.get(group_id), self._cached_responses.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if answers is not None and group is not None and member is not None:
             timeout_ms = self._kinds[group.kind].session_timeout_ms(group_id, member)
@@ -219,7 +219,7 @@ class EpochGroups(GroupTurns):
         return self._kinds[group.kind].tombstones(group)
 
     def _ended(self, group_id: str, of: GroupKind, group: AnyGroup | None) -> None:
-        self._answers.pop(group_id, None)
+        self._cached_responses.pop(group_id, None)
         self.interval.forget(group_id)
         for member_id in () if group is None else group.members:
             self._forget_member(group_id, member_id)
@@ -228,8 +228,8 @@ class EpochGroups(GroupTurns):
     def _forget_member(self, group_id: str, member_id: str) -> None:
         self._timers.cancel(_session(group_id, member_id))
         self._timers.cancel(_revocation(group_id, member_id))
-        if group_id in self._answers:
-            self._answers[group_id].forget(member_id)
+        if group_id in self._cached_responses:
+            self._cached_responses[group_id].forget(member_id)
 
 
 def _is_same(revocation: tuple[int, object] | None, other: tuple[int, object]) -> bool:

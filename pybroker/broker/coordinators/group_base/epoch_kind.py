@@ -21,7 +21,7 @@ Change = Callable[[Any], Finish]
 """Changes the copy, or raises KafkaError before changing it.
 
 The returned function is called when the target is known. It may change the copy again, and returns the result or
-raises KafkaError: a later change of the same turn may have removed its member.
+raises KafkaError: a later change of the same batch may have removed its member.
 """
 Reply = Callable[[Outcome], None]
 
@@ -36,11 +36,11 @@ class EpochGroupManager(Protocol):
     def interval(self) -> AssignmentInterval: ...
 
     def submit(self, group_id: str, change: Change, reply: Reply, *, of: GroupKind) -> None:
-        """Change a group, which is created if it does not exist; see `GroupTurns`."""
+        """Change a group, which is created if it does not exist; see `ChangeBatches`."""
         ...
 
     def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
-        """Change an existing group; see `GroupTurns`."""
+        """Change an existing group; see `ChangeBatches`."""
         ...
 
     def assign(self, group_id: str) -> None:
@@ -63,7 +63,7 @@ class EpochHeartbeat(Protocol):
         ...
 
     @property
-    def said(self) -> Any:
+    def metadata(self) -> Any:
         """The member's description of itself, as far as the heartbeat has it."""
         ...
 
@@ -99,7 +99,7 @@ class EpochKind(ABC, Generic[G, H, R]):
     # --- members ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def said(self, group: G) -> dict[str, Any]:
+    def member_metadata(self, group: G) -> dict[str, Any]:
         """Return the members' descriptions of themselves by member id, immutable values; what they share has the id
         SHARED."""
 

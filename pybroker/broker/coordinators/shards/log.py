@@ -66,7 +66,7 @@ class ShardLog:
         self._appends = ports.appends
         self._clock = ports.clock
         self._loop = ports.loop
-        self._end_of_turn = ports.end_of_turn
+        self._end_of_batch = ports.end_of_batch
         self._records: list[Record] = []
         self._bytes = 0
         self._waiting: list[tuple[int, Written]] = []
@@ -96,7 +96,7 @@ class ShardLog:
         if not self._flush_due:
             self._flush_due = True
             self._idle.clear()
-            self._end_of_turn(self._flush_now)
+            self._end_of_batch(self._flush_now)
 
     def write_in_transaction(self, producer: tuple[int, int], records: Sequence[Record], written: Written) -> None:
         """Append `records` at once, as part of the transaction of this producer (id, epoch).
@@ -159,7 +159,7 @@ class ShardLog:
         if at_once:
             done(*ended)
         else:
-            self._end_of_turn(partial(done, *ended))
+            self._end_of_batch(partial(done, *ended))
 
     def _done(self, waiting: list[tuple[int, Written]], code: int, base_offset: int) -> None:
         if code == ErrorCode.NOT_ENOUGH_REPLICAS:

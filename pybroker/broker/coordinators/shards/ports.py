@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.native import StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
@@ -170,7 +170,7 @@ class Ports(msgspec.Struct, frozen=True):
     broker_id: int
     clock: Clock
     loop: asyncio.AbstractEventLoop
-    end_of_turn: EndOfTurn
+    end_of_batch: EndOfBatchHook
     appends: LocalAppends
     reads: Reads
     topics: Topics

@@ -44,9 +44,15 @@ class CachedTopics:
         present = self._cache.topic_id(name)
         if present is not None and _was_made(self._lineage(present), wall_ms):
             return present
-        dead = (one for one in self._deletions().values() if one.topic == name and one.topic_id != present)
-        then = [one for one in dead if one.deleted_ms >= wall_ms and _was_made(one.lineage, wall_ms)]
-        return min(then, key=lambda one: one.deleted_ms).topic_id if then else None
+        then = [
+            deletion
+            for deletion in self._deletions().values()
+            if deletion.topic == name
+            and deletion.topic_id != present
+            and deletion.deleted_ms >= wall_ms
+            and _was_made(deletion.lineage, wall_ms)
+        ]
+        return min(then, key=lambda deletion: deletion.deleted_ms).topic_id if then else None
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """Return the name of an existing incarnation."""

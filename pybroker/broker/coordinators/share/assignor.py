@@ -61,10 +61,11 @@ def _share_out(
                 shares[member].add(partition)
                 readers[partition] += 1
     # Assign partitions with the fewest readers first, to members with the fewest partitions.
-    order = sorted(partitions, key=lambda one: (readers[one], one))
-    for member in sorted(members, key=lambda one: (len(shares[one]), one)):
+    order = sorted(partitions, key=lambda partition: (readers[partition], partition))
+    for member in sorted(members, key=lambda candidate: (len(shares[candidate]), candidate)):
         while len(shares[member]) < member_most or (len(shares[member]) == member_most and member_extra > 0):
-            free = min((one for one in order if one not in shares[member]), key=lambda one: readers[one], default=None)
+            others = (partition for partition in order if partition not in shares[member])
+            free = min(others, key=lambda partition: readers[partition], default=None)
             if free is None or readers[free] >= partition_most + (partition_extra > 0):
                 break
             if len(shares[member]) == member_most:

@@ -156,7 +156,7 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
         found = (states[topic_id].partitions for states in (self.initialized, self.initializing) if topic_id in states)
         return frozenset[int]().union(*found)
 
-    def bury_topic(self, topic_id: Uuid) -> None:
+    def mark_deleting(self, topic_id: Uuid) -> None:
         """Mark the states of a topic for deletion."""
         known = self.initialized.get(topic_id) or self.initializing.get(topic_id)
         if known is not None:

@@ -30,7 +30,7 @@ class ShareHeartbeat(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] | None = None
 
     @property
-    def said(self) -> tuple[object, ...]:
+    def metadata(self) -> tuple[object, ...]:
         """The member's description of itself, as far as the heartbeat has it."""
         return self.client_id, self.client_host, self.rack_id, self.topics
 
@@ -130,11 +130,12 @@ def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str,
     """Give the member its partitions of the target.
 
     If the target is outdated, leave out topics that the member no longer subscribes to. topics: as for `assign`.
-    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
+    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member, target = group.member(member_id), group.target.get(member_id, frozenset())
     if group.epoch > group.target_epoch:
-        target = frozenset(one for one in target if one[0] in topics and topics[one[0]][0] in member.topics)
+        wanted = {topic_id for topic_id, (name, _) in topics.items() if name in member.topics}
+        target = frozenset(partition for partition in target if partition[0] in wanted)
     moved = member.moved_to(group.target_epoch, target)
     group.members[member_id] = moved
     return moved

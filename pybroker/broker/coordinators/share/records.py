@@ -101,12 +101,12 @@ def _states(group: ShareGroup) -> tuple[object, ...]:
 
 
 def _target(target: frozenset[Partition]) -> bytes:
-    topics = [m.ShareGroupTargetAssignmentMemberValue_TopicPartition(*one) for one in by_topic(target)]
+    topics = [m.ShareGroupTargetAssignmentMemberValue_TopicPartition(*topic) for topic in by_topic(target)]
     return encode_versioned(m.ShareGroupTargetAssignmentMemberValue(topics), 0)
 
 
 def _current(member: ShareGroupMember) -> bytes:
-    held = [m.ShareGroupCurrentMemberAssignmentValue_TopicPartitions(*one) for one in by_topic(member.assigned)]
+    held = [m.ShareGroupCurrentMemberAssignmentValue_TopicPartitions(*topic) for topic in by_topic(member.assigned)]
     return encode_versioned(
         m.ShareGroupCurrentMemberAssignmentValue(member.epoch, member.previous_epoch, STABLE, held), 0
     )
@@ -123,7 +123,7 @@ def _encoded_states(group: ShareGroup) -> bytes:
         m.ShareGroupStatePartitionMetadataValue(
             infos(group.initializing),
             infos(group.initialized),
-            [m.ShareGroupStatePartitionMetadataValue_TopicInfo(*one) for one in group.deleting.items()],
+            [m.ShareGroupStatePartitionMetadataValue_TopicInfo(*topic) for topic in group.deleting.items()],
         ),
         0,
     )
@@ -166,9 +166,13 @@ class StoredShareGroup:
             group.initializing = _topic_states(states.initializing_topics)
             group.initialized = _topic_states(states.initialized_topics)
             group.deleting = {topic.topic_id: topic.topic_name for topic in states.deleting_topics}
-        for member_id, said in self._of_members[MEMBER].items():
+        for member_id, metadata in self._of_members[MEMBER].items():
             member = ShareGroupMember(
-                member_id, said.client_id, said.client_host, said.rack_id, tuple(said.subscribed_topic_names)
+                member_id,
+                metadata.client_id,
+                metadata.client_host,
+                metadata.rack_id,
+                tuple(metadata.subscribed_topic_names),
             )
             current = self._of_members[CURRENT].get(member_id)
             if current is not None:

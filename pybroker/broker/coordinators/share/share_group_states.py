@@ -81,8 +81,8 @@ class ShareGroupDependencies(msgspec.Struct, frozen=True):
 class ShareGroupStates:
     """The share states of the groups of one shard."""
 
-    def __init__(self, ground: ShareGroupDependencies, groups: EpochGroupManager) -> None:
-        self._ground = ground
+    def __init__(self, dependencies: ShareGroupDependencies, groups: EpochGroupManager) -> None:
+        self._dependencies = dependencies
         self._groups = groups
         self._working: dict[str, asyncio.Task[None]] = {}
         """Group id → the task that works on its states."""
@@ -95,7 +95,7 @@ class ShareGroupStates:
         group = self._get(group_id)
         if group is None or not (group.initializing or group.deleting) or group_id in self._working:
             return
-        task = self._working[group_id] = self._ground.loop.create_task(self._work(group))
+        task = self._working[group_id] = self._dependencies.loop.create_task(self._work(group))
         task.add_done_callback(lambda done: self._worked(group_id, done))
 
     def _worked(self, group_id: str, task: asyncio.Task[None]) -> None:
@@ -116,11 +116,11 @@ class ShareGroupStates:
             problem,
             exc_info=None if expected else problem,
         )
-        self._ground.timers.schedule(("share states", group_id), RETRY_MS, lambda: self.work(group_id))
+        self._dependencies.timers.schedule(("share states", group_id), RETRY_MS, lambda: self.work(group_id))
 
     async def _work(self, group: ShareGroup) -> None:
         """Do all pending work on the group's states once, then update the group. Raise KafkaError."""
-        group_id, states = group.group_id, self._ground.states
+        group_id, states = group.group_id, self._dependencies.states
         gone = self._gone(group)
         await asyncio.gather(
             *(
@@ -162,7 +162,7 @@ class ShareGroupStates:
 
         The epoch is higher than the group's if a deleted group with the same id left a state behind.
         """
-        states, epoch = self._ground.states, group.epoch
+        states, epoch = self._dependencies.states, group.epoch
         try:
             await states.initialize(key, epoch, await self._start(group, key))
         except KafkaError as problem:
@@ -178,10 +178,10 @@ class ShareGroupStates:
         If the topic continues the offsets of a topic that the group has read, it is the start of the log; otherwise
         share.auto.offset.reset decides.
         """
-        view = self._ground.view
+        view = self._dependencies.view
         for topic_id, topic in group.initialized.items():
             if key.partition in topic.partitions and view.successor(topic_id) == key.topic_id:
-                known = await self._ground.states.summary(key._replace(topic_id=topic_id))
+                known = await self._dependencies.states.summary(key._replace(topic_id=topic_id))
                 if known is not None and known.start_offset != NO_OFFSET:
                     return view.start_offset(key.topic_id, key.partition)
         return NO_OFFSET
@@ -195,14 +195,14 @@ class ShareGroupStates:
         gone = {topic_id: group.known_partitions(topic_id) for topic_id in group.deleting}
         if group.looked_at >= 0:
             for topic_id in group.initializing.keys() - gone.keys():
-                if not self._ground.view.partition_count(topic_id):
+                if not self._dependencies.view.partition_count(topic_id):
                     gone[topic_id] = group.unfinished_partitions(topic_id)
         return gone
 
     def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
-        """Make a change in the next turn; return a future for its result, a KafkaError if it was refused or not
+        """Make a change in the next batch; return a future for its result, a KafkaError if it was refused or not
         stored."""
-        future: asyncio.Future[Outcome] = self._ground.loop.create_future()
+        future: asyncio.Future[Outcome] = self._dependencies.loop.create_future()
 
         def reply(outcome: Outcome) -> None:
             if not future.done():
@@ -220,7 +220,7 @@ class ShareGroupStates:
         def change(draft: ShareGroup) -> Finish:
             draft.require_empty()
             for topic_id in topics:
-                draft.bury_topic(topic_id)
+                draft.mark_deleting(topic_id)
             return lambda _: None
 
         outcome = await self.submit(group_id, change)
@@ -235,12 +235,12 @@ class ShareGroupStates:
             if problem is not None:
                 raise problem
 
-    def bury_the_dead(self) -> None:
+    def delete_states_of_dead_topics(self) -> None:
         """Delete the states of topics that cannot be undeleted.
 
         Until then an undelete finds them. The successor of a truncated topic gets its own states first.
         """
-        view = self._ground.view
+        view = self._dependencies.view
         for group in self._groups.registry.all_of(ShareGroup):
             known = group.initialized.keys() | group.initializing.keys()
             for topic_id in known - group.deleting.keys():
@@ -249,25 +249,25 @@ class ShareGroupStates:
                     if successor not in group.initializing:
                         self._submit_for(group.group_id, successor, self._begin)
                 elif view.is_dead(topic_id):
-                    self._submit_for(group.group_id, topic_id, self._bury)
+                    self._submit_for(group.group_id, topic_id, self._delete_states)
 
     def _begin(self, topic_id: Uuid, draft: ShareGroup) -> Finish:
-        view = self._ground.view
+        view = self._dependencies.view
         name, count = view.topic_name(topic_id) or "", view.partition_count(topic_id)
         draft.begin(draft.missing({topic_id: (name, count)}))
         return lambda _: None
 
-    def _bury(self, topic_id: Uuid, draft: ShareGroup) -> Finish:
-        draft.bury_topic(topic_id)
+    def _delete_states(self, topic_id: Uuid, draft: ShareGroup) -> Finish:
+        draft.mark_deleting(topic_id)
         return lambda _: None
 
     def _submit_for(self, group_id: str, topic_id: Uuid, change: Callable[[Uuid, ShareGroup], Finish]) -> None:
-        later = partial(self._ground.timers.schedule, ("share topic", group_id, topic_id), RETRY_MS)
+        later = partial(self._dependencies.timers.schedule, ("share topic", group_id, topic_id), RETRY_MS)
         self._groups.submit_until_stored(group_id, partial(change, topic_id), later)
 
     def stop(self, group_id: str) -> None:
         """Stop the work on a group's states."""
-        self._ground.timers.cancel(("share states", group_id))
+        self._dependencies.timers.cancel(("share states", group_id))
         task = self._working.pop(group_id, None)
         if task is not None:
             task.cancel()

@@ -27,19 +27,19 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
 
     states: ShareGroupStates
 
-    def __init__(self, ground: ShareGroupDependencies) -> None:
-        self._ground = ground
-        self._clock = ground.clock
-        self._view = ground.view
-        self._settings = ground.settings
+    def __init__(self, dependencies: ShareGroupDependencies) -> None:
+        self._dependencies = dependencies
+        self._clock = dependencies.clock
+        self._view = dependencies.view
+        self._settings = dependencies.settings
 
     def bind(self, groups: EpochGroupManager) -> None:
         super().bind(groups)
-        self.states = ShareGroupStates(self._ground, groups)
+        self.states = ShareGroupStates(self._dependencies, groups)
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def said(self, group: ShareGroup) -> dict[str, tuple[object, ...]]:
+    def member_metadata(self, group: ShareGroup) -> dict[str, tuple[object, ...]]:
         return {
             member_id: (member.client_id, member.client_host, member.rack_id, member.topics)
             for member_id, member in group.members.items()
@@ -49,7 +49,7 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
         member = group.members[beat.member_id]
         if beat.topics not in (None, member.topics) or beat.rack_id not in (None, member.rack_id):
             return None
-        return self._result(group.group_id, member, told=beat.topics is not None)
+        return self._result(group.group_id, member, with_assignment=beat.topics is not None)
 
     def join(self, draft: ShareGroup, beat: ShareHeartbeat) -> Callable[[ShareGroup], ShareHeartbeatResult]:
         epoch = draft.epoch
@@ -58,8 +58,8 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
 
         def finish(draft: ShareGroup) -> ShareHeartbeatResult:
             moved = membership.progress(draft, beat.member_id, self._topics(draft))
-            told = beat.topics is not None or before is None or moved.assigned != before.assigned
-            return self._result(draft.group_id, moved, told=told)
+            with_assignment = beat.topics is not None or before is None or moved.assigned != before.assigned
+            return self._result(draft.group_id, moved, with_assignment=with_assignment)
 
         return finish
 
@@ -71,12 +71,12 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
         membership.remove(draft, member_id)
         self._look(draft, raised=True)
 
-    def _result(self, group_id: str, member: ShareGroupMember, *, told: bool) -> ShareHeartbeatResult:
+    def _result(self, group_id: str, member: ShareGroupMember, *, with_assignment: bool) -> ShareHeartbeatResult:
         return ShareHeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
             interval_ms=self._settings.heartbeat_interval_ms(group_id),
-            assigned=member.assigned if told else None,
+            assigned=member.assigned if with_assignment else None,
         )
 
     def session_timeout_ms(self, group_id: str, member: ShareGroupMember) -> int:

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.ports import Reads, Topics
-from pybroker.broker.coordinators.share_partition.figures import ShareFigures
 from pybroker.broker.coordinators.share_partition.in_flight import Failure
+from pybroker.broker.coordinators.share_partition.share_statistics import ShareStatistics
 from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.errors import KafkaError
 from pybroker.native import ClientBatch, NativeError, StoredRecord, Uuid
@@ -127,85 +127,85 @@ class DeadLetterTarget(NamedTuple):
 class DeadLetterQueues:
     """The dead letter queues of this broker's share partitions."""
 
-    def __init__(self, ground: DeadLetterDependencies, figures: ShareFigures) -> None:
-        self._ground = ground
-        self._figures = figures
+    def __init__(self, dependencies: DeadLetterDependencies, statistics: ShareStatistics) -> None:
+        self._dependencies = dependencies
+        self._statistics = statistics
 
     def has_queue(self, group_id: str) -> bool:
         """Return whether failed records of this group go to a queue now."""
-        return self._ground.enabled() and bool(self._ground.settings.dead_letter_queue(group_id))
+        return self._dependencies.enabled() and bool(self._dependencies.settings.dead_letter_queue(group_id))
 
     async def write(self, key: Key, failed: Sequence[FailedRecords]) -> None:
         """Write dead letters; return once they are in the queue or have failed."""
-        for one in failed:
-            written = one.first
+        for run in failed:
+            written = run.first
             try:
-                async for last, records in self._records(key, one):
-                    await self._write(key, one, written, last, records)
-                    self._figures.dead_letters += last - written + 1
+                async for last, records in self._records(key, run):
+                    await self._write(key, run, written, last, records)
+                    self._statistics.dead_letters += last - written + 1
                     written = last + 1
             except (KafkaError, NativeError) as problem:
                 log.warning(
                     "group %s: archived offsets %d to %d of %s-%d without a copy in its dead letter queue %s: %s",
                     key.group,
                     written,
-                    one.last,
-                    self._ground.topics.topic_name(key.topic_id) or key.topic_id,
+                    run.last,
+                    self._dependencies.topics.topic_name(key.topic_id) or key.topic_id,
                     key.partition,
-                    self._ground.settings.dead_letter_queue(key.group) or "(no longer configured)",
+                    self._dependencies.settings.dead_letter_queue(key.group) or "(no longer configured)",
                     problem,
                 )
 
-    async def _records(self, key: Key, one: FailedRecords) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
+    async def _records(self, key: Key, run: FailedRecords) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
         """Yield (last offset, records up to it by offset) until all offsets are covered; deleted records are left
         out."""
-        ground = self._ground
-        if not ground.settings.copies_dead_letters(key.group):
-            yield one.last, {}
+        dependencies = self._dependencies
+        if not dependencies.settings.copies_dead_letters(key.group):
+            yield run.last, {}
             return
-        at = one.first
-        while at <= one.last:
-            read = await ground.loop.run_in_executor(
-                None, ground.reads.read_records, key.topic_id, key.partition, at, READ_BYTES_MAX
+        at = run.first
+        while at <= run.last:
+            read = await dependencies.loop.run_in_executor(
+                None, dependencies.reads.read_records, key.topic_id, key.partition, at, READ_BYTES_MAX
             )
             if read.next_offset <= at:
                 break
-            last = min(read.next_offset - 1, one.last)
+            last = min(read.next_offset - 1, run.last)
             yield last, {each.offset: each for each in read.records if at <= each.offset <= last}
             at = last + 1
-        if at <= one.last:
-            yield one.last, {}
+        if at <= run.last:
+            yield run.last, {}
 
     async def _write(
-        self, key: Key, one: FailedRecords, first: int, last: int, records: Mapping[int, StoredRecord]
+        self, key: Key, run: FailedRecords, first: int, last: int, records: Mapping[int, StoredRecord]
     ) -> None:
         bytes_max = await self._try(key, self._bytes_max)
-        for batch, of in _batches(self._letters(key, one, range(first, last + 1), records), bytes_max):
+        for batch, of in _batches(self._letters(key, run, range(first, last + 1), records), bytes_max):
             try:
                 await self._try(key, partial(self._append, batch))
             except KafkaError as problem:
                 if problem.code != ErrorCode.MESSAGE_TOO_LARGE or not records:
                     raise
                 # The copy makes the letter too large; write it without the copy.
-                for bare, _ in _batches(self._letters(key, one, of, {}), bytes_max):
+                for bare, _ in _batches(self._letters(key, run, of, {}), bytes_max):
                     await self._try(key, partial(self._append, bare))
 
     async def _bytes_max(self, place: DeadLetterTarget) -> int:
-        return min(BATCH_BYTES_MAX, int(self._ground.queues.config(place.topic_id)["max.message.bytes"]))
+        return min(BATCH_BYTES_MAX, int(self._dependencies.queues.config(place.topic_id)["max.message.bytes"]))
 
     async def _append(self, batch: bytes, place: DeadLetterTarget) -> None:
-        self._figures.dead_letter_requests += 1
+        self._statistics.dead_letter_requests += 1
         try:
-            await self._ground.leaders.append(*place, batch)
+            await self._dependencies.leaders.append(*place, batch)
         except KafkaError:
-            self._figures.dead_letter_requests_failed += 1
+            self._statistics.dead_letter_requests_failed += 1
             raise
 
     def _letters(
-        self, key: Key, one: FailedRecords, offsets: Sequence[int], records: Mapping[int, StoredRecord]
+        self, key: Key, run: FailedRecords, offsets: Sequence[int], records: Mapping[int, StoredRecord]
     ) -> Iterator[Letter]:
-        topic = self._ground.topics.topic_name(key.topic_id) or "<UNKNOWN>"
-        timestamp_ms = self._ground.clock.wall_ms()
+        topic = self._dependencies.topics.topic_name(key.topic_id) or "<UNKNOWN>"
+        timestamp_ms = self._dependencies.clock.wall_ms()
         for offset in offsets:
             record = records.get(offset)
             headers: list[tuple[str, bytes | None]] = list(record.headers) if record is not None else []
@@ -214,10 +214,10 @@ class DeadLetterQueues:
                 ("__dlq.errors.partition", b"%d" % key.partition),
                 ("__dlq.errors.offset", b"%d" % offset),
                 ("__dlq.errors.group", key.group.encode()),
-                ("__dlq.errors.delivery.count", b"%d" % one.deliveries),
+                ("__dlq.errors.delivery.count", b"%d" % run.deliveries),
             ]
-            if one.failure is not None:
-                headers.append(("__dlq.errors.message", one.failure.value.encode()))
+            if run.failure is not None:
+                headers.append(("__dlq.errors.message", run.failure.value.encode()))
             key_, value = (None, None) if record is None else (record.key, record.value)
             yield Letter(offset, timestamp_ms, key_, value, headers)
 
@@ -237,7 +237,7 @@ class DeadLetterQueues:
 
     async def _place(self, key: Key) -> DeadLetterTarget:
         """Return the current destination for letters of this partition. Raise KafkaError."""
-        topics, settings, queues = self._ground.topics, self._ground.settings, self._ground.queues
+        topics, settings, queues = self._dependencies.topics, self._dependencies.settings, self._dependencies.queues
         name = settings.dead_letter_queue(key.group)
         if not name:
             raise KafkaError(ErrorCode.INVALID_CONFIG, "the group no longer has a dead letter queue")

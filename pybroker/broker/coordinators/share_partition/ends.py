@@ -38,5 +38,5 @@ class PartitionEnds:
             answer = await self._brokers.ask(leader, request)
         except KafkaError:
             return None
-        found = [one for topic in answer.topics for one in topic.partitions if not one.error_code]
+        found = [row for topic in answer.topics for row in topic.partitions if not row.error_code]
         return found[0].offset if found else None

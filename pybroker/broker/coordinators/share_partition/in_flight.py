@@ -265,7 +265,7 @@ class InFlight:
     def _fail(self, span: Span, failure: Failure) -> None:
         span.coming, span.failure = (ARCHIVING, failure) if self._dead_letters() else (ARCHIVED, None)
 
-    def bury(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
+    def archive(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
         """Move ARCHIVING records to ARCHIVED; settle the change once their dead letters are written.
 
         `offsets`: only these (first, last) ranges; offsets that are no longer in the table are ignored.

@@ -13,9 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pybroker.broker.coordinators.shards.ports import Topics
-from pybroker.broker.coordinators.share_partition.figures import ShareFigures
 from pybroker.broker.coordinators.share_partition.in_flight import AckBatch
-from pybroker.broker.coordinators.share_partition.partition import SharePartition, SharePartitionPhase, Surroundings
+from pybroker.broker.coordinators.share_partition.partition import (
+    SharePartition,
+    SharePartitionDependencies,
+    SharePartitionPhase,
+)
 from pybroker.broker.coordinators.share_partition.requests import Answers, Limits, SharePartitionAnswer, ShareRequest
 from pybroker.broker.coordinators.share_partition.sessions import (
     CLOSES,
@@ -24,6 +27,7 @@ from pybroker.broker.coordinators.share_partition.sessions import (
     ShareSessions,
     TopicPartition,
 )
+from pybroker.broker.coordinators.share_partition.share_statistics import ShareStatistics
 from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -59,15 +63,17 @@ MayRead = Callable[[str], bool]
 class SharePartitions:
     """The share partitions of this broker."""
 
-    def __init__(self, broker_id: int, topics: Topics, around: Surroundings, figures: ShareFigures) -> None:
+    def __init__(
+        self, broker_id: int, topics: Topics, dependencies: SharePartitionDependencies, statistics: ShareStatistics
+    ) -> None:
         self._broker_id = broker_id
         self._topics = topics
-        self._around = around
+        self._dependencies = dependencies
         self._partitions: dict[Key, SharePartition] = {}
         self._failed: dict[Key, tuple[int, KafkaError]] = {}
         """Time and reason of the last failed load."""
-        self.sessions = ShareSessions(lambda: around.settings.sessions_max)
-        self.figures = figures
+        self.sessions = ShareSessions(lambda: dependencies.settings.sessions_max)
+        self.statistics = statistics
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -117,8 +123,8 @@ class SharePartitions:
         for partition, batches in request.acknowledged.items():
             answer = answers[partition] = SharePartitionAnswer()
             if batches:
-                self.figures.note_acknowledged(batches)
-                task = self._around.loop.create_task(self._acknowledge_one(request, partition, batches, may_read))
+                self.statistics.note_acknowledged(batches)
+                task = self._dependencies.loop.create_task(self._acknowledge_one(request, partition, batches, may_read))
                 work.append((answer, task))
         for answer, task in work:
             try:
@@ -139,7 +145,7 @@ class SharePartitions:
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     async def _give(self, session: BrokerShareSession, limits: Limits, may_read: MayRead, answers: Answers) -> None:
-        loop = self._around.loop
+        loop = self._dependencies.loop
         deadline = loop.time() + max(limits.max_wait_ms, 0) / 1000
         while True:
             left = deadline - loop.time()
@@ -149,7 +155,7 @@ class SharePartitions:
             await self._wait(waited_for, left)
 
     async def _wait(self, waited_for: Sequence[SharePartition], seconds: float) -> None:
-        woken: asyncio.Future[None] = self._around.loop.create_future()
+        woken: asyncio.Future[None] = self._dependencies.loop.create_future()
 
         def wake() -> None:
             if not woken.done():
@@ -159,7 +165,7 @@ class SharePartitions:
             seconds = min(seconds, LOAD_RETRY_MS / 1000)
         for share in waited_for:
             share.waiters.add(wake)
-        handle = self._around.loop.call_later(seconds, wake)
+        handle = self._dependencies.loop.call_later(seconds, wake)
         try:
             await woken
         finally:
@@ -203,7 +209,7 @@ class SharePartitions:
                 number += taken.number
                 answer = answers.setdefault(partition, SharePartitionAnswer())
                 answer.records, answer.acquired = taken.records, taken.acquired
-                self.figures.note_acquired(taken.number)
+                self.statistics.note_acquired(taken.number)
         return failed or number > 0, waited_for
 
     def _find(self, group: str, partition: TopicPartition, may_read: MayRead) -> SharePartition | None:
@@ -216,12 +222,12 @@ class SharePartitions:
             share = None
         if share is None:
             at_ms, problem = self._failed.get(key, (0, None))
-            if problem is not None and self._around.clock.monotonic_ms() - at_ms < LOAD_RETRY_MS:
+            if problem is not None and self._dependencies.clock.monotonic_ms() - at_ms < LOAD_RETRY_MS:
                 if problem.code in LATER:
                     return None
                 raise _for_member(problem)
             self._failed.pop(key, None)
-            share = self._partitions[key] = SharePartition(key, leader_epoch, self._around, self._ended)
+            share = self._partitions[key] = SharePartition(key, leader_epoch, self._dependencies, self._ended)
         return share
 
     def _check(self, partition: TopicPartition, may_read: MayRead) -> int:
@@ -247,7 +253,7 @@ class SharePartitions:
         if self._partitions.get(share.key) is share:
             del self._partitions[share.key]
         if share.problem is not None:
-            self._failed[share.key] = self._around.clock.monotonic_ms(), share.problem
+            self._failed[share.key] = self._dependencies.clock.monotonic_ms(), share.problem
 
     # --- ending sessions ----------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class AcquiredBatch(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class SharePartitionDependencies(msgspec.Struct, frozen=True):
     """The dependencies that all share partitions of a broker have in common."""
 
     clock: Clock
@@ -78,7 +78,11 @@ class SharePartition:
     """One share partition. `over`: called when it has ended."""
 
     def __init__(
-        self, key: Key, leader_epoch: int, around: Surroundings, over: Callable[[SharePartition], None]
+        self,
+        key: Key,
+        leader_epoch: int,
+        dependencies: SharePartitionDependencies,
+        over: Callable[[SharePartition], None],
     ) -> None:
         self.key = key
         self.leader_epoch = leader_epoch
@@ -86,17 +90,17 @@ class SharePartition:
         self.problem: KafkaError | None = None
         """The reason for a failed load."""
         self.waiters: set[Callable[[], None]] = set()
-        self._around = around
+        self._dependencies = dependencies
         self._over = over
         self._state_epoch = 0
         self._table = InFlight(0, deliveries_max=lambda: 1)
-        self._committed = around.settings.read_committed(key.group)
-        self._reading = Reading(around, key, self._committed, self._wake, self._run)
+        self._committed = dependencies.settings.read_committed(key.group)
+        self._reading = Reading(dependencies, key, self._committed, self._wake, self._run)
         self._bound = 0
         """The end of the readable log at the last read."""
         self._watch: RecordsWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._burying = False
+        self._writing_dead_letters = False
         self._run(self._load())
 
     @property
@@ -107,15 +111,15 @@ class SharePartition:
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        around, key = self._around, self.key
+        dependencies, key = self._dependencies, self.key
         try:
-            state = await around.persister.read(key, self.leader_epoch)
+            state = await dependencies.persister.read(key, self.leader_epoch)
             start = state.start_offset
             if start == NO_OFFSET:
-                start = await first_offset(around, key, self._committed)
+                start = await first_offset(dependencies, key, self._committed)
                 # Store the start offset now: it must stay the same until the first acknowledgement, whatever is written
                 # or deleted.
-                await around.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
+                await dependencies.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
         except (KafkaError, NativeError) as problem:
             self.problem = problem if isinstance(problem, KafkaError) else KafkaError(problem.code, str(problem))
             log.info(
@@ -132,20 +136,20 @@ class SharePartition:
             self._table = InFlight(
                 start,
                 state.batches,
-                deliveries_max=lambda: around.settings.deliveries_max(key.group),
-                dead_letters=lambda: around.dead_letters.has_queue(key.group),
+                deliveries_max=lambda: dependencies.settings.deliveries_max(key.group),
+                dead_letters=lambda: dependencies.dead_letters.has_queue(key.group),
             )
             self.phase = SharePartitionPhase.ACTIVE
             self._wake()
             # Finish the dead letters of the previous leader.
-            self._run(self._bury())
+            self._run(self._write_dead_letters())
 
     def end(self) -> None:
         """Stop handing out records and wake waiting members."""
         if self.phase is SharePartitionPhase.OVER:
             return
         self.phase = SharePartitionPhase.OVER
-        self._around.timers.cancel(self._timer)
+        self._dependencies.timers.cancel(self._timer)
         self._unwatch()
         self._over(self)
         self._wake()
@@ -165,7 +169,7 @@ class SharePartition:
         return "share locks", self.key
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._around.loop.create_task(work)
+        task = self._dependencies.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -189,7 +193,7 @@ class SharePartition:
         table, key = self._table, self.key
         while True:
             offset = table.next_offset
-            if offset == table.end and table.unfinished >= self._around.settings.in_flight_max(key.group):
+            if offset == table.end and table.unfinished >= self._dependencies.settings.in_flight_max(key.group):
                 return None
             if offset >= self._bound and self._watch is not None:
                 return None
@@ -214,15 +218,15 @@ class SharePartition:
 
     def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> AcquiredBatch | None:
         """Acquire records of `look` for a member. limits: (records, records per row of the response)."""
-        around, group = self._around, self.key.group
+        dependencies, group = self._dependencies, self.key.group
         records_max, batch_size = limits
-        deadline_ms = around.clock.monotonic_ms() + around.settings.lock_duration_ms(group)
+        deadline_ms = dependencies.clock.monotonic_ms() + dependencies.settings.lock_duration_ms(group)
         spans = self._table.acquire(
             member,
             look.found,
             records_max=records_max,
             strict=strict,
-            in_flight_max=around.settings.in_flight_max(group),
+            in_flight_max=dependencies.settings.in_flight_max(group),
             deadline_ms=deadline_ms,
         )
         if not spans:
@@ -236,7 +240,7 @@ class SharePartition:
     def _follow_log(self) -> bool:
         """Adjust the table if the log starts later or ends earlier than the records in flight; return whether it
         did."""
-        ends = self._around.log.offsets(self.key.topic_id, self.key.partition)
+        ends = self._dependencies.log.offsets(self.key.topic_id, self.key.partition)
         if ends is None:
             return False
         table = self._table
@@ -251,8 +255,9 @@ class SharePartition:
     def _watch_log(self) -> None:
         key = self.key
         if self._watch is None:
-            self._watch = watch = self._around.log.watch(key.topic_id, key.partition, self._bound, self._committed)
-            self._around.watched(watch, lambda: self._more(watch))
+            reads = self._dependencies.log
+            self._watch = watch = reads.watch(key.topic_id, key.partition, self._bound, self._committed)
+            self._dependencies.watched(watch, lambda: self._more(watch))
 
     def _more(self, watch: RecordsWatch) -> None:
         if self._watch is watch:
@@ -261,7 +266,7 @@ class SharePartition:
 
     def _unwatch(self) -> None:
         if self._watch is not None:
-            self._around.unwatched(self._watch)
+            self._dependencies.unwatched(self._watch)
             self._watch = None
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
@@ -270,10 +275,10 @@ class SharePartition:
         """Acknowledge records; return once that is durable. Raise KafkaError if nothing was changed."""
         if self.phase is not SharePartitionPhase.ACTIVE:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is no longer acquired by this member.")
-        around = self._around
-        if not around.settings.renews(self.key.group) and any(AckType.RENEW in batch.types for batch in batches):
+        dependencies = self._dependencies
+        if not dependencies.settings.renews(self.key.group) and any(AckType.RENEW in batch.types for batch in batches):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
-        until_ms = around.clock.monotonic_ms() + around.settings.lock_duration_ms(self.key.group)
+        until_ms = dependencies.clock.monotonic_ms() + dependencies.settings.lock_duration_ms(self.key.group)
         change = self._table.acknowledge(member, batches, until_ms)
         await self._store(change)
 
@@ -297,7 +302,7 @@ class SharePartition:
                 problem,
             )
             if self.phase is SharePartitionPhase.ACTIVE:
-                self._around.timers.schedule(self._timer, RETRY_MS, self._locks_over)
+                self._dependencies.timers.schedule(self._timer, RETRY_MS, self._locks_over)
 
     async def _store(self, change: Change) -> None:
         if not change.spans:
@@ -307,7 +312,7 @@ class SharePartition:
         write = Write(self._state_epoch, self.leader_epoch, start, done, batches)
         stored = False
         try:
-            await self._around.persister.write(self.key, write)
+            await self._dependencies.persister.write(self.key, write)
             stored = True
         except KafkaError as problem:
             if problem.code in FENCED:
@@ -320,26 +325,26 @@ class SharePartition:
         if freed or self.waiters:
             self._wake()
         if any(batch.state is DeliveryState.ARCHIVING for batch in batches):
-            self._run(self._bury())
+            self._run(self._write_dead_letters())
 
-    async def _bury(self) -> None:
+    async def _write_dead_letters(self) -> None:
         """Write failed records to the group's dead letter queue, then archive them.
 
         Only one call runs at a time. A letter is written twice only if this broker, or its leadership, ends in
         between.
         """
-        if self._burying:
+        if self._writing_dead_letters:
             return
-        self._burying = True
+        self._writing_dead_letters = True
         try:
-            while self.phase is SharePartitionPhase.ACTIVE and (change := self._table.bury()).spans:
+            while self.phase is SharePartitionPhase.ACTIVE and (change := self._table.archive()).spans:
                 failed = [FailedRecords(span.first, span.last, span.count, span.failure) for span in change.spans]
-                await self._around.dead_letters.write(self.key, failed)
+                await self._dependencies.dead_letters.write(self.key, failed)
                 while self.phase is SharePartitionPhase.ACTIVE and not await self._archived(change):
                     await asyncio.sleep(RETRY_MS / 1000)
-                    change = self._table.bury([(one.first, one.last) for one in failed])
+                    change = self._table.archive([(run.first, run.last) for run in failed])
         finally:
-            self._burying = False
+            self._writing_dead_letters = False
 
     async def _archived(self, change: Change) -> bool:
         try:
@@ -357,15 +362,15 @@ class SharePartition:
 
     def _watch_locks(self) -> None:
         """Schedule the partition's only lock timer for the first deadline; it reschedules itself when it fires."""
-        timers = self._around.timers
+        timers = self._dependencies.timers
         if self.phase is not SharePartitionPhase.ACTIVE or self._timer in timers:
             return
         deadline_ms = self._table.next_deadline_ms
         if deadline_ms is not None:
-            timers.schedule(self._timer, deadline_ms - self._around.clock.monotonic_ms(), self._locks_over)
+            timers.schedule(self._timer, deadline_ms - self._dependencies.clock.monotonic_ms(), self._locks_over)
 
     def _locks_over(self) -> None:
-        now_ms = self._around.clock.monotonic_ms()
+        now_ms = self._dependencies.clock.monotonic_ms()
         self._give_back(lambda span: span.deadline_ms <= now_ms)
         self._watch_locks()
 

@@ -34,13 +34,13 @@ class Reading:
 
     def __init__(
         self,
-        around: ReaderContext,
+        dependencies: ReaderContext,
         key: Key,
         committed: bool,
         read: Callable[[], None],
         run: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._around = around
+        self._dependencies = dependencies
         self._partition = key.topic_id, key.partition
         self._committed = committed
         self._told = read
@@ -61,16 +61,16 @@ class Reading:
             if isinstance(ahead[1], NativeError):
                 raise ahead[1]
             return ahead[1]
-        fetched = self._around.log.fetch(self._partition, offset, limits, self._committed, False)
+        fetched = self._dependencies.log.fetch(self._partition, offset, limits, self._committed, False)
         if fetched is None:
             self._under_way = True
             self._run(self._from_disk(offset, limits))
         return fetched
 
     async def _from_disk(self, offset: int, limits: tuple[int, int]) -> None:
-        fetch = self._around.log.fetch
+        fetch = self._dependencies.log.fetch
         try:
-            fetched = await self._around.loop.run_in_executor(
+            fetched = await self._dependencies.loop.run_in_executor(
                 None, fetch, self._partition, offset, limits, self._committed, True
             )
             assert fetched is not None

@@ -37,10 +37,10 @@ class StartContext(Protocol):
         ...
 
 
-async def first_offset(around: StartContext, key: Key, committed: bool) -> int:
+async def first_offset(dependencies: StartContext, key: Key, committed: bool) -> int:
     """Return the offset for the group's reset setting. Raise KafkaError NOT_LEADER_OR_FOLLOWER, or NativeError."""
-    reset = around.settings.auto_offset_reset(key.group)
-    ends = around.log.offsets(key.topic_id, key.partition)
+    reset = dependencies.settings.auto_offset_reset(key.group)
+    ends = dependencies.log.offsets(key.topic_id, key.partition)
     if ends is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     latest = ends.last_stable_offset if committed else ends.high_watermark
@@ -49,12 +49,12 @@ async def first_offset(around: StartContext, key: Key, committed: bool) -> int:
     back_ms = duration_ms(reset)
     if back_ms is None:
         return latest
-    found = await around.loop.run_in_executor(
+    found = await dependencies.loop.run_in_executor(
         None,
-        around.log.offset_for_timestamp,
+        dependencies.log.offset_for_timestamp,
         key.topic_id,
         key.partition,
-        around.clock.wall_ms() - back_ms,
+        dependencies.clock.wall_ms() - back_ms,
         committed,
     )
     return latest if found < 0 else found

@@ -178,12 +178,12 @@ class ShareStateCoordinator:
 
 
 class Persister:
-    """Calls the coordinator of a state on whichever broker it is. `colleagues`: None on a broker without peers."""
+    """Calls the coordinator of a state on whichever broker it is. `peers`: None on a broker without peers."""
 
-    def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, colleagues: ShareStatePeers | None) -> None:
+    def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, peers: ShareStatePeers | None) -> None:
         self._ports = ports
         self._coordinator = coordinator
-        self._colleagues = colleagues
+        self._peers = peers
 
     async def _where(self, key: Key) -> int | None:
         """Return the broker that stores the state; None: this one. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
@@ -198,7 +198,7 @@ class Persister:
         leader, _ = topics.leader(topic_id, partition_for(key.coordinator_key, partitions))
         if leader == self._ports.broker_id:
             return None
-        if leader < 0 or self._colleagues is None:
+        if leader < 0 or self._peers is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return leader
 
@@ -208,16 +208,16 @@ class Persister:
         if broker is None:
             await self._coordinator.initialize(key, state_epoch, start_offset)
         else:
-            assert self._colleagues is not None
-            await self._colleagues.initialize(broker, key, state_epoch, start_offset)
+            assert self._peers is not None
+            await self._peers.initialize(broker, key, state_epoch, start_offset)
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
         """Return the state for the partition's leader in this epoch, and fence earlier leaders."""
         broker = await self._where(key)
         if broker is None:
             return await self._coordinator.read(key, leader_epoch)
-        assert self._colleagues is not None
-        return await self._colleagues.read(broker, key, leader_epoch)
+        assert self._peers is not None
+        return await self._peers.read(broker, key, leader_epoch)
 
     async def write(self, key: Key, write: Write) -> None:
         """Write a change; return once it is durable."""
@@ -225,8 +225,8 @@ class Persister:
         if broker is None:
             await self._coordinator.write(key, write)
         else:
-            assert self._colleagues is not None
-            await self._colleagues.write(broker, key, write)
+            assert self._peers is not None
+            await self._peers.write(broker, key, write)
 
     async def delete(self, key: Key) -> None:
         """Delete a state."""
@@ -234,13 +234,13 @@ class Persister:
         if broker is None:
             await self._coordinator.delete(key)
         else:
-            assert self._colleagues is not None
-            await self._colleagues.delete(broker, key)
+            assert self._peers is not None
+            await self._peers.delete(broker, key)
 
     async def summary(self, key: Key) -> ShareState | None:
         """Return the state without its batches; None if there is none."""
         broker = await self._where(key)
         if broker is None:
             return self._coordinator.summary(key)
-        assert self._colleagues is not None
-        return await self._colleagues.summary(broker, key)
+        assert self._peers is not None
+        return await self._peers.summary(broker, key)

@@ -102,7 +102,7 @@ def combined(known: Iterable[StateBatch], later: Iterable[StateBatch], start: in
         if first <= batch.last:
             pieces.append(batch._replace(first=first))
     merged: list[StateBatch] = []
-    for piece in sorted(one._replace(first=max(one.first, start)) for one in pieces if one.last >= start):
+    for piece in sorted(piece._replace(first=max(piece.first, start)) for piece in pieces if piece.last >= start):
         if merged and merged[-1].last + 1 == piece.first and merged[-1][2:] == piece[2:]:
             merged[-1] = merged[-1]._replace(last=piece.last)
         else:

@@ -9,7 +9,7 @@ members share a state directory. Load is tasks per member: an instance with more
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -51,7 +51,7 @@ class _Process(msgspec.Struct):
 
     @property
     def least_loaded(self) -> str:
-        return min(self.members, key=lambda one: (self.members[one], one))
+        return min(self.members, key=lambda member_id: (self.members[member_id], member_id))
 
 
 class _Quota:
@@ -81,7 +81,7 @@ class _Assignment:
         self._standby: dict[str, set[Task]] = {worker.member_id: set() for worker in workers}
         self._processes: dict[str, _Process] = {}
         self._process_of: dict[str, _Process] = {}
-        for worker in sorted(workers, key=lambda one: one.member_id):
+        for worker in sorted(workers, key=lambda worker: worker.member_id):
             process = self._processes.setdefault(worker.process_id, _Process())
             process.members[worker.member_id] = 0
             self._process_of[worker.member_id] = process
@@ -125,16 +125,21 @@ class _Assignment:
                 else:
                     left.append(task)
         for task in sorted(left):
-            process = min(self._processes.values(), key=lambda one: one.load)
+            process = min(self._processes.values(), key=lambda process: process.load)
             self._give(process.least_loaded, task, self._active)
 
     def _least_loaded_copy(self, task: Task) -> str | None:
-        candidates = self._copies.get(task, ())
-        return min(candidates, key=lambda one: (self._process_of[one].load, self._has(one)), default=None)
+        return self._least_loaded(self._copies.get(task, ()))
+
+    def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
+        def load(member_id: str) -> tuple[float, int]:
+            return self._process_of[member_id].load, self._has(member_id)
+
+        return min(member_ids, key=load, default=None)
 
     def _assign_standbys(self) -> None:
         left: list[tuple[Task, int]] = []
-        for task in sorted(self._stateful, key=lambda one: (one[1], one[0]), reverse=True):
+        for task in sorted(self._stateful, key=lambda task: (task[1], task[0]), reverse=True):
             for made in range(self._standbys):
                 member = self._keeps(task)
                 if member is None:
@@ -143,7 +148,7 @@ class _Assignment:
                 self._give(member, task, self._standby)
         for task, copies in sorted(left, reverse=True):
             for made in range(copies):
-                free = [one for one in self._processes.values() if task not in one.tasks]
+                free = [process for process in self._processes.values() if task not in process.tasks]
                 if not free:
                     log.info(
                         "cannot place standbys of task %s_%d (%d of %d): there are too few instances",
@@ -152,7 +157,7 @@ class _Assignment:
                         self._standbys,
                     )
                     break
-                process = min(free, key=lambda one: one.load)
+                process = min(free, key=lambda process: process.load)
                 self._give(process.least_loaded, task, self._standby)
 
     def _keeps(self, task: Task) -> str | None:
@@ -160,8 +165,7 @@ class _Assignment:
         ran = self._ran.get(task)
         if ran is not None and self._may_copy(ran, task) and self._has(ran) < self._quota.each:
             return ran
-        candidates = [one for one in self._copies.get(task, ()) if self._may_copy(one, task)]
-        best = min(candidates, key=lambda one: (self._process_of[one].load, self._has(one)), default=None)
+        best = self._least_loaded(other for other in self._copies.get(task, ()) if self._may_copy(other, task))
         return best if best is not None and self._has(best) < self._quota.each else None
 
     def _may_copy(self, member: str, task: Task) -> bool:

@@ -12,12 +12,12 @@ def partitions_by_endpoint(group: StreamsGroup, count_of: Callable[[str], int]) 
     """Return one entry for each member with an endpoint. `count_of`: the partition count of a topic."""
     return tuple(
         EndpointPartitions(
-            member.said.endpoint,
+            member.metadata.endpoint,
             _sources(group, member.assigned.active, count_of),
             _sources(group, member.assigned.standby | member.assigned.warmup, count_of),
         )
         for member in group.members.values()
-        if member.said.endpoint is not None
+        if member.metadata.endpoint is not None
     )
 
 

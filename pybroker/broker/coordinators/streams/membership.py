@@ -72,21 +72,21 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
     before, member = _find(group, beat)
     topology = _topology(group, beat)
     _check_tasks(group, beat.owned)
-    said = member.said
+    metadata = member.metadata
     changed = msgspec.structs.replace(
-        said,
+        metadata,
         client_id=beat.client_id,
         client_host=beat.client_host,
-        instance_id=said.instance_id if beat.instance_id is None else beat.instance_id,
-        rack_id=said.rack_id if beat.rack_id is None else beat.rack_id,
+        instance_id=metadata.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=metadata.rack_id if beat.rack_id is None else beat.rack_id,
         rebalance_timeout_ms=(
-            said.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+            metadata.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
         ),
-        topology_epoch=said.topology_epoch if beat.topology is None else beat.topology.epoch,
-        process_id=said.process_id if beat.process_id is None else beat.process_id,
+        topology_epoch=metadata.topology_epoch if beat.topology is None else beat.topology.epoch,
+        process_id=metadata.process_id if beat.process_id is None else beat.process_id,
         # A member that joins describes itself completely.
-        endpoint=said.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
-        tags=said.tags if beat.tags is None else dict(beat.tags),
+        endpoint=metadata.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
+        tags=metadata.tags if beat.tags is None else dict(beat.tags),
     )
     group.start_epochs()
     group.topology = topology
@@ -94,8 +94,8 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
         target = group.target_of(before.member_id)
         group.remove(before.member_id)
         group.target[member.member_id] = target
-    if changed != said or before is None or before.member_id != member.member_id:
-        group.put(msgspec.structs.replace(member, said=changed))
+    if changed != metadata or before is None or before.member_id != member.member_id:
+        group.put(msgspec.structs.replace(member, metadata=changed))
     if beat.offsets is not None or beat.end_offsets is not None:
         known = group.reported.get(member.member_id, TaskOffsetReport())
         group.reported[member.member_id] = TaskOffsetReport(
@@ -103,12 +103,12 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
             known.end_offsets if beat.end_offsets is None else beat.end_offsets,
         )
     # A static member returns unchanged even if its address has changed.
-    matters = changed != said if beat.instance_id is None else _means(changed) != _means(said)
+    matters = changed != metadata if beat.instance_id is None else _means(changed) != _means(metadata)
     return MemberEntry(before, matters or before is None)
 
 
-def _means(said: StreamsMemberMetadata) -> tuple[object, ...]:
-    return said.topology_epoch, said.rack_id, said.tags, said.process_id
+def _means(metadata: StreamsMemberMetadata) -> tuple[object, ...]:
+    return metadata.topology_epoch, metadata.rack_id, metadata.tags, metadata.process_id
 
 
 def _check_room(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> None:
@@ -244,7 +244,7 @@ def _workers(group: StreamsGroup) -> Iterable[Worker]:
 def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> StreamsMember:
     """Move a member one step towards the target; return the new state.
 
-    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
+    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member = group.member(member_id)
     moved = reconcile(member, group.target_epoch, group.target_of(member_id), group.others(member), owned)

@@ -122,7 +122,7 @@ class StreamsMemberMetadata(msgspec.Struct, frozen=True):
 
 class StreamsMember(msgspec.Struct, frozen=True):
     member_id: str
-    said: StreamsMemberMetadata
+    metadata: StreamsMemberMetadata
     epoch: int = 0
     """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
     previous_epoch: int = 0
@@ -134,12 +134,12 @@ class StreamsMember(msgspec.Struct, frozen=True):
     @property
     def instance_id(self) -> str | None:
         """The group.instance.id."""
-        return self.said.instance_id
+        return self.metadata.instance_id
 
     @property
     def process_id(self) -> str:
         """The id of the instance that the member is a thread of."""
-        return self.said.process_id
+        return self.metadata.process_id
 
     def moved_to(self, epoch: int) -> StreamsMember:
         """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
@@ -183,9 +183,9 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
     """StreamsGroupHeartbeat 1 or later: the response may list missing client tags."""
 
     @property
-    def said(self) -> tuple[StreamsMemberMetadata, TaskOffsetReport]:
-        """What the member says of itself, as far as it says it again; without the topology, which is the group's."""
-        said = StreamsMemberMetadata(
+    def metadata(self) -> tuple[StreamsMemberMetadata, TaskOffsetReport]:
+        """The member's description of itself, as far as the heartbeat has it; without the topology, which all share."""
+        metadata = StreamsMemberMetadata(
             self.client_id,
             self.client_host,
             self.instance_id,
@@ -194,7 +194,7 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
             endpoint=self.endpoint,
             tags=self.tags or {},
         )
-        return said, TaskOffsetReport(self.offsets or {}, self.end_offsets or {})
+        return metadata, TaskOffsetReport(self.offsets or {}, self.end_offsets or {})
 
     @property
     def is_plain(self) -> bool:

@@ -54,8 +54,8 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
         records[_key(MEMBER, group_id, member_id)] = None
     for member_id, member in after.members.items():
         known = old.members.get(member_id)
-        if known is None or known.said != member.said:
-            records[_key(MEMBER, group_id, member_id)] = _said(member.said)
+        if known is None or known.metadata != member.metadata:
+            records[_key(MEMBER, group_id, member_id)] = _metadata(member.metadata)
     if after.topology is not None and old.topology != after.topology:
         records[_key(TOPOLOGY, group_id)] = _topology(after.topology)
     if before is None or _of_group(before) != _of_group(after):
@@ -94,7 +94,8 @@ def _progress(member: StreamsMember) -> tuple[object, ...]:
 
 def _group(group: StreamsGroup) -> bytes:
     settings = [
-        m.StreamsGroupMetadataValue_LastAssignmentConfig(*one) for one in sorted(group.assignor_settings.items())
+        m.StreamsGroupMetadataValue_LastAssignmentConfig(name, value)
+        for name, value in sorted(group.assignor_settings.items())
     ]
     value = m.StreamsGroupMetadataValue(
         epoch=group.epoch,
@@ -105,17 +106,17 @@ def _group(group: StreamsGroup) -> bytes:
     return encode_versioned(value, 0)
 
 
-def _said(said: StreamsMemberMetadata) -> bytes:
+def _metadata(metadata: StreamsMemberMetadata) -> bytes:
     value = m.StreamsGroupMemberMetadataValue(
-        said.instance_id,
-        said.rack_id,
-        said.client_id,
-        said.client_host,
-        said.rebalance_timeout_ms,
-        said.topology_epoch,
-        said.process_id,
-        None if said.endpoint is None else m.StreamsGroupMemberMetadataValue_Endpoint(*said.endpoint),
-        [m.StreamsGroupMemberMetadataValue_KeyValue(*one) for one in sorted(said.tags.items())],
+        metadata.instance_id,
+        metadata.rack_id,
+        metadata.client_id,
+        metadata.client_host,
+        metadata.rebalance_timeout_ms,
+        metadata.topology_epoch,
+        metadata.process_id,
+        None if metadata.endpoint is None else m.StreamsGroupMemberMetadataValue_Endpoint(*metadata.endpoint),
+        [m.StreamsGroupMemberMetadataValue_KeyValue(*tag) for tag in sorted(metadata.tags.items())],
     )
     return encode_versioned(value, 0)
 
@@ -127,7 +128,7 @@ def _topology(topology: Topology) -> bytes:
                 topic.name,
                 topic.partitions,
                 topic.replication_factor,
-                [m.StreamsGroupTopologyValue_TopicConfig(*one) for one in topic.configs],
+                [m.StreamsGroupTopologyValue_TopicConfig(*config) for config in topic.configs],
             )
             for topic in internal
         ]
@@ -165,7 +166,7 @@ def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, list[int]]]:
 
 def _target(target: Tasks) -> bytes:
     def ids(tasks: Iterable[Task]) -> list[m.StreamsGroupTargetAssignmentMemberValue_TaskIds]:
-        return [m.StreamsGroupTargetAssignmentMemberValue_TaskIds(*one) for one in by_subtopology(tasks)]
+        return [m.StreamsGroupTargetAssignmentMemberValue_TaskIds(*part) for part in by_subtopology(tasks)]
 
     value = m.StreamsGroupTargetAssignmentMemberValue(ids(target.active), ids(target.standby), ids(target.warmup))
     return encode_versioned(value, 0)
@@ -231,35 +232,35 @@ class StoredStreamsGroup:
         group = StreamsGroup(group_id)
         group.epoch, group.topics_hash = stored.epoch, stored.metadata_hash
         group.validated_epoch = stored.validated_topology_epoch
-        group.assignor_settings = {one.key: one.value for one in stored.last_assignment_configs or ()}
+        group.assignor_settings = {setting.key: setting.value for setting in stored.last_assignment_configs or ()}
         target = self._alone.get(TARGET_EPOCH)
         if target is not None:
             group.target_epoch, group.target_timestamp_ms = target.assignment_epoch, target.assignment_timestamp
         if (topology := self._alone.get(TOPOLOGY)) is not None:
             group.topology = read_topology(topology)
-        for member_id, said in self._of_members[MEMBER].items():
+        for member_id, metadata in self._of_members[MEMBER].items():
             if (given := self._of_members[TARGET].get(member_id)) is not None:
                 group.target[member_id] = Tasks(
                     _tasks(given.active_tasks), _tasks(given.standby_tasks), _tasks(given.warmup_tasks)
                 )
-            group.members[member_id] = _read_member(member_id, said, self._of_members[CURRENT].get(member_id))
+            group.members[member_id] = _read_member(member_id, metadata, self._of_members[CURRENT].get(member_id))
         for member in list(group.members.values()):
             group.put(member)
         return group
 
 
-def _read_member(member_id: str, said: Any, current: Any) -> StreamsMember:
-    endpoint = said.user_endpoint
+def _read_member(member_id: str, metadata: Any, current: Any) -> StreamsMember:
+    endpoint = metadata.user_endpoint
     of_itself = StreamsMemberMetadata(
-        said.client_id,
-        said.client_host,
-        said.instance_id,
-        said.rack_id,
-        said.rebalance_timeout_ms,
-        said.topology_epoch,
-        said.process_id,
+        metadata.client_id,
+        metadata.client_host,
+        metadata.instance_id,
+        metadata.rack_id,
+        metadata.rebalance_timeout_ms,
+        metadata.topology_epoch,
+        metadata.process_id,
         None if endpoint is None else (endpoint.host, endpoint.port),
-        {tag.key: tag.value for tag in said.client_tags},
+        {tag.key: tag.value for tag in metadata.client_tags},
     )
     if current is None:
         return StreamsMember(member_id, of_itself)
@@ -295,7 +296,7 @@ def _active(stored: Iterable[Any], epoch: int) -> Mapping[Task, int]:
     return held
 
 
-def read_topology(said: Any) -> Topology:
+def read_topology(stored: Any) -> Topology:
     """Return the topology of a record or a heartbeat."""
 
     def topics(infos: Iterable[Any]) -> tuple[InternalTopic, ...]:
@@ -324,6 +325,6 @@ def read_topology(said: Any) -> Topology:
                 for group in part.copartition_groups
             ),
         )
-        for part in said.subtopologies
+        for part in stored.subtopologies
     )
-    return Topology(said.epoch, tuple(sorted(parts, key=lambda part: part.subtopology_id)))
+    return Topology(stored.epoch, tuple(sorted(parts, key=lambda part: part.subtopology_id)))

@@ -11,9 +11,9 @@ from typing import Any
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group_base.epoch_group import JOINS
 from pybroker.broker.coordinators.group_base.epoch_kind import EpochKind
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
 from pybroker.broker.coordinators.group_base.group_registry import Group
-from pybroker.broker.coordinators.group_base.said import SHARED
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
+from pybroker.broker.coordinators.group_base.metadata_size import SHARED
 from pybroker.broker.coordinators.group_base.topics_hash import TopicView, hash_of
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.streams import membership, records
@@ -56,23 +56,23 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
     result_type = StreamsHeartbeatResult
 
     def __init__(
-        self, clock: Clock, timers: TimerWheel, view: TopicView, settings: StreamsSettings, figures: GroupFigures
+        self, clock: Clock, timers: TimerWheel, view: TopicView, settings: StreamsSettings, statistics: GroupStatistics
     ) -> None:
         self._clock = clock
         self._timers = timers
         self._view = view
         self._settings = settings
-        self._figures = figures
+        self._statistics = statistics
         self._waiting: set[str] = set()
         """Groups that delay their first assignment until more members have joined."""
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def said(self, group: StreamsGroup) -> dict[str, Any]:
-        said: dict[str, Any] = {
-            member_id: (member.said, group.reported.get(member_id)) for member_id, member in group.members.items()
+    def member_metadata(self, group: StreamsGroup) -> dict[str, Any]:
+        metadata: dict[str, Any] = {
+            member_id: (member.metadata, group.reported.get(member_id)) for member_id, member in group.members.items()
         }
-        return {**said, SHARED: group.topology} if said else said
+        return {**metadata, SHARED: group.topology} if metadata else metadata
 
     def shared(self, beat: StreamsHeartbeat) -> Topology | None:
         return beat.topology
@@ -90,7 +90,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
             or group.assignor_settings != self._settings.of_assignor(group.group_id)
         ):
             return None
-        return self._result(group, member, beat, told=False)
+        return self._result(group, member, beat, with_assignment=False)
 
     def join(self, draft: StreamsGroup, beat: StreamsHeartbeat) -> Callable[[StreamsGroup], StreamsHeartbeatResult]:
         trial = draft.fork()
@@ -108,12 +108,12 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
         def finish(draft: StreamsGroup) -> StreamsHeartbeatResult:
             moved = membership.progress(draft, beat.member_id, beat.owned)
             changed = before is None or moved.assigned != before.assigned
-            endpoint_changed = moved.said.endpoint != (None if before is None else before.said.endpoint)
-            if endpoint_changed or (changed and moved.said.endpoint is not None):
+            endpoint_changed = moved.metadata.endpoint != (None if before is None else before.metadata.endpoint)
+            if endpoint_changed or (changed and moved.metadata.endpoint is not None):
                 draft.endpoint_epoch += 1
             # A member that reports other tasks may have missed the response with its assignment.
             differs = beat.owned is not None and beat.owned != moved.assigned.tasks
-            return self._result(draft, moved, beat, told=changed or differs or beat.epoch == JOINS)
+            return self._result(draft, moved, beat, with_assignment=changed or differs or beat.epoch == JOINS)
 
         return finish
 
@@ -133,10 +133,10 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
     def revocation(self, member: StreamsMember) -> tuple[int, object] | None:
         if member.state is not StreamsMemberState.UNREVOKED:
             return None
-        return member.said.rebalance_timeout_ms, (member.epoch, member.revoking)
+        return member.metadata.rebalance_timeout_ms, (member.epoch, member.revoking)
 
     def _result(
-        self, group: StreamsGroup, member: StreamsMember, beat: StreamsHeartbeat, *, told: bool
+        self, group: StreamsGroup, member: StreamsMember, beat: StreamsHeartbeat, *, with_assignment: bool
     ) -> StreamsHeartbeatResult:
         group_id, settings = group.group_id, self._settings
         knows = beat.endpoint_epoch == group.endpoint_epoch
@@ -147,7 +147,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
             offset_interval_ms=settings.task_offset_interval_ms(group_id),
             recovery_lag=settings.recovery_lag(group_id),
             statuses=tuple(self._statuses(group, member, beat)),
-            assigned=member.assigned.tasks if told else None,
+            assigned=member.assigned.tasks if with_assignment else None,
             endpoint_epoch=group.endpoint_epoch,
             endpoints=None if knows else partitions_by_endpoint(group, self._partitions),
             missing=_missing(group.configured),
@@ -156,11 +156,11 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
     def _statuses(self, group: StreamsGroup, member: StreamsMember, beat: StreamsHeartbeat) -> list[Status]:
         found: list[Status] = []
         topology = group.topology
-        if topology is not None and member.said.topology_epoch < topology.epoch:
+        if topology is not None and member.metadata.topology_epoch < topology.epoch:
             found.append(
                 Status(
                     StatusCode.STALE_TOPOLOGY,
-                    f"The member's topology epoch {member.said.topology_epoch} is behind the group's topology epoch"
+                    f"The member's topology epoch {member.metadata.topology_epoch} is behind the group's topology epoch"
                     f" {topology.epoch}.",
                 )
             )
@@ -179,7 +179,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
                 )
             )
         tags = self._settings.tags(group.group_id)
-        if beat.knows_tags and (lacking := [tag for tag in tags if tag not in member.said.tags]):
+        if beat.knows_tags and (lacking := [tag for tag in tags if tag not in member.metadata.tags]):
             found.append(
                 Status(
                     StatusCode.MISSING_CLIENT_TAGS,
@@ -235,7 +235,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
 
     def assign(self, draft: StreamsGroup) -> None:
         membership.assign(draft, self._settings.standbys(draft.group_id), self._clock.wall_ms())
-        self._figures.streams_rebalances += 1
+        self._statistics.streams_rebalances += 1
 
     def _wait_for_others(self, group_id: str) -> None:
         delay_ms = self._settings.initial_delay_ms(group_id)

@@ -198,16 +198,16 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
     def count(name: str) -> int:
         return count_of(name) or decided[name]
 
-    said = {topic.name: topic.partitions for part in topology.subtopologies for topic in part.repartition_sources}
+    specified = {topic.name: topic.partitions for part in topology.subtopologies for topic in part.repartition_sources}
     for part in topology.subtopologies:
         for group in part.copartitioned():
-            decided.update(_alike(group, said, count))
+            decided.update(_alike(group, specified, count))
     counts = {name: count(name) for part in topology.subtopologies for name in part.inputs}
     for part in topology.subtopologies:
         tasks = max(counts[name] for name in part.inputs)
         counts.update((topic.name, tasks) for topic in part.changelogs)
     # Internal topics must have the specified or decided count, whatever exists.
-    counts.update((name, decided[name]) for name in said)
+    counts.update((name, decided[name]) for name in specified)
     return counts
 
 
@@ -248,11 +248,11 @@ def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> d
     return counts
 
 
-def _alike(group: frozenset[str], said: Mapping[str, int], count: Callable[[str], int]) -> dict[str, int]:
+def _alike(group: frozenset[str], specified: Mapping[str, int], count: Callable[[str], int]) -> dict[str, int]:
     """Return the partition counts of a copartition group's repartition topics. Raise WronglyPartitioned."""
-    internal = sorted(name for name in group if name in said)
-    others = sorted(name for name in group if name not in said)
-    fixed = [name for name in internal if said[name]]
+    internal = sorted(name for name in group if name in specified)
+    others = sorted(name for name in group if name not in specified)
+    fixed = [name for name in internal if specified[name]]
     if others:
         wanted = _same(others, count)
     elif fixed:
@@ -280,7 +280,7 @@ def _configured(part: Subtopology, counts: Mapping[str, int]) -> ConfiguredSubto
     def topics(internal: Iterable[InternalTopic]) -> tuple[ConfiguredTopic, ...]:
         return tuple(
             ConfiguredTopic(topic.name, topic.partitions or counts[topic.name], topic.replication_factor, topic.configs)
-            for topic in sorted(internal, key=lambda one: one.name)
+            for topic in sorted(internal, key=lambda topic: topic.name)
         )
 
     return ConfiguredSubtopology(

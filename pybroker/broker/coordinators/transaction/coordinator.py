@@ -76,7 +76,7 @@ class TransactionCoordinator:
         self._loop = ports.loop
         self._producer_ids = producer_ids
         self._driver = WheelDriver(ports.clock, ports.loop)
-        self.figures = finishing.figures
+        self.statistics = finishing.statistics
         self._finishing = finishing
         self.shards = Shards(
             TRANSACTIONS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
@@ -376,7 +376,7 @@ class TransactionCoordinator:
         )
 
         def counted() -> None:
-            self.figures.timeouts += 1
+            self.statistics.timeouts += 1
 
         self._abort(shard, entry, counted)
 
@@ -402,7 +402,7 @@ class TransactionCoordinator:
 
     def _forget_expired(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         if decisions.is_expired(entry.current, self._clock.wall_ms(), self._settings.expiration_ms):
-            self.figures.expirations += 1
+            self.statistics.expirations += 1
             shard.forget(entry, lambda _: None)
 
 

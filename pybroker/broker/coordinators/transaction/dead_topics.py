@@ -104,7 +104,7 @@ class OwedMarkers:
         for state in request.topic_states if owing else ():
             record = owing.get(state.topic_name)
             if record is not None:
-                mine = [one.partition_index for one in state.partition_states if one.leader == self._broker_id]
+                mine = [row.partition_index for row in state.partition_states if row.leader == self._broker_id]
                 self._begin(state.topic_name, record, mine)
 
     async def stop(self) -> None:
@@ -125,7 +125,7 @@ class OwedMarkers:
     def _begin(self, name: str, record: DeletionRecord, indexes: Sequence[int]) -> None:
         started = []
         for index in indexes:
-            outcomes = [one for one in record.outcomes if index in one.partitions]
+            outcomes = [outcome for outcome in record.outcomes if index in outcome.partitions]
             if outcomes:
                 owed = self._write(TransactionPartition(name, record.topic_id, index), outcomes, record.end(index)[1])
                 if owed is not None:
@@ -141,22 +141,23 @@ class OwedMarkers:
         `end`: the log end offset when the topic was deleted; -1: not known.
         """
         try:
-            producers = {one.producer_id: one for one in self._partitions.producers(part.topic_id, part.partition)}
+            found = self._partitions.producers(part.topic_id, part.partition)
+            producers = {producer.producer_id: producer for producer in found}
         except NativeError:
             return None
         begun = []
-        for one in outcomes:
-            known = producers.get(one.producer_id)
+        for outcome in outcomes:
+            known = producers.get(outcome.producer_id)
             # A transaction that began later is a new one: an earlier leader has written the marker.
             if (
                 known is not None
-                and known.producer_epoch <= one.producer_epoch - (one.version >= VERSION_2)
+                and known.producer_epoch <= outcome.producer_epoch - (outcome.version >= VERSION_2)
                 and known.transaction_start >= 0
                 and (end < 0 or known.transaction_start < end)
             ):
                 # The coordinator may be gone or have changed; its epoch was checked when it recorded the outcome.
-                epoch = max(one.coordinator_epoch, known.coordinator_epoch)
-                marker = Marker(one.producer_id, one.producer_epoch, one.committed, epoch, one.version)
+                epoch = max(outcome.coordinator_epoch, known.coordinator_epoch)
+                marker = Marker(outcome.producer_id, outcome.producer_epoch, outcome.committed, epoch, outcome.version)
                 begun.append(asyncio.ensure_future(self._markers.begin(marker, [part])))
         offsets = self._partitions.offsets(part.topic_id, part.partition)
         return _Owed(part, -1 if offsets is None else offsets.log_end_offset, begun)
@@ -169,34 +170,34 @@ class OwedMarkers:
         wait_s = RETRY_S
         left = list(started)
         while left:
-            done = [one for one in left if await self._is_committed(one)]
+            done = [owed for owed in left if await self._is_committed(owed)]
             if done:
-                left = [one for one in left if one not in done]
-                await self._tell(topic_id, [one.part.partition for one in done])
+                left = [owed for owed in left if owed not in done]
+                await self._tell(topic_id, [owed.part.partition for owed in done])
             if left:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
-                left = [again for one in left if (again := self._again(one)) is not None]
+                left = [again for owed in left if (again := self._again(owed)) is not None]
 
-    def _again(self, one: _Owed) -> _Owed | None:
-        record = self._view.image.deletions.get(one.part.topic_id)
+    def _again(self, owed: _Owed) -> _Owed | None:
+        record = self._view.image.deletions.get(owed.part.topic_id)
         if record is None or record.state != LIVE:
             return None
-        outcomes = [outcome for outcome in record.outcomes if one.part.partition in outcome.partitions]
-        return self._write(one.part, outcomes, record.end(one.part.partition)[1]) if outcomes else None
+        outcomes = [outcome for outcome in record.outcomes if owed.part.partition in outcome.partitions]
+        return self._write(owed.part, outcomes, record.end(owed.part.partition)[1]) if outcomes else None
 
-    async def _is_committed(self, one: _Owed) -> bool:
-        for marker in one.markers:
+    async def _is_committed(self, owed: _Owed) -> bool:
+        for marker in owed.markers:
             (code,) = await marker
             if code is not ErrorCode.NONE:
                 log.info(
-                    "retrying to write a transaction marker to %s-%d: %s", one.part.topic, one.part.partition, code
+                    "retrying to write a transaction marker to %s-%d: %s", owed.part.topic, owed.part.partition, code
                 )
-        if one.markers:
+        if owed.markers:
             # Check again: read from the log whether the marker is there now.
             return False
-        offsets = self._partitions.offsets(one.part.topic_id, one.part.partition)
-        return offsets is not None and offsets.high_watermark >= one.until
+        offsets = self._partitions.offsets(owed.part.topic_id, owed.part.partition)
+        return offsets is not None and offsets.high_watermark >= owed.until
 
     async def _tell(self, topic_id: Uuid, indexes: Sequence[int]) -> None:
         while True:

@@ -15,7 +15,6 @@ from functools import partial
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.transaction import transaction as decisions
-from pybroker.broker.coordinators.transaction.figures import TransactionFigures
 from pybroker.broker.coordinators.transaction.ports import DeadTopics, Knowledge, Marker, MarkerWriter
 from pybroker.broker.coordinators.transaction.shard import TransactionEntry, TransactionShard
 from pybroker.broker.coordinators.transaction.transaction import (
@@ -23,6 +22,7 @@ from pybroker.broker.coordinators.transaction.transaction import (
     TransactionPartition,
     TransactionState,
 )
+from pybroker.broker.coordinators.transaction.transaction_statistics import TransactionStatistics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -45,7 +45,7 @@ class Finishing:
     def __init__(
         self, topics: Topics, writer: MarkerWriter, knowledge: Knowledge, dead: DeadTopics, clock: Clock
     ) -> None:
-        self.figures = TransactionFigures()
+        self.statistics = TransactionStatistics()
         self._topics = topics
         self._writer = writer
         self._knowledge = knowledge
@@ -88,7 +88,7 @@ class Finishing:
                 self._note_fenced(entry, marker)
                 return
         finally:
-            del self.figures.without_leader[entry.transactional_id]
+            del self.statistics.without_leader[entry.transactional_id]
         self._complete(shard, entry, decided)
 
     def _note_fenced(self, entry: TransactionEntry, marker: Marker) -> None:
@@ -106,7 +106,7 @@ class Finishing:
         while left and not shard.is_over:
             await self._leave_out_gone(marker, left)
             led = self._by_leader(left)
-            self.figures.without_leader[transactional_id] = len(left) - sum(map(len, led.values()))
+            self.statistics.without_leader[transactional_id] = len(left) - sum(map(len, led.values()))
             over = await self._try(marker, led)
             if over is None:
                 return False
@@ -192,7 +192,7 @@ class Finishing:
     ) -> None:
         """Retry until the completion, or a later record of the id, is stored."""
         wait_s = RETRY_S
-        self.figures.completing += 1
+        self.statistics.completing += 1
         try:
             while True:
                 await asyncio.sleep(wait_s)
@@ -216,10 +216,10 @@ class Finishing:
                 if code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
                     return
         finally:
-            self.figures.completing -= 1
+            self.statistics.completing -= 1
 
     def _count(self, over: CoordinatedTransaction) -> None:
         if over.state is TransactionState.COMPLETE_COMMIT:
-            self.figures.commits += 1
+            self.statistics.commits += 1
         else:
-            self.figures.aborts += 1
+            self.statistics.aborts += 1

@@ -57,15 +57,15 @@ class TransactionPeers(Protocol):
 
 
 class TransactionMembership:
-    """Verifies partitions with their coordinator. `colleagues`: None on a broker without peers."""
+    """Verifies partitions with their coordinator. `peers`: None on a broker without peers."""
 
     def __init__(
-        self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, colleagues: TransactionPeers | None
+        self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, peers: TransactionPeers | None
     ) -> None:
         self._broker_id = broker_id
         self._coordinator = coordinator
         self._topics = topics
-        self._colleagues = colleagues
+        self._peers = peers
 
     async def verify(
         self,
@@ -102,9 +102,9 @@ class TransactionMembership:
         leader = self._leader(transactional_id)
         if leader == self._broker_id:
             return await self.judge(transactional_id, who, parts, adds=adds, patience_s=SETTLES_S)
-        if leader < 0 or self._colleagues is None:
+        if leader < 0 or self._peers is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return await self._colleagues.verify(leader, transactional_id, who, parts, adds=adds)
+        return await self._peers.verify(leader, transactional_id, who, parts, adds=adds)
 
     def _leader(self, transactional_id: str) -> int:
         topic_id = self._topics.topic_id(TRANSACTIONS_TOPIC)
@@ -135,8 +135,8 @@ class TransactionMembership:
         self, transactional_id: str, who: TransactionProducer, parts: Sequence[TransactionPartition]
     ) -> list[ErrorCode]:
         held = self._coordinator.holds(transactional_id, who, parts)
-        self._coordinator.figures.refused += held.count(False)
-        return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
+        self._coordinator.statistics.refused += held.count(False)
+        return [ErrorCode.NONE if is_held else ErrorCode.TRANSACTION_ABORTABLE for is_held in held]
 
     def answer_here(self, question: TransactionQuestion) -> bool:
         """Answer a partition leader on this broker (a Produce that starts a transaction in its partition), without a

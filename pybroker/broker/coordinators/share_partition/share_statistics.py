@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType
 
 
-class ShareFigures:
+class ShareStatistics:
     def __init__(self) -> None:
         self.acquired = 0
         self.dead_letters = 0

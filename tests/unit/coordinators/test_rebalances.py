@@ -445,7 +445,7 @@ async def test_stopping_answers_who_waits() -> None:
 async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what: str) -> None:
     world = World()
     leader, other = await world.stable(G, 2)
-    answers = world.groups.answers_to_repeat(G)
+    answers = world.groups.cached_responses(G)
     assert answers is not None
     standing = {joined.member_id: FakeAnswer(G) for joined in (leader, other)}
     for member_id, answer in standing.items():
@@ -464,13 +464,13 @@ async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what:
             world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
     assert all(answer.taken_back for answer in standing.values())
     if what != "the end":
-        assert world.groups.answers_to_repeat(G) is None, "none is given on the way to the next generation"
+        assert world.groups.cached_responses(G) is None, "none is given on the way to the next generation"
 
 
 async def test_a_member_that_data_threads_hear_stays() -> None:
     world = World()
     (only,) = await world.stable(G)
-    answers = world.groups.answers_to_repeat(G)
+    answers = world.groups.cached_responses(G)
     assert answers is not None
     answer = FakeAnswer(G, heard_ms_ago=4_000)
     answers.keep(only.member_id, answer)

@@ -1,9 +1,9 @@
-"""Group commit of the changes of one group: changes made during a write form the next turn.
+"""Group commit of the changes of one group: changes made during a write form the next batch.
 
-A turn changes a copy of the group, writes the records, and installs the copy when they are on disk. Changes that
-arrive meanwhile share the next turn, with one write and one target. Responses therefore show only state that a
+A batch changes a copy of the group, writes the records, and installs the copy when they are on disk. Changes that
+arrive meanwhile share the next batch, with one write and one target. Responses therefore show only state that a
 successor would read, and a hundred members that join at once cost a few writes. A failed write may still be in the
-log: the next turn overwrites every record that it could have left behind.
+log: the next batch overwrites every record that it could have left behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.group_base.epoch_kind import Change, EpochKind, Finish, Outcome, Records, Reply
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry
-from pybroker.broker.coordinators.group_base.said import SaidBytes
+from pybroker.broker.coordinators.group_base.metadata_size import MetadataSizes
 from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -27,7 +27,7 @@ Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; calls back with NONE when they are on disk."""
 
 
-class _Turns(msgspec.Struct, eq=False):
+class _Pending(msgspec.Struct, eq=False):
     kind: EpochKind[Any, Any, Any]
     waiting: list[tuple[Change, Reply]] = []
     writing: list[Reply] | None = None
@@ -35,11 +35,11 @@ class _Turns(msgspec.Struct, eq=False):
     doubtful: Records = {}
     """Records that failed writes may have left in the log."""
     also: Records = {}
-    """Records to add to the next turn's write."""
+    """Records to add to the next batch."""
 
 
-class GroupTurns(ABC):
-    """The turns of all groups with epochs of one shard."""
+class ChangeBatches(ABC):
+    """The changes of all groups with epochs of one shard, in batches."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class GroupTurns(ABC):
         replaces: Callable[[Group], None],
     ) -> None:
         """replaces: called with the classic group that a new group replaces."""
-        self.said = SaidBytes()
+        self.metadata_sizes = MetadataSizes()
         self._kinds: dict[GroupKind, EpochKind[Any, Any, Any]] = {kind.group_type.kind: kind for kind in kinds}
         self.registry = registry
-        self._turns: dict[str, _Turns] = {}
+        self._pending: dict[str, _Pending] = {}
         self._write = write
         self._replaces = replaces
 
     @abstractmethod
-    def _moves(self, group_id: str) -> None:
+    def _before_change(self, group_id: str) -> None:
         """Prepare for a change of the group."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class GroupTurns(ABC):
 
     @abstractmethod
     def _changed(self, before: AnyGroup | None, after: AnyGroup) -> None:
-        """Act on a turn whose records are on disk, or on a loaded group."""
+        """Act on a batch whose records are on disk, or on a loaded group."""
 
     @abstractmethod
     def _ended(self, group_id: str, of: GroupKind, group: AnyGroup | None) -> None:
@@ -78,24 +78,24 @@ class GroupTurns(ABC):
 
     def is_quiet(self, group_id: str) -> bool:
         """Return whether no write of the group is in flight."""
-        turns = self._turns.get(group_id)
-        return turns is None or turns.writing is None
+        pending = self._pending.get(group_id)
+        return pending is None or pending.writing is None
 
     def submit(
         self, group_id: str, change: Change, reply: Reply, *, of: GroupKind, also: Records | None = None
     ) -> None:
-        """Make a change in the next turn, at once if no write is in flight.
+        """Make a change in the next batch, at once if no write is in flight.
 
         of: the group's kind; the group is created if it does not exist. also: records of another type to write with it.
         """
-        self._moves(group_id)
-        turns = self._turns.setdefault(group_id, _Turns(self._kinds[of]))
-        turns.waiting.append((change, reply))
-        turns.also.update(also or {})
+        self._before_change(group_id)
+        pending = self._pending.setdefault(group_id, _Pending(self._kinds[of]))
+        pending.waiting.append((change, reply))
+        pending.also.update(also or {})
         if self.get(group_id) is None:
             self.registry.creating[group_id] = of
-        if turns.writing is None:
-            self._run(group_id, turns)
+        if pending.writing is None:
+            self._run(group_id, pending)
 
     def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
         """Make a change of an existing group that no caller waits for.
@@ -114,10 +114,10 @@ class GroupTurns(ABC):
 
         again()
 
-    def _run(self, group_id: str, turns: _Turns) -> None:
+    def _run(self, group_id: str, pending: _Pending) -> None:
         before = self.get(group_id)
-        after: AnyGroup = turns.kind.group_type(group_id) if before is None else before.fork()
-        waiting, turns.waiting = turns.waiting, []
+        after: AnyGroup = pending.kind.group_type(group_id) if before is None else before.fork()
+        waiting, pending.waiting = pending.waiting, []
         answers: list[tuple[Reply, Any, bool]] = []
         for place, (change, reply) in enumerate(waiting):
             try:
@@ -126,44 +126,44 @@ class GroupTurns(ABC):
                 answers.append((reply, refused, False))
             if after.successor is not None:
                 # The remaining changes belong to the group's successor.
-                turns.waiting = waiting[place + 1 :]
+                pending.waiting = waiting[place + 1 :]
                 break
         if after.epoch > after.target_epoch and after.successor is None:
             self._assign(after)
         outcomes = [(reply, _finished(answer, after) if finishes else answer) for reply, answer, finishes in answers]
         if before is None and not after.epoch:
             # Every would-be first member was refused.
-            self._over(group_id, turns)
+            self._over(group_id, pending)
             _answer(outcomes)
             return
-        written = self._records(turns, before, after)
+        written = self._records(pending, before, after)
         if not written:
             self._install(before, after)
-            self._over(group_id, turns)
+            self._over(group_id, pending)
             _answer(outcomes)
             return
-        turns.writing = [reply for reply, _ in outcomes]
+        pending.writing = [reply for reply, _ in outcomes]
 
         def done(error: ErrorCode) -> None:
-            if self._turns.get(group_id) is not turns:
+            if self._pending.get(group_id) is not pending:
                 # The group was given up meanwhile, and all callers were answered.
                 return
-            turns.writing = None
-            told = outcomes
+            pending.writing = None
+            answered = outcomes
             if error is not ErrorCode.NONE:
-                turns.doubtful.update(written)
-                told = [(reply, KafkaError(error)) for reply, _ in outcomes]
+                pending.doubtful.update(written)
+                answered = [(reply, KafkaError(error)) for reply, _ in outcomes]
             elif after.successor is not None:
                 # Clients of the old group see its successor when they retry.
                 self.forget(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
-                turns.doubtful, turns.also = {}, {}
+                pending.doubtful, pending.also = {}, {}
                 self._install(before, after)
-            if not turns.waiting:
-                self._over(group_id, turns)
-            _answer(told)
-            if turns.waiting and turns.writing is None and self._turns.get(group_id) is turns:
-                self._run(group_id, turns)
+            if not pending.waiting:
+                self._over(group_id, pending)
+            _answer(answered)
+            if pending.waiting and pending.writing is None and self._pending.get(group_id) is pending:
+                self._run(group_id, pending)
 
         self._write(list(written.items()), done)
 
@@ -178,44 +178,44 @@ class GroupTurns(ABC):
             if replaced is not None:
                 after.identity = replaced.identity
                 self._replaces(replaced)
-        self.said.note(after.group_id, self._kinds[after.kind].said(after))
+        self.metadata_sizes.note(after.group_id, self._kinds[after.kind].member_metadata(after))
         self._changed(before, after)
 
-    def _records(self, turns: _Turns, before: AnyGroup | None, after: AnyGroup) -> Records:
-        kind = turns.kind
+    def _records(self, pending: _Pending, before: AnyGroup | None, after: AnyGroup) -> Records:
+        kind = pending.kind
         if after.successor is not None:
-            buried = {} if before is None else kind.tombstones(before)
-            return {**dict.fromkeys(turns.doubtful), **buried, **after.successor}
-        written = {**turns.also, **kind.changes(before, after)}
-        if turns.doubtful:
-            return {**dict.fromkeys(turns.doubtful), **kind.changes(None, after), **written}
+            gone = {} if before is None else kind.tombstones(before)
+            return {**dict.fromkeys(pending.doubtful), **gone, **after.successor}
+        written = {**pending.also, **kind.changes(before, after)}
+        if pending.doubtful:
+            return {**dict.fromkeys(pending.doubtful), **kind.changes(None, after), **written}
         return written
 
-    def _over(self, group_id: str, turns: _Turns) -> None:
+    def _over(self, group_id: str, pending: _Pending) -> None:
         # Keep `doubtful` while the group lives. If the group was never created, a successor loads such records as a
         # group of its own and expires the members.
-        if self._turns.get(group_id) is turns and (not turns.doubtful or self.get(group_id) is None):
-            del self._turns[group_id]
+        if self._pending.get(group_id) is pending and (not pending.doubtful or self.get(group_id) is None):
+            del self._pending[group_id]
             self.registry.creating.pop(group_id, None)
 
     def forget(self, group_id: str, error: ErrorCode) -> None:
         """End the group: waiting callers get `error`."""
-        self._moves(group_id)
-        group, turns = self.get(group_id), self._turns.pop(group_id, None)
-        self.said.note(group_id, {})
+        self._before_change(group_id)
+        group, pending = self.get(group_id), self._pending.pop(group_id, None)
+        self.metadata_sizes.note(group_id, {})
         self.registry.creating.pop(group_id, None)
         if group is not None:
             self.registry.remove(group_id)
             self._ended(group_id, group.kind, group)
-        elif turns is not None:
-            self._ended(group_id, turns.kind.group_type.kind, None)
-        if turns is not None:
-            replies = [*(turns.writing or ()), *(reply for _, reply in turns.waiting)]
+        elif pending is not None:
+            self._ended(group_id, pending.kind.group_type.kind, None)
+        if pending is not None:
+            replies = [*(pending.writing or ()), *(reply for _, reply in pending.waiting)]
             _answer([(reply, KafkaError(error)) for reply in replies])
 
     def forget_all(self, error: ErrorCode) -> None:
         """End all groups."""
-        for group_id in [*(group.group_id for group in self.registry.all_of(EpochGroup)), *self._turns]:
+        for group_id in [*(group.group_id for group in self.registry.all_of(EpochGroup)), *self._pending]:
             self.forget(group_id, error)
 
 

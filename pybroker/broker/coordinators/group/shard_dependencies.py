@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pybroker.broker.coordinators.group.commit_fence import CommitFence
 from pybroker.broker.coordinators.group.commits import OffsetCommits
 from pybroker.broker.coordinators.group.expiry import expire
-from pybroker.broker.coordinators.group.holds import Holds
 from pybroker.broker.coordinators.group.member_metadata import MemberMetadata
 from pybroker.broker.coordinators.group.offsets import KeepOffsetsOf
 from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.shard import GroupShard
-from pybroker.broker.coordinators.group_base.figures import GroupFigures
+from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
@@ -35,8 +35,8 @@ class GroupDependencies:
         *,
         states: States,
         removals: Removals,
-        holds: Holds,
-        figures: GroupFigures,
+        fence: CommitFence,
+        statistics: GroupStatistics,
         member_bytes: Callable[[], int],
         shard_of: Callable[[str], GroupShard],
         keep_offsets: KeepOffsetsOf,
@@ -46,16 +46,16 @@ class GroupDependencies:
         self._settings = settings
         self._timers = timers
         self._removals = removals
-        self._figures = figures
+        self._statistics = statistics
         self._keep_offsets = keep_offsets
         self._share = ShareGroupDependencies(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
-        self.member_metadata = MemberMetadata(settings, figures, ports.clock, member_bytes)
+        self.member_metadata = MemberMetadata(settings, statistics, ports.clock, member_bytes)
         self.commits = OffsetCommits(
             ports.topics,
             removals,
-            holds=holds,
+            fence=fence,
             metadata_bytes_max=lambda: settings.offset_metadata_max_bytes,
-            figures=figures,
+            statistics=statistics,
             shard_of=shard_of,
         )
 
@@ -69,7 +69,7 @@ class GroupDependencies:
             settings=self._settings,
             share=self._share,
             timers=self._timers,
-            figures=self._figures,
+            statistics=self._statistics,
             keep_offsets=self._keep_offsets,
         )
 

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 
-class TransactionFigures(msgspec.Struct):
+class TransactionStatistics(msgspec.Struct):
     """Written on the event loop's thread by the code that does the counted work. All but the first two only grow."""
 
     without_leader: Counter[str] = msgspec.field(default_factory=Counter)

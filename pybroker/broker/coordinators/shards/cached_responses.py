@@ -43,13 +43,13 @@ COMMITS = "commits"
 """The kinds of requests that are answered."""
 
 
-class StandingAnswers:
+class CachedResponses:
     """Cached responses and commit leases by member id and kind of request."""
 
-    __slots__ = ("_heard", "_standing")
+    __slots__ = ("_cached", "_heard")
 
     def __init__(self) -> None:
-        self._standing: dict[str, dict[str, CachedResponse]] = {}
+        self._cached: dict[str, dict[str, CachedResponse]] = {}
         self._heard: dict[str, dict[str, CachedResponse]] = {}
         """Records when each member was last heard, also after invalidation."""
 
@@ -58,27 +58,27 @@ class StandingAnswers:
 
         `heard`: a request that uses it proves that the member is alive.
         """
-        standing = self._standing.setdefault(member_id, {})
-        before = standing.get(what)
+        cached = self._cached.setdefault(member_id, {})
+        before = cached.get(what)
         if before is not None:
             before.take_back()
-        standing[what] = answer
+        cached[what] = answer
         if heard:
             self._heard.setdefault(member_id, {})[what] = answer
 
-    def standing(self, member_id: str, what: str) -> Any:
+    def cached(self, member_id: str, what: str) -> Any:
         """Return the cached response unless the coordinator has invalidated it."""
-        return self._standing.get(member_id, {}).get(what)
+        return self._cached.get(member_id, {}).get(what)
 
-    def take_back(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate all responses before the group changes."""
-        if self._standing:
-            for member_id in list(self._standing):
-                self._take_back_of(member_id)
+        if self._cached:
+            for member_id in list(self._cached):
+                self._invalidate_of(member_id)
 
     def forget(self, member_id: str) -> None:
         """Forget a member that leaves the group."""
-        self._take_back_of(member_id)
+        self._invalidate_of(member_id)
         self._heard.pop(member_id, None)
 
     def session_left_ms(self, member_id: str, timeout_ms: int) -> int:
@@ -90,12 +90,12 @@ class StandingAnswers:
         if heard is None:
             return 0
         if _silent_ms(heard) >= timeout_ms:
-            self._take_back_of(member_id)
+            self._invalidate_of(member_id)
         # A heartbeat may have arrived between the two checks.
         return max(timeout_ms - _silent_ms(heard), 0)
 
-    def _take_back_of(self, member_id: str) -> None:
-        for answer in self._standing.pop(member_id, {}).values():
+    def _invalidate_of(self, member_id: str) -> None:
+        for answer in self._cached.pop(member_id, {}).values():
             answer.take_back()
 
 

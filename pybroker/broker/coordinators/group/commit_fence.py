@@ -8,7 +8,7 @@ from __future__ import annotations
 from pybroker.native import Uuid
 
 
-class Holds:
+class CommitFence:
     """Fenced topics, counted: a topic accepts commits again when every `hold` is released."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class GroupFigures(msgspec.Struct):
+class GroupStatistics(msgspec.Struct):
     """Counters that only grow. Written on the event loop's thread by the code that does the counted work."""
 
     offset_commits: int = 0

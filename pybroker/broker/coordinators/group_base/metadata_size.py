@@ -1,0 +1,53 @@
+"""The memory that members' descriptions of themselves take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+ELEMENT_BYTES = 8
+"""Overhead of an element of a collection."""
+
+
+def metadata_size(value: Any) -> int:
+    """Return about how many bytes a value takes: its texts and buffers, and the elements of its collections."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, msgspec.Struct):
+        return sum(metadata_size(getattr(value, name)) for name in value.__struct_fields__)
+    if isinstance(value, Mapping):
+        return sum(ELEMENT_BYTES + metadata_size(key) + metadata_size(item) for key, item in value.items())
+    if isinstance(value, tuple | list | frozenset | set):
+        return sum(ELEMENT_BYTES + metadata_size(item) for item in value)
+    return 0
+
+
+SHARED = ""
+"""Stands for a member id: the description that all members share counts once."""
+
+
+class MetadataSizes:
+    """The sizes of all groups of a shard. Only changed descriptions are measured."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_group: dict[str, dict[str, Any]] = {}
+
+    def note(self, group_id: str, metadata: dict[str, Any]) -> None:
+        """Replace the descriptions of a group's members, by member id; immutable values."""
+        before = self._by_group.get(group_id, {})
+        for member_id, value in metadata.items():
+            was = before.get(member_id)
+            if was is not value and was != value:
+                self.total += metadata_size(value) - metadata_size(was)
+        self.total -= sum(metadata_size(was) for member_id, was in before.items() if member_id not in metadata)
+        if metadata:
+            self._by_group[group_id] = metadata
+        else:
+            self._by_group.pop(group_id, None)
+
+    def of(self, group_id: str, member_id: str) -> int:
+        """Return the size of one member's description."""
+        return metadata_size(self._by_group.get(group_id, {}).get(member_id))
