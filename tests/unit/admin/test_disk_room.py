@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple, cast
 
 import pytest
@@ -25,12 +26,12 @@ class Watched:
         self.room = DiskRoom(list, self.clock)
         self._caplog = caplog
 
-    def sees(self, seconds: float, refusals: int, usable: int = USABLE_BYTES_MIN) -> list[str]:
+    def sees(self, seconds: float, refusals: int, usable: int = USABLE_BYTES_MIN) -> list[int]:
         """The levels of the lines that this sample adds, `seconds` after the last."""
         self.clock.advance(int(seconds * 1000))
         before = len(self._caplog.records)
         self.room.observe([cast(LogDirRoom, Room("/d", 1 << 30, usable, refusals))])
-        return [record.levelname for record in self._caplog.records[before:]]
+        return [record.levelno for record in self._caplog.records[before:]]
 
 
 @pytest.fixture
@@ -40,9 +41,9 @@ def watched(caplog: pytest.LogCaptureFixture) -> Watched:
 
 def test_refusals_are_logged_once_a_minute(watched: Watched) -> None:
     assert watched.sees(0, 0) == []
-    assert watched.sees(2, 3, usable=0) == ["WARNING"]
+    assert watched.sees(2, 3, usable=0) == [logging.WARNING]
     assert watched.sees(REPEAT_SECONDS - 1, 900, usable=0) == []
-    assert watched.sees(1, 901, usable=0) == ["WARNING"]
+    assert watched.sees(1, 901, usable=0) == [logging.WARNING]
 
 
 def test_recovery_needs_room_and_quiet(watched: Watched) -> None:
@@ -50,8 +51,8 @@ def test_recovery_needs_room_and_quiet(watched: Watched) -> None:
     assert watched.sees(QUIET_SECONDS + 1, 1, usable=USABLE_BYTES_MIN - 1) == [], "the disk is still full"
     assert watched.sees(1, 2) == [], "a write was refused again"
     assert watched.sees(QUIET_SECONDS - 1, 2) == []
-    assert watched.sees(1, 2) == ["INFO"]
-    assert watched.sees(1, 3) == ["WARNING"], "a new time without room"
+    assert watched.sees(1, 2) == [logging.INFO]
+    assert watched.sees(1, 3) == [logging.WARNING], "a new time without room"
 
 
 def test_readiness_obeys_the_setting(watched: Watched) -> None:
