@@ -2,27 +2,36 @@
 
 use bytes::Bytes;
 use pybroker_model::{
-    BatchBuilder, BatchHeader, Batches, Codec, HEADER_BYTES, Records, decompressed_records,
-    set_base_offset, set_leader_epoch,
+    BatchBuilder, BatchHeader, Batches, Codec, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Records,
+    decompressed_records, set_base_offset,
 };
 use pybroker_quorum::{Batch, Body};
 
 use crate::control::{Control, EncodeContext, Endpoint, control_batch};
 use crate::error::LogError;
 
-/// Encode metadata deltas as records without keys, for `Event::Propose`. The log sets offset and epoch.
+/// Encode metadata deltas as records without keys, for `Event::Propose` in an epoch. The log sets the offset.
 ///
 /// # Errors
 /// If the batch would exceed 2 GiB.
 pub fn encode_records<'a>(
     values: impl IntoIterator<Item = &'a [u8]>,
     timestamp_ms: i64,
+    epoch: i32,
 ) -> Result<Bytes, LogError> {
-    let mut batch = BatchBuilder::new(Codec::None);
+    let mut batch = with_epoch(BatchBuilder::new(Codec::None), epoch);
     for value in values {
         batch.push(timestamp_ms, None, Some(value));
     }
     finish(batch)
+}
+
+/// Set the epoch of a batch, and repeat it in the base sequence, which has no meaning without a producer id: format 2
+/// leaves the epoch out of its checksum, and a flipped bit in it must not pass.
+pub(crate) fn with_epoch(batch: BatchBuilder, epoch: i32) -> BatchBuilder {
+    batch
+        .leader_epoch(epoch)
+        .producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, epoch)
 }
 
 pub(crate) fn finish(batch: BatchBuilder) -> Result<Bytes, LogError> {
@@ -37,23 +46,22 @@ pub(crate) fn encode(batch: &Batch<Bytes>, context: &EncodeContext<'_>) -> Resul
     if let Some(encoded) = &batch.encoded {
         return Ok(encoded.clone());
     }
+    let invalid = |reason: &str| LogError::Batch(format!("{reason} at {}", batch.base_offset));
     let control = match &batch.body {
         Body::Data(data) => {
-            if data.len() < HEADER_BYTES {
-                return Err(LogError::Batch(format!("{} bytes of records", data.len())));
+            let header = BatchHeader::parse(data).map_err(|error| invalid(&error.to_string()))?;
+            if header.partition_leader_epoch != batch.epoch {
+                return Err(invalid("records encoded for another epoch"));
             }
             let mut stamped = data.to_vec();
             set_base_offset(&mut stamped, batch.base_offset);
-            set_leader_epoch(&mut stamped, batch.epoch);
             return Ok(stamped.into());
         }
         Body::LeaderChange(leader) => Control::LeaderChange(*leader),
         Body::Voters(voters) => Control::Voters(voters.clone(), context.endpoints.to_vec()),
         Body::TopicId(id) => Control::TopicId(*id),
     };
-    let mut builder = control_batch()
-        .base_offset(batch.base_offset)
-        .leader_epoch(batch.epoch);
+    let mut builder = with_epoch(control_batch().base_offset(batch.base_offset), batch.epoch);
     control.push_to(&mut builder, context);
     finish(builder)
 }
@@ -71,6 +79,12 @@ pub(crate) fn decode(header: &BatchHeader, bytes: Bytes) -> Result<Batch<Bytes>,
         .map_err(|error| invalid(error.to_string()))?;
     if header.record_count != header.last_offset_delta + 1 || header.partition_leader_epoch < 0 {
         return Err(invalid("a batch without an epoch, or with gaps".into()));
+    }
+    if header.base_sequence != header.partition_leader_epoch {
+        return Err(invalid(format!(
+            "epoch {}, and {} in the checksummed part",
+            header.partition_leader_epoch, header.base_sequence
+        )));
     }
     let body = match header.is_control() {
         false => Body::Data(bytes.clone()),

@@ -4,6 +4,8 @@
 //! The log rewrites the file after each flush, usually without a sync: the offset is exact after a crash of the
 //! process, and may be older after a power loss. Before it truncates below the offset, the log lowers it durably.
 
+use std::io;
+
 use pybroker_model::crc32c;
 
 use crate::error::LogError;
@@ -43,18 +45,27 @@ impl<F: Files> FlushedFile<F> {
         })
     }
 
-    pub(crate) fn write(&mut self, offset: i64) -> Result<(), LogError> {
-        self.offset = offset;
-        self.file
-            .write_at(render(offset).as_bytes(), 0)
+    /// Raise the bound. A full disk leaves the lower one, or none.
+    pub(crate) fn raise(&mut self, offset: i64) -> Result<(), LogError> {
+        match self.write(offset) {
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => {
+                Err(LogError::io("write", self.path.clone())(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Set the bound, on disk.
+    pub(crate) fn set_durably(&mut self, offset: i64) -> Result<(), LogError> {
+        self.write(offset)
+            .and_then(|()| self.file.sync())
             .map_err(LogError::io("write", self.path.clone()))
     }
 
-    pub(crate) fn write_durably(&mut self, offset: i64) -> Result<(), LogError> {
-        self.write(offset)?;
-        self.file
-            .sync()
-            .map_err(LogError::io("sync", self.path.clone()))
+    fn write(&mut self, offset: i64) -> io::Result<()> {
+        self.file.write_at(render(offset).as_bytes(), 0)?;
+        self.offset = offset;
+        Ok(())
     }
 
     pub(crate) fn begin_sync(&self) -> <F::File as FileHandle>::Sync {

@@ -10,7 +10,8 @@
 //!                            flushed-offset                              the log was on disk up to there
 //! ```
 //! Names and formats are Apache Kafka's (KIP-595, KIP-630, KIP-853), except `flushed-offset`. The topic id (KIP-516) is a
-//! tagged field of the KRaftVersion record and a member of `quorum-state`.
+//! tagged field of the KRaftVersion record and a member of `quorum-state`. The base sequence of a batch repeats its epoch,
+//! which format 2 leaves out of its checksum.
 //!
 //! | module | content |
 //! |---|---|

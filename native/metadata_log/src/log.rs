@@ -257,7 +257,7 @@ impl<F: Files> MetadataLog<F> {
             return Ok(());
         }
         if self.flushed.offset > end {
-            self.flushed.write_durably(end)?;
+            self.flushed.set_durably(end)?;
         }
         let segments = self.segments.len();
         while self.segments.len() > 1 && self.last().base_offset >= end {
@@ -326,7 +326,7 @@ impl<F: Files> MetadataLog<F> {
         let bytes = self.flushing_bytes.pop_front().unwrap_or(0);
         self.unsynced_bytes = self.unsynced_bytes.saturating_sub(bytes);
         match self.flushing.pop_front() {
-            Some(end) if end > self.flushed.offset => self.flushed.write(end),
+            Some(end) if end > self.flushed.offset => self.flushed.raise(end),
             _ => Ok(()),
         }
     }
@@ -390,7 +390,7 @@ impl<F: Files> MetadataLog<F> {
     /// If the disk fails.
     pub fn install(&mut self, id: EpochEnd) -> Result<(), LogError> {
         if self.flushed.offset > id.offset {
-            self.flushed.write_durably(id.offset)?;
+            self.flushed.set_durably(id.offset)?;
         }
         let name = names::of_snapshot(id);
         self.files
@@ -415,7 +415,7 @@ impl<F: Files> MetadataLog<F> {
         for flushing in &mut self.flushing {
             *flushing = (*flushing).min(id.offset);
         }
-        self.flushed.write(id.offset)
+        self.flushed.raise(id.offset)
     }
 
     /// Open one of the kept snapshots.
@@ -433,7 +433,7 @@ impl<F: Files> MetadataLog<F> {
     pub fn close(&mut self) -> Result<(), LogError> {
         self.sync_last()?;
         self.sync_names()?;
-        self.flushed.write_durably(self.end)
+        self.flushed.set_durably(self.end)
     }
 
     fn last(&self) -> &Segment<F> {

@@ -126,7 +126,7 @@ pub(crate) fn recover<F: Files>(
         snapshots,
         flushed,
     };
-    found.flushed.write(end)?;
+    found.flushed.raise(end)?;
     Ok((found, recovered))
 }
 

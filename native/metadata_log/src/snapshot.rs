@@ -5,7 +5,7 @@ use bytes::Bytes;
 use pybroker_model::{BatchBuilder, BatchHeader, Codec, Uuid};
 use pybroker_quorum::{EpochEnd, SnapshotHeader, VoterSet};
 
-use crate::codec::{controls, finish, record_values};
+use crate::codec::{controls, finish, record_values, with_epoch};
 use crate::control::{Control, EncodeContext, Endpoint, control_batch};
 use crate::error::LogError;
 use crate::files::{FileHandle, Files};
@@ -125,9 +125,7 @@ impl<F: Files> SnapshotWriter<F> {
 
     fn write(&mut self, batch: BatchBuilder) -> Result<(), LogError> {
         let records = batch.len();
-        let batch = batch
-            .base_offset(self.next_offset)
-            .leader_epoch(self.id.epoch);
+        let batch = with_epoch(batch.base_offset(self.next_offset), self.id.epoch);
         let bytes = finish(batch)?;
         self.file
             .write_at(&bytes, self.position)
@@ -228,7 +226,7 @@ impl<F: Files> SnapshotReader<F> {
     ///
     /// # Errors
     /// If the file does not exist, or does not begin with the header of a snapshot with this id.
-    pub(crate) fn open(files: &F, id: EpochEnd) -> Result<Self, LogError> {
+    pub fn open(files: &F, id: EpochEnd) -> Result<Self, LogError> {
         Self::open_named(files, names::of_snapshot(id), id)
     }
 

@@ -198,7 +198,8 @@ fn damage_in_what_was_on_disk_is_refused() {
     let all = segments(&path);
     for (place, file) in all.iter().enumerate() {
         let size = fs::metadata(file).expect("a file").len() as usize;
-        for position in [0, 10, 20, 70, size - 1] {
+        // Offset, length, epoch, checksum, first and last byte of records.
+        for position in [7, 10, 15, 20, 70, size - 1] {
             damage(file, position);
             let error = refused(&path);
             let name = file.file_name().expect("a name").to_string_lossy();
@@ -231,7 +232,7 @@ fn damage_before_later_flushes_is_refused_after_a_power_loss() {
     log.state_write(state).run().expect("a state");
     for base in 0..40 {
         let value = vec![7; 100_000];
-        let records = pybroker_metadata_log::encode_records([&value[..]], 1).expect("records");
+        let records = pybroker_metadata_log::encode_records([&value[..]], 1, 1).expect("records");
         append(&mut log, &[batch(base, 1, 1, Body::Data(records))]).expect("appended");
     }
     drop(log);

@@ -182,7 +182,7 @@ impl Node {
         if records == 0 {
             return Err(LogError::Batch("a proposal without records".into()));
         }
-        let data = encode_records(values, self.clock.wall_ms())?;
+        let data = encode_records(values, self.clock.wall_ms(), epoch)?;
         self.inbox.push(Input::Propose {
             proposal,
             epoch,

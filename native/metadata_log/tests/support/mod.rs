@@ -150,7 +150,7 @@ pub(crate) fn data(base_offset: i64, epoch: i32, records: u32) -> Batch<Bytes> {
         base_offset,
         epoch,
         records,
-        Body::Data(encode_records(values, 1_000).expect("records")),
+        Body::Data(encode_records(values, 1_000, epoch).expect("records")),
     )
 }
 

@@ -149,11 +149,7 @@ fn fetched(fetched: Fetched<Bytes>) -> Answer<Bytes> {
 
 #[test]
 fn responses_have_the_layout_and_come_back() {
-    let mut records = encode_records([&b"one"[..], b"two"], 5)
-        .expect("records")
-        .to_vec();
-    pybroker_model::set_leader_epoch(&mut records, 4);
-    let records = Bytes::from(records);
+    let records = encode_records([&b"one"[..], b"two"], 5, 4).expect("records");
     let batches = decode_batches(&records).expect("a batch");
     let answers = [
         (0, Answer::Vote { granted: true }, Bytes::new()),
