@@ -27,7 +27,7 @@ USES = {
     "quorum": {"model"},
     "metadata_log": {"model", "protocol", "quorum"},
     "quorum_node": {"metadata_log", "model", "protocol", "quorum"},
-    "simulator": {"model", "quorum"},
+    "simulator": {"metadata_log", "model", "quorum"},
     "bindings": set(CRATES) - {"bindings", "fuzz", "simulator"},
 }
 HAVE = {

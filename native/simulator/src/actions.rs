@@ -5,7 +5,6 @@ use pybroker_quorum::{
     RoleName, Transition,
 };
 
-use crate::metadata_log::MetadataLog;
 use crate::network::Micros;
 use crate::oracle::{Oracle, Violation, require};
 use crate::world::{Happening, Waiter, World};
@@ -152,7 +151,7 @@ impl World {
             }
             Action::Truncate(end) => {
                 let applied = place.applied;
-                place.disk.truncate(end);
+                failed = place.disk.truncate(end).is_err();
                 require!(
                     end >= applied,
                     "what is committed is not cut off",
@@ -164,7 +163,7 @@ impl World {
                 self.oracle
                     .has_committed(key, header.id.offset, snapshot.content)?;
                 place.applied = header.id.offset;
-                place.disk.install(snapshot);
+                failed = place.disk.install(snapshot).is_err();
                 self.coverage.installed += 1;
             }
             Action::Flush { ticket } => {

@@ -83,7 +83,7 @@ impl World {
             place.dies_in = None;
             place.slowness = 1;
             place.disk.fails = false;
-            place.disk.full = false;
+            place.disk.set_full(false);
             place.clock.set_rate(self.now, 1.0);
             // The clock may run faster now than when the timer was set.
             place.timer_at = u64::MAX;

@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod coverage;
 mod disk;
+mod files;
 mod metadata_log;
 mod network;
 mod node;

@@ -1,60 +1,13 @@
-//! The interface of a replica's metadata log, and its implementation on a simulated disk.
+//! What a metadata log has to hold: batches with hashes, which the oracle compares.
 
 use pybroker_model::Uuid;
-use pybroker_quorum::{
-    Batch, Body, EpochEnd, LogIndex, QuorumState, Snapshot, SnapshotHeader, VoterSet,
-};
+use pybroker_quorum::{Batch, Body, EpochEnd, Snapshot, SnapshotHeader, VoterSet};
 
 use crate::random::mix;
 
 /// The disk failed a write or a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskError;
-
-/// A metadata log with its snapshots and the quorum state. A flush brings writes to the disk.
-pub(crate) trait MetadataLog {
-    /// Append batches.
-    ///
-    /// # Errors
-    /// If the disk is full.
-    fn append(&mut self, batches: &[Batch<u64>]) -> Result<(), DiskError>;
-
-    /// Truncate the log.
-    fn truncate(&mut self, end: i64);
-
-    /// Replace the log by a snapshot.
-    fn install(&mut self, snapshot: Snapshot<u64>);
-
-    /// Return up to `batches_max` batches from offset `from` on, below `to`.
-    fn read(&self, from: i64, to: i64, batches_max: usize) -> Vec<Batch<u64>>;
-
-    /// Return the latest snapshot.
-    fn snapshot(&self) -> &Snapshot<u64>;
-
-    /// Begin a flush of all writes so far.
-    fn begin_flush(&mut self, ticket: u64);
-
-    /// End a flush.
-    ///
-    /// # Errors
-    /// If the disk fails; its content is then unknown.
-    fn end_flush(&mut self, ticket: u64) -> Result<(), DiskError>;
-
-    /// Begin a write of the quorum state.
-    fn begin_state(&mut self, ticket: u64, state: QuorumState);
-
-    /// End a write of the quorum state.
-    ///
-    /// # Errors
-    /// If the disk fails.
-    fn end_state(&mut self, ticket: u64) -> Result<(), DiskError>;
-
-    /// Replace the log up to `start` by a snapshot; durable on return.
-    fn write_snapshot(&mut self, header: &SnapshotHeader, start: EpochEnd);
-
-    /// Return the state and the log that a starting process finds. All of it is then durable.
-    fn recover(&mut self) -> (QuorumState, LogIndex);
-}
 
 /// A stored batch.
 #[derive(Debug, Clone)]
@@ -63,30 +16,20 @@ pub(crate) struct Entry {
     pub(crate) batch: Batch<u64>,
     /// A hash of the log up to and including this batch.
     pub(crate) chain: u64,
-    /// A hash of the batch alone; it replaces the CRC.
-    pub(crate) checksum: u64,
 }
 
 impl Entry {
     /// Create the entry of a batch that follows a log with the hash `before`.
     #[must_use]
     pub(crate) fn new(batch: Batch<u64>, before: u64) -> Self {
-        let checksum = checksum(&batch);
         Self {
-            chain: mix(before, checksum),
-            checksum,
+            chain: mix(before, hash_of(&batch)),
             batch,
         }
     }
-
-    /// Return whether the batch is undamaged.
-    #[must_use]
-    pub(crate) fn is_intact(&self) -> bool {
-        checksum(&self.batch) == self.checksum
-    }
 }
 
-fn checksum(batch: &Batch<u64>) -> u64 {
+fn hash_of(batch: &Batch<u64>) -> u64 {
     let uuid = |hash, id: Uuid| {
         mix(
             mix(hash, id.most_significant_bits()),
@@ -210,19 +153,5 @@ impl Contents {
                 _ => None,
             });
         latest.or(self.start_header.topic_id.map(|(_, id)| id))
-    }
-
-    /// Return the index for a state machine.
-    #[must_use]
-    pub(crate) fn index(&self) -> LogIndex {
-        let header = SnapshotHeader {
-            id: self.snapshot.header.id,
-            ..self.start_header.clone()
-        };
-        let mut index = LogIndex::starting_at(self.start, &header);
-        for entry in &self.entries {
-            index.append(&entry.batch);
-        }
-        index
     }
 }

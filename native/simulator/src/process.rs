@@ -4,7 +4,6 @@ use pybroker_quorum::{
     Answer, Ask, Event, Quorum, Request, Response, RoleName, Settings, SnapshotHeader, Timeouts,
 };
 
-use crate::metadata_log::MetadataLog;
 use crate::network::Micros;
 use crate::oracle::{Violation, require};
 use crate::plan::{MILLISECOND, SECOND};
@@ -291,14 +290,10 @@ impl World {
             return Ok(());
         }
         self.check_snapshot(node, &header)?;
-        // In half of the cases, keep two generations of snapshots.
         let place = &mut self.nodes[node];
-        let before = place.disk.snapshot().header.id;
-        let start = match self.random.percent(50) {
-            true => before,
-            false => header.id,
+        let Some(start) = place.disk.write_snapshot(&header) else {
+            return Ok(());
         };
-        place.disk.write_snapshot(&header, start);
         self.coverage.snapshots += 1;
         self.step(node, Event::SnapshotWritten { header, start })
     }

@@ -67,7 +67,7 @@ impl World {
             }
             Trouble::DiskError => self.nodes[node].disk.fails = true,
             Trouble::DiskFull => {
-                self.nodes[node].disk.full = true;
+                self.nodes[node].disk.set_full(true);
                 let full = PlannedTrouble {
                     seed: node as u64,
                     ..trouble
@@ -107,7 +107,7 @@ impl World {
             Trouble::Partition => self.partition(trouble.seed, false),
             Trouble::Loss | Trouble::Delay => self.network.calm(),
             Trouble::SlowDisk => self.nodes[place].slowness = 1,
-            Trouble::DiskFull => self.nodes[place].disk.full = false,
+            Trouble::DiskFull => self.nodes[place].disk.set_full(false),
             _ => {}
         }
     }
