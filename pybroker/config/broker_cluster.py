@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from pybroker.config.listener_addresses import parse_voters
 from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least, one_of
 from pybroker.config.stores import check_type
 
 BOOLEAN, STRING, PASSWORD = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.PASSWORD
-INT, LONG = ConfigType.INT, ConfigType.LONG
+INT, LIST, LONG = ConfigType.INT, ConfigType.LIST, ConfigType.LONG
 
 LONG_MAX = 9223372036854775807
 
 METADATA_STORE = "metadata.store"
 EMBEDDED = "embedded"
 ZOOKEEPER = "zookeeper"
+QUORUM = "quorum"
+SHARED = (ZOOKEEPER, QUORUM)
+"""The stores that several brokers share."""
+
+
+def _voters(value: Value) -> None:
+    if value is not None:
+        assert isinstance(value, tuple)
+        parse_voters(value)
 
 
 def _store_type(value: Value) -> None:
@@ -31,10 +41,62 @@ METADATA = (
         STRING,
         EMBEDDED,
         (
-            "Store of the cluster's metadata: embedded (one node, a file in the first data directory) or "
-            "zookeeper (any number of brokers). Not one of Kafka's settings."
+            "Store of the cluster's metadata: embedded (one node, a file in the first data directory), zookeeper (any "
+            "number of brokers), or quorum (any number of brokers, without ZooKeeper; not for production yet). Not one "
+            "of Kafka's settings."
         ),
-        one_of(EMBEDDED, ZOOKEEPER),
+        one_of(EMBEDDED, ZOOKEEPER, QUORUM),
+    ),
+    ConfigKey(
+        "controller.quorum.voters",
+        LIST,
+        None,
+        (
+            "With metadata.store=quorum: the voters of the metadata log as id@host:port[,id@host:port...], with the "
+            "addresses of their listeners for brokers."
+        ),
+        _voters,
+    ),
+    ConfigKey(
+        "broker.heartbeat.interval.ms",
+        INT,
+        500,
+        "With metadata.store=quorum: time between two heartbeats to the controller, in ms (Kafka: 2000).",
+        at_least(1),
+    ),
+    ConfigKey(
+        "broker.session.timeout.ms",
+        INT,
+        3000,
+        (
+            "With metadata.store=quorum: the controller fences a broker that sends no heartbeat for this time, in ms "
+            "(Kafka: 9000)."
+        ),
+        at_least(100),
+    ),
+    ConfigKey(
+        "controller.quorum.election.timeout.ms",
+        INT,
+        1000,
+        "With metadata.store=quorum: time that a voter waits for a leader before it starts an election, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "controller.quorum.fetch.timeout.ms",
+        INT,
+        1000,
+        (
+            "With metadata.store=quorum: a voter starts an election if it cannot fetch from the leader for this time, "
+            "in ms (Kafka: 2000)."
+        ),
+        at_least(1),
+    ),
+    ConfigKey(
+        "controller.quorum.election.backoff.max.ms",
+        INT,
+        100,
+        "With metadata.store=quorum: the longest pause before the next election, in ms (Kafka: 1000).",
+        at_least(1),
     ),
     ConfigKey(
         "zookeeper.connect",

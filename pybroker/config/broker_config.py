@@ -12,11 +12,18 @@ from typing import Any
 import msgspec
 
 from pybroker.config import broker_oauth, broker_tls, broker_token, connection_overrides, single_node
-from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
+from pybroker.config.broker_cluster import METADATA_STORE, QUORUM, RACK_AWARE, SHARED
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.broker_tls import TlsSettings
-from pybroker.config.listener_addresses import SECURITY_BETWEEN, Listener, parse_listeners, protocol_map
+from pybroker.config.listener_addresses import (
+    SECURITY_BETWEEN,
+    Listener,
+    VoterAddress,
+    parse_listeners,
+    parse_voters,
+    protocol_map,
+)
 from pybroker.config.listener_settings import (
     JAAS,
     ListenerSecurity,
@@ -120,7 +127,17 @@ class BrokerConfig(Mapping[str, Any]):
     @property
     def in_cluster(self) -> bool:
         """Whether the broker shares the metadata with other brokers."""
-        return self.get_str(METADATA_STORE) == ZOOKEEPER
+        return self.get_str(METADATA_STORE) in SHARED
+
+    @property
+    def in_quorum(self) -> bool:
+        """Whether the metadata is in a log that brokers replicate, rather than in ZooKeeper."""
+        return self.get_str(METADATA_STORE) == QUORUM
+
+    @property
+    def voters(self) -> tuple[VoterAddress, ...]:
+        """The voters of the metadata log at its first start."""
+        return parse_voters(self.get_list("controller.quorum.voters"))
 
     @property
     def between_brokers(self) -> str | None:
@@ -293,7 +310,7 @@ def _effective(layers: Mapping[ConfigSource, Mapping[str, str]]) -> dict[str, Va
     """Return the value of every setting from the layer with the highest precedence. Ignores names that this version
     does not know.
     """
-    in_cluster = layers[ConfigSource.STATIC_BROKER_CONFIG].get(METADATA_STORE) == ZOOKEEPER
+    in_cluster = layers[ConfigSource.STATIC_BROKER_CONFIG].get(METADATA_STORE) in SHARED
     values: dict[str, Value] = {name: _default(name, in_cluster=in_cluster) for name in BROKER_SETTINGS}
     for source in (
         ConfigSource.STATIC_BROKER_CONFIG,

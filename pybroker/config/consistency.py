@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from pybroker.config import connection_overrides
-from pybroker.config.broker_cluster import METADATA_STORE
+from pybroker.config.broker_cluster import METADATA_STORE, QUORUM
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
 from pybroker.config.listener_addresses import SECURITY_BETWEEN, Listener, is_loopback, parse_listeners, protocol_map
 from pybroker.config.listener_settings import PREFIX
+from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.setting_values import ConfigError, InvalidValue
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
 from pybroker.native import NativeBroker
 
 CHECKED_NAME = "ssl.endpoint.identification.algorithm"
 BETWEEN = "inter.broker.listener.name"
+VOTERS = "controller.quorum.voters"
 ADVERTISED = "advertised.listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
 
@@ -98,6 +100,8 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield BETWEEN, "not in listeners"
         return
     if not config.in_cluster:
+        if "," in given.get(VOTERS, ""):
+            yield VOTERS, f"a single broker has no other voters; set metadata.store={QUORUM}, or remove the line"
         if given.get("zookeeper.connect"):
             yield (
                 "zookeeper.connect",
@@ -109,7 +113,9 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         return
     if between is not None and SECURITY_BETWEEN in given:
         yield SECURITY_BETWEEN, f"conflicts with {BETWEEN}={between}; remove one of the two"
-    if not config["zookeeper.connect"]:
+    if config.in_quorum:
+        yield from _quorum(config)
+    elif not config["zookeeper.connect"]:
         yield METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port"
     if config.between_brokers is None or len(names) < 2:
         yield (
@@ -124,6 +130,15 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield SECURITY_BETWEEN, "no listener has this name; set inter.broker.listener.name to the listener of brokers"
     else:
         yield from _between_brokers(config, given)
+
+
+def _quorum(config: BrokerConfig) -> Problems:
+    if not config.voters:
+        yield METADATA_STORE, f"{VOTERS} is missing; add {VOTERS}=id@host:port[,id@host:port...]"
+    if config["zookeeper.connect"]:
+        yield "zookeeper.connect", f"conflicts with {METADATA_STORE}={QUORUM}; remove one of the two"
+    if not config.topic_ids:
+        yield PROTOCOL_VERSION, f"must be 2.8 or later with {METADATA_STORE}={QUORUM}"
 
 
 def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems:

@@ -77,7 +77,6 @@ REFUSED: dict[str, Refusal] = {
 # A quorum with one member is this process (the combined mode of Kafka's sample file). Several members are another
 # cluster.
 SINGLE_MEMBER: dict[str, str] = {
-    "controller.quorum.voters": _NO_QUORUM,
     "controller.quorum.bootstrap.servers": _NO_QUORUM,
 }
 
@@ -85,11 +84,11 @@ SINGLE_MEMBER: dict[str, str] = {
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-auto.include.jmx.reporter broker.heartbeat.interval.ms broker.id.generation.enable
-broker.session.timeout.ms controller.listener.names controller.performance.always.log.threshold.ms
+auto.include.jmx.reporter broker.id.generation.enable
+controller.listener.names controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
-controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+controller.quorum.fetch.max.bytes
+controller.quorum.fetch.snapshot.max.bytes controller.quorum.request.timeout.ms
 controller.quorum.retry.backoff.ms controller.socket.timeout.ms
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
 fetch.purgatory.purge.interval.requests

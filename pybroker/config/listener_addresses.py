@@ -1,6 +1,9 @@
-"""Listener addresses: `NAME://host:port`, Kafka's notation."""
+"""Listener addresses in Kafka's notation, `NAME://host:port`, and those of voters, `id@host:port`."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -77,3 +80,25 @@ def parse_listeners(
             raise InvalidValue(f"two listeners have the address {address.strip()}")
         listeners.append(Listener(name, host, port, protocols[name]))
     return tuple(listeners)
+
+
+class VoterAddress(NamedTuple):
+    """One voter, with the address of its listener for brokers."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+def parse_voters(items: Sequence[str]) -> tuple[VoterAddress, ...]:
+    """Parse all voters. Raises InvalidValue."""
+    voters: dict[int, VoterAddress] = {}
+    for item in items:
+        number, at, address = item.partition("@")
+        if not at or not (number.isascii() and number.isdigit()):
+            raise InvalidValue(f"expected id@host:port, found {item!r}")
+        voter = VoterAddress(int(number), *host_port(address))
+        if voter.node_id in voters:
+            raise InvalidValue(f"voter {voter.node_id} has two addresses")
+        voters[voter.node_id] = voter
+    return tuple(voters.values())

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.broker.controller import controller
+from pybroker.broker.controller import terms
 
 
 def _load_late(folder: Path) -> None:
-    load = vars(controller)["load_cluster"]
+    load = vars(terms)["load_cluster"]
 
     async def late(store: Any, term: Any, *more: Any) -> Any:
         if term.epoch > 1:
@@ -22,8 +22,8 @@ def _load_late(folder: Path) -> None:
                 await asyncio.sleep(0.02)
         return await load(store, term, *more)
 
-    assert "load_cluster" in vars(controller)
-    controller.load_cluster = late  # type: ignore[attr-defined]  # for this process
+    assert "load_cluster" in vars(terms)
+    terms.load_cluster = late  # type: ignore[attr-defined]  # for this process
 
 
 if __name__ == "__main__":

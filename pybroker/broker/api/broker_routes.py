@@ -25,6 +25,7 @@ from pybroker.broker.api import (
     share_states,
 )
 from pybroker.broker.api.controller_messages import ControlReceiver
+from pybroker.broker.api.k58_envelope import NodeAnswers, QuorumAnswers
 from pybroker.broker.cluster.cluster_view import ControllerTermView
 from pybroker.broker.cluster.controller_client import InProcessControllerClient
 from pybroker.broker.cluster.value_codec import UnreadableError
@@ -72,16 +73,19 @@ def broker_routes(
     receiver: ControlReceiver,
     port: InProcessControllerClient,
     term_view: ControllerTermView,
+    *,
     probe: Callable[[int, int], Awaitable[bool]],
+    quorum: QuorumAnswers | None = None,
 ) -> dict[int, Handler]:
-    """`probe`: see `PeerWatch`."""
+    """`probe`: see `PeerWatch`. `quorum` is this broker's node of the metadata quorum."""
+    node = NodeAnswers(services.cluster_id, quorum)
     brokers_only: dict[int, Handler] = {
         **dict.fromkeys(CONTROLLERS, partial(obey, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k32171_staged_replicas.API_KEY: partial(k32171_staged_replicas.handle, services.admin.staged_replicas),
-        k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view),
+        k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view, node),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},

@@ -6,10 +6,11 @@ Behavior
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from pybroker.broker.cluster.cluster_view import ControllerTermView
 from pybroker.broker.cluster.controller_client import InProcessControllerClient, RequestIdentity
+from pybroker.broker.cluster.events import AskClusterId, QuorumMessage
 from pybroker.broker.cluster.value_codec import UnreadableError, pack, pack_reply, unpack_event
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
@@ -22,8 +23,27 @@ from pybroker.protocol.error_codes import ErrorCode
 API_KEY = ApiKey.ENVELOPE
 
 
+class QuorumAnswers(Protocol):
+    """Answers other nodes of the metadata quorum."""
+
+    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
+        """Return the body of a response. Raises ValueError for another message."""
+        ...
+
+
+class NodeAnswers(NamedTuple):
+    """What a broker answers without being the controller."""
+
+    cluster_id: str
+    quorum: QuorumAnswers | None
+
+
 async def handle(
-    port: InProcessControllerClient, term_view: ControllerTermView, context: RequestContext, request: Any
+    port: InProcessControllerClient,
+    term_view: ControllerTermView,
+    node: NodeAnswers,
+    context: RequestContext,
+    request: Any,
 ) -> Any:
     """Respond when the event's decision is complete, with the number of the controller's last change. NOT_CONTROLLER:
     this broker decided nothing; the response names the controller if it is known.
@@ -39,6 +59,8 @@ async def handle(
         )
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot decode the envelope: {problem}") from None
+    if isinstance(event, QuorumMessage | AskClusterId):
+        return await _answer(node, event)
     if not port.is_open:
         return _not_controller(term_view)
     try:
@@ -59,6 +81,20 @@ async def handle(
     return wire.EnvelopeResponse(
         response_data=encode(reply, 0), error_code=0, change_number=number, controller_epoch=epoch
     )
+
+
+async def _answer(node: NodeAnswers, event: QuorumMessage | AskClusterId) -> Any:
+    if isinstance(event, AskClusterId):
+        reply: str | bytes = node.cluster_id
+    elif node.quorum is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This cluster has no metadata quorum.")
+    else:
+        try:
+            reply = await node.quorum.answer(event.api_key, event.api_version, event.body)
+        except ValueError as problem:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"No message of the metadata quorum: {problem}") from None
+    answer = wire.SubmitEventResponse(error_code=0, error_message=None, reply=pack_reply(reply), in_force=True)
+    return wire.EnvelopeResponse(response_data=encode(answer, 0), error_code=0)
 
 
 def _not_controller(term_view: ControllerTermView) -> Any:

@@ -1,5 +1,5 @@
-"""The brokers of a metadata quorum as their controller hears of them: who is alive, and how far each has applied the
-metadata log.
+"""The sessions of brokers with the controller of a metadata quorum: which brokers are alive, and how far each has
+applied the metadata log.
 
 A new controller grants every broker a full session. A broker whose session ends is fenced.
 """

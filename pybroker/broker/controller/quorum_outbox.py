@@ -25,7 +25,9 @@ class CommittedChange(msgspec.Struct, frozen=True):
     delta: ImageDelta
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
-        return [*self.sessions.applied([broker_id], self.image.offset)]
+        """Return nothing: the submitting broker waits for its own view."""
+        del broker_id
+        return []
 
     def led(self) -> list[asyncio.Future[Any]]:
         leaders = {partition.leader for topic in self.delta.topics for partition in topic.partitions}

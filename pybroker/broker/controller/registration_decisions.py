@@ -9,9 +9,11 @@ import msgspec
 
 from pybroker.broker.cluster.events import (
     AllocateProducerIds,
+    AskClusterId,
     BrokerHeartbeat,
     MarkStaged,
     ProducerIdRange,
+    QuorumMessage,
     RegisterBroker,
     RegisteredBroker,
     ReplicasRestored,
@@ -111,6 +113,20 @@ def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
     """Decide nothing: the controller answers heartbeats before they are queued."""
     del image, event
     return nothing(None)
+
+
+@decides(QuorumMessage)
+def decide_quorum_message(image: ClusterImage, event: QuorumMessage) -> Decision:
+    """Refuse: nodes answer these without a controller."""
+    del image, event
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
+
+
+@decides(AskClusterId)
+def decide_cluster_id(image: ClusterImage, event: AskClusterId) -> Decision:
+    """Refuse: nodes answer these without a controller."""
+    del image, event
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
 
 
 @decides(ReplicasStopped)

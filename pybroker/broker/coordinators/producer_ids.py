@@ -62,7 +62,7 @@ class ProducerIdBlocks(Protocol):
         ...
 
     async def highest(self, producer_id: int) -> int:
-        """Return the last id of the latest block of any broker, or of one that contains `producer_id`. Raises like
+        """Return the last id of the latest block of any broker, or of a block with `producer_id`. Raises like
         `take`."""
         ...
 

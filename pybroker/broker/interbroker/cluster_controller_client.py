@@ -100,9 +100,12 @@ class ClusterControllerClient:
         view: FollowedView,
         open_connection: OpenConnection,
         address_of: Callable[[int], BrokerImage | None] = lambda broker_id: None,
+        pulls: bool = False,
     ) -> None:
         """`changes` returns the controller epoch and the last change of this broker's controller, while it is one.
-        `address_of` returns the address of a controller that is not registered in the view."""
+        `address_of` returns the address of a controller that is not registered in the view. `pulls`: brokers pull
+        changes from the metadata log, so the controller's own broker waits for its view like any other."""
+        self._pulls = pulls
         self._address_of = address_of
         self._broker_id = broker_id
         self._local = local
@@ -147,7 +150,8 @@ class ClusterControllerClient:
             try:
                 if self._local.is_open:
                     answer = await self._local.submit(event, left_ms, caller=caller, asked=asked)
-                    if isinstance(event, CatchUp):
+                    waits = self._pulls and type(event) not in ANSWERED_WHEN_DURABLE
+                    if waits or isinstance(event, CatchUp):
                         answer = await self._shown(answer, self._changes(), deadline)
                     return answer
                 return await self._forward(ForwardedEvent(event, caller, asked, deadline))

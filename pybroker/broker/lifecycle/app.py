@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pybroker.broker.api.client_routes import client_routes
 from pybroker.broker.clock import Clock, SystemClock
 from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.broker.dispatch import STOPPING, Dispatcher, Tables
-from pybroker.broker.lifecycle.composition import BrokerDependencies, BrokerParts, build
+from pybroker.broker.lifecycle.composition import BrokerDependencies, BrokerParts, QuorumMember, build
 from pybroker.broker.lifecycle.startup.ownership import (
     directory_id_of,
     refuse_empty_store,
@@ -27,7 +27,9 @@ from pybroker.broker.metadata.image_loader import LocalIds, LoweredError, broker
 from pybroker.broker.metadata.metadata_store import MetadataStore, Node, RefusedError, StoreError
 from pybroker.broker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.broker.observability.reporters import Reporters
+from pybroker.broker.replicas.broker_registration import BrokerRegistration
 from pybroker.broker.replicas.dynamic_configs import with_stored
+from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.broker.requests.context import Handler
 from pybroker.broker.security.keystores import Keystores
@@ -41,8 +43,13 @@ from pybroker.config.setting_values import InvalidValue
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 
+if TYPE_CHECKING:
+    from pybroker.broker.lifecycle.startup.quorum_opening import OpenQuorum
+
 log = logging.getLogger(__name__)
 
+CATCH_UP_MS = 5_000
+"""Time limit of one attempt to get the metadata of the quorum."""
 HAND_OVER_MS = 5_000
 """Time limit of one attempt to move leadership away before a stop …"""
 LEAVE_S_MAX = 5.0
@@ -54,6 +61,16 @@ PARKED_GRACE_S = 1.0
 """Time that parked requests get at a stop before they fail."""
 
 MakeNative = Callable[..., NativeBroker]
+
+
+class FoundCluster(NamedTuple):
+    """The cluster that a broker belongs to."""
+
+    cluster_id: str
+    store: MetadataStore | None
+    """None for a metadata quorum."""
+    founds: bool = False
+    """The broker founds the quorum."""
 
 
 class Broker:
@@ -78,6 +95,7 @@ class Broker:
         self._dispatcher: Dispatcher | None = None
         self._reporters = Reporters(())
         self._store_guard: StoreGuard | None = None
+        self._quorum: OpenQuorum | None = None
 
     @property
     def services(self) -> Services | None:
@@ -101,14 +119,10 @@ class Broker:
     async def _start(self) -> None:
         config, broker_id = self._config, self._config.broker_id
         refuse_others_data(config.log_dirs, broker_id, own_store=not config.in_cluster)
-        store = self._store = await open_store(config, self._fail)
-        store.starting(True)
-        if config.in_cluster:
-            await refuse_empty_store(store, config.log_dirs, config.get_str("zookeeper.connect"))
-        cluster_id = await prepare_store(store)
-        refuse_other_clusters(config.log_dirs, cluster_id)
-        guard = await self._guard(store) if config.in_cluster else None
         login = await _login(config)
+        cluster = await self._find_cluster(login)
+        store, cluster_id = cluster.store, cluster.cluster_id
+        refuse_other_clusters(config.log_dirs, cluster_id)
         log.info("Cluster ID = %s", cluster_id)
         for sentence in unclean(config.log_dirs):
             log.info("%s", sentence)
@@ -121,11 +135,18 @@ class Broker:
             log_dirs=list(config.log_dirs),
             settings=config.native_settings(),
         )
+        scan = self._loop.run_in_executor(None, native.log_dirs.start)
+        if store is None:
+            # The scan writes the ids of new log directories, by which the quorum knows its nodes.
+            await asyncio.wait([scan])
+            _found(scan)
+        metadata = await self._open_quorum(cluster, login) if store is None else store
         parts = self.parts = build(
-            BrokerDependencies(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard, login),
+            BrokerDependencies(
+                broker_id, cluster_id, config, self._clock, self._loop, native, metadata, self._store_guard, login
+            ),
             self._fail,
         )
-        scan = self._loop.run_in_executor(None, native.log_dirs.start)
         if config.in_cluster:
             await asyncio.wait([scan])
         else:
@@ -133,7 +154,7 @@ class Broker:
         parts.replicas.found_on_disk(_found(scan))
         services = parts.services
         self._open_listeners(native, services.sasl.oauth)
-        tables = Tables(client_routes(services), _broker_routes(parts) if config.in_cluster else {})
+        tables = Tables(client_routes(services), self._broker_routes(parts) if config.in_cluster else {})
         self._dispatcher = Dispatcher(
             native,
             appends=parts.appends,
@@ -149,16 +170,7 @@ class Broker:
         # No request arrives before a listener accepts connections.
         self._dispatcher.start()
         if config.in_cluster:
-            assert parts.following is not None
-            parts.following.start(login)
-            # The controller must authenticate before it can send ACLs, and a broker that was down has missed changes.
-            await obey_stored(store, parts.security)
-            # The controller sends the broker its state as soon as the broker is registered.
-            native.listeners.start_accepting_brokers()
-            await self._take_office(parts, scan)
-            assert parts.peers is not None
-            parts.peers.start()
-            parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
+            await self._meet_brokers(parts, store, scan, login)
         await self._join(parts, store)
         if config.in_cluster:
             services.producer_ids.stock()
@@ -172,8 +184,53 @@ class Broker:
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
         self._start_periodic_work(services)
-        store.starting(False)
+        if store is not None:
+            store.starting(False)
         native.listeners.start_accepting()
+
+    async def _find_cluster(self, login: Mapping[str, str]) -> FoundCluster:
+        """Open the metadata store, or find the quorum. Raises StartError."""
+        config = self._config
+        if config.in_quorum:
+            from pybroker.broker.lifecycle.startup.quorum_opening import find_cluster
+
+            cluster_id, founds = await find_cluster(config, login)
+            return FoundCluster(cluster_id, None, founds)
+        store = self._store = await open_store(config, self._fail)
+        store.starting(True)
+        if config.in_cluster:
+            await refuse_empty_store(store, config.log_dirs, config.get_str("zookeeper.connect"))
+        cluster_id = await prepare_store(store)
+        refuse_other_clusters(config.log_dirs, cluster_id)
+        if config.in_cluster:
+            await self._guard(store)
+        return FoundCluster(cluster_id, store)
+
+    async def _meet_brokers(
+        self,
+        parts: BrokerParts,
+        store: MetadataStore | None,
+        scan: asyncio.Future[list[LocalPartition]],
+        login: Mapping[str, str],
+    ) -> None:
+        """Accept other brokers and take part in the election of the controller."""
+        assert self._native is not None
+        assert parts.following is not None
+        parts.following.start(login)
+        # The controller must authenticate before it can send ACLs, and a broker that was down has missed changes.
+        if store is not None:
+            await obey_stored(store, parts.security)
+        # The controller sends the broker its state as soon as the broker is registered.
+        self._native.listeners.start_accepting_brokers()
+        if self._quorum is not None and parts.publisher is not None:
+            assert isinstance(parts.membership, QuorumRegistration)
+            parts.membership.on_life(parts.lives)
+            parts.publisher.start()
+            self._quorum.log.listen(self._quorum.loader)
+        await self._take_office(parts, scan)
+        assert parts.peers is not None
+        parts.peers.start()
+        parts.isr.start(lambda: self._config.get_int("replica.lag.time.max.ms"))
 
     @staticmethod
     def _start_periodic_work(services: Services) -> None:
@@ -227,19 +284,46 @@ class Broker:
             raise StartError(str(problem)) from None
         self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
 
-    async def _join(self, parts: BrokerParts, store: MetadataStore) -> None:
+    async def _open_quorum(self, cluster: FoundCluster, login: Mapping[str, str]) -> QuorumMember:
+        """Open this broker's node of the metadata quorum. Raises StartError."""
+        from pybroker.broker.lifecycle.startup.quorum_opening import open_quorum
+
+        quorum = self._quorum = await open_quorum(
+            self._config, cluster.cluster_id, login, self._fail, founds=cluster.founds
+        )
+        return QuorumMember(quorum.log, quorum.loader, Uuid.random(), quorum.voters.address_of)
+
+    async def _catch_up(self, parts: BrokerParts) -> None:
+        """Wait until this broker's metadata has everything that was decided before, however long there is no
+        controller."""
+        while not self.failed.done():
+            try:
+                await parts.port.catch_up(CATCH_UP_MS)
+                return
+            except KafkaError as problem:
+                log.info("waiting for the controller of the metadata quorum: %s", problem)
+        await self.failed
+
+    async def _join(self, parts: BrokerParts, store: MetadataStore | None) -> None:
         """Register this broker; the controller answers with all partitions that it hosts."""
+        if store is None:
+            await self._catch_up(parts)
         await parts.staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
         rack = self._config["broker.rack"] or None
         directory_ids = tuple(directory_id_of(directory) for directory in self._config.log_dirs)
-        stored = broker_configs(await store.subtree(znodes.BROKER_CONFIGS))
+        stored = (
+            parts.services.view.image.broker_configs
+            if store is None
+            else broker_configs(await store.subtree(znodes.BROKER_CONFIGS))
+        )
         topic_ids = with_stored(self._config, self._config.broker_id, stored).topic_ids
         try:
             epoch = await parts.membership.register(endpoints, rack, directory_ids, topic_ids=topic_ids)
         except LoweredError as problem:
             raise _lowered(problem) from None
-        parts.lives(epoch)
+        if isinstance(parts.membership, BrokerRegistration):
+            parts.lives(epoch)
         parts.membership.stay(endpoints, rack, directory_ids[0], parts.lives)
         await self._unless_failed(parts.receiver.introduced(epoch))
         parts.roles.start()
@@ -287,6 +371,9 @@ class Broker:
                 lost = len(outcome.remaining)
                 log.info("partitions have no leader now, because no other replica is in sync partitions=%d", lost)
             # This broker has left every ISR; if it went on fetching, leaders would add it again.
+            if parts.publisher is not None:
+                # Later orders have nothing to follow with.
+                await parts.publisher.stop()
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)
             return
@@ -356,14 +443,7 @@ class Broker:
             if parts.peers is not None:
                 await parts.peers.stop()
             await parts.election.stop()
-            services = parts.services
-            for disconnect in (
-                parts.disconnect,
-                services.transactions.disconnect,
-                services.shares.disconnect,
-            ):
-                if disconnect is not None:
-                    disconnect()
+            self._disconnect(parts)
         if dispatcher is not None:
             dispatcher.stop()
         if native is not None:
@@ -377,6 +457,42 @@ class Broker:
             if clean and parts is not None:
                 await self._leave(parts)
             await store.close()
+        if self._quorum is not None:
+            await self._close_quorum(self._quorum, parts, clean=clean)
+
+    def _disconnect(self, parts: BrokerParts) -> None:
+        services = parts.services
+        # A broker of a quorum unregisters from its controller later.
+        controller = parts.disconnect if self._quorum is None else None
+        for disconnect in (controller, services.transactions.disconnect, services.shares.disconnect):
+            if disconnect is not None:
+                disconnect()
+
+    async def _close_quorum(self, quorum: OpenQuorum, parts: BrokerParts | None, *, clean: bool) -> None:
+        self._quorum = None
+        if parts is not None:
+            if clean:
+                await self._leave(parts)
+            assert isinstance(parts.membership, QuorumRegistration)
+            await parts.membership.stop()
+            assert parts.publisher is not None
+            assert parts.reports is not None
+            await parts.publisher.stop()
+            await parts.reports.stop()
+            if parts.disconnect is not None:
+                parts.disconnect()
+        quorum.transport.close()
+        await quorum.log.close()
+
+    def _broker_routes(self, parts: BrokerParts) -> dict[int, Handler]:
+        # Import modules of clusters only in a cluster.
+        from pybroker.broker.api.broker_routes import broker_routes
+
+        assert parts.peers is not None
+        quorum = None if self._quorum is None else self._quorum.log
+        return broker_routes(
+            parts.services, parts.receiver, parts.own_port, parts.election, probe=parts.peers.probe, quorum=quorum
+        )
 
     async def _leave(self, parts: BrokerParts) -> None:
         try:
@@ -399,14 +515,6 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
     from pybroker.broker.interbroker.connector import client_settings
 
     return await client_settings(config)
-
-
-def _broker_routes(parts: BrokerParts) -> dict[int, Handler]:
-    # Import modules of clusters only in a cluster.
-    from pybroker.broker.api.broker_routes import broker_routes
-
-    assert parts.peers is not None
-    return broker_routes(parts.services, parts.receiver, parts.own_port, parts.election, parts.peers.probe)
 
 
 async def _both(start: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:

@@ -265,6 +265,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             view=view,
             open_connection=open_connection,
             address_of=_no_address if quorum is None else quorum.address_of,
+            pulls=quorum is not None,
         )
         lines = ConnectionPool(view, open_connection)
         disconnect = partial(_close_all, cluster, lines)

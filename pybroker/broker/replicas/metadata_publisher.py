@@ -18,12 +18,13 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.broadcast import Broadcast
-from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster
+from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster, refusal
 from pybroker.broker.metadata.deletion_records import DELETING
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.quorum.loader import ImageChange, MetadataLoader
 from pybroker.errors import FatalError
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +209,11 @@ class BrokerMetadataPublisher:
 
     async def _carry_out(self, orders: list[ControlRequest]) -> None:
         for order in orders:
-            response = await self._obey(order)
+            try:
+                response = await self._obey(order)
+            except Exception:  # the orders behind this one must still run, and the image must go on
+                log.exception("order failed order=%s: this is a bug in pybroker", type(order).__name__)
+                response = refusal(order, int(ErrorCode.UNKNOWN_SERVER_ERROR))
             if self._results.take(order, response) and self._again is None:
                 self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._repeat)
 

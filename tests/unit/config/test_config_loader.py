@@ -234,7 +234,7 @@ MISTAKES = [
     ),
     (
         "controller.quorum.voters=1@a:1,2@b:1",
-        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): KRaft is not supported; remove the line",
+        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): a single broker has no other voters; set metadata.store=quorum, or remove the line",
     ),
     (
         "authorizer.class.name=a.B",

@@ -41,7 +41,7 @@ async def refuse_empty_store(store: MetadataStore, log_dirs: Sequence[str], conn
     """Raise StartError if the directories belong to a cluster and ZooKeeper is empty: the start would create a new
     cluster there without any of the topics."""
     for directory in log_dirs:
-        cluster_id = _owner(Path(directory)).get("cluster.id")
+        cluster_id = owner_of(Path(directory)).get("cluster.id")
         if cluster_id is not None and await get_or_none(store, CLUSTER_ID) is None:
             raise StartError(
                 f"ZooKeeper at {connect} holds no cluster, but {directory} belongs to cluster {cluster_id}. "
@@ -57,7 +57,7 @@ def refuse_other_clusters(log_dirs: Sequence[str], cluster_id: str) -> None:
 
 def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected: str) -> None:
     for directory in log_dirs:
-        owner = _owner(Path(directory))
+        owner = owner_of(Path(directory))
         found = next((owner[name] for name in names if name in owner), expected)
         if found != expected:
             # Only experts should change ids (KIP-78): the message shows them the command.
@@ -70,10 +70,10 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
 
 def directory_id_of(directory: str) -> str:
     """Return the id of an open log directory; "" if it has none."""
-    return _owner(Path(directory)).get("directory.id", "")
+    return owner_of(Path(directory)).get("directory.id", "")
 
 
-def _owner(directory: Path) -> Mapping[str, str]:
+def owner_of(directory: Path) -> Mapping[str, str]:
     """Return the settings in `meta.properties`; none if it cannot be read, which native code reports."""
     try:
         with (directory / META_PROPERTIES).open("rb") as file:

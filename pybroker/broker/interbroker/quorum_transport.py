@@ -1,0 +1,110 @@
+"""Carries the messages of the metadata quorum over inter-broker connections: one connection to a node for its fetches,
+which wait for records, and one for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pybroker.broker.cluster.events import AskClusterId, Event, QuorumMessage
+from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
+from pybroker.broker.interbroker.connector import Connector
+from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.quorum.native_log import PortRefusedError, UnreachableNodeError
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, decode, encode
+from pybroker.native_quorum import QuorumRequest
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+
+FETCH = 1
+ANSWER_S = 5.0
+CONNECT_S = 1.0
+
+
+class QuorumTransport:
+    """The transport of one node; on the loop's thread."""
+
+    def __init__(
+        self, broker_id: int, open_connection: Connector, address_of: Callable[[int, str, int], BrokerImage | None]
+    ) -> None:
+        """`address_of` returns where a node listens to brokers, by its id; host and port are the node's own words, or
+        "" and 0."""
+        self._broker_id = broker_id
+        self._open_connection = open_connection
+        self._address_of = address_of
+        self._open: dict[tuple[int, bool], InterBrokerConnection] = {}
+        self._turns: dict[tuple[int, bool], asyncio.Lock] = {}
+
+    async def send(self, request: QuorumRequest) -> bytes:
+        """Send a request of the quorum."""
+        address = request.address
+        broker = self._address_of(request.peer, *(("", 0) if address is None else (address.host, address.port)))
+        if broker is None:
+            raise UnreachableNodeError(f"the address of node {request.peer} is unknown")
+        key = broker.broker_id, request.api_key == FETCH
+        message = QuorumMessage(request.api_key, request.api_version, request.body)
+        # Answers come in the order of requests.
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            try:
+                connection = await self._connection(key, broker)
+                answer: bytes = await _ask(connection, self._broker_id, message)
+            except ConnectionRefusedError as problem:
+                raise PortRefusedError from problem
+            except (*UNREACHABLE, CodecError, UnreadableError, TimeoutError) as problem:
+                if _refused(problem):
+                    raise PortRefusedError from problem
+                raise UnreachableNodeError(str(problem)) from problem
+            return answer
+
+    async def _connection(self, key: tuple[int, bool], broker: BrokerImage) -> InterBrokerConnection:
+        connection = self._open.get(key)
+        if connection is None or not connection.is_open:
+            async with asyncio.timeout(CONNECT_S):
+                connection = self._open[key] = await self._open_connection(broker)
+        return connection
+
+    def close(self) -> None:
+        """Close the connections; waiting requests fail."""
+        for connection in self._open.values():
+            connection.abort()
+
+
+def _refused(problem: BaseException) -> bool:
+    seen: BaseException | None = problem
+    while seen is not None:
+        if isinstance(seen, ConnectionRefusedError):
+            return True
+        seen = seen.__cause__
+    return False
+
+
+async def cluster_id_of(open_connection: Connector, broker: BrokerImage, broker_id: int) -> str | None:
+    """Return the id of the cluster that a broker belongs to; None if it does not answer."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            connection = await open_connection(broker)
+    except (*UNREACHABLE, TimeoutError):
+        return None
+    try:
+        answer: str = await _ask(connection, broker_id, AskClusterId())
+    except (*UNREACHABLE, CodecError, UnreadableError):
+        return None
+    finally:
+        connection.abort()
+    return answer
+
+
+async def _ask(connection: InterBrokerConnection, broker_id: int, event: Event[Any]) -> Any:
+    inner = wire.SubmitEventRequest(broker_id=broker_id, event=pack_event(event), timeout_ms=0, asked_ms_ago=0)
+    envelope = wire.EnvelopeRequest(request_data=encode(inner, 0), request_principal=None, client_host_address=b"")
+    answer = await connection.request(envelope, timeout_s=ANSWER_S)
+    if answer.error_code:
+        raise KafkaError(ErrorCode(answer.error_code), type(event).__name__)
+    reply = decode(ApiKey.SUBMIT_EVENT, 0, answer.response_data or b"", False, interbroker=True)
+    if reply.error_code:
+        raise KafkaError(reply.error_code, reply.error_message)
+    return unpack_reply(type(event), reply.reply)

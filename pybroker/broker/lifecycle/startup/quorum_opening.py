@@ -1,0 +1,169 @@
+"""Opens this broker's node of the metadata quorum: finds the cluster, formats a new node, and connects it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pybroker.broker.interbroker.connector import Connector
+from pybroker.broker.interbroker.quorum_transport import QuorumTransport, cluster_id_of
+from pybroker.broker.lifecycle.startup.ownership import directory_id_of, owner_of
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.znodes import Endpoint
+from pybroker.broker.quorum.loader import MetadataLoader, MetadataRecords
+from pybroker.broker.quorum.native_log import NativeMetadataLog, NodeParts
+from pybroker.config import BrokerConfig
+from pybroker.config.listener_addresses import VoterAddress
+from pybroker.errors import FatalError, StartError
+from pybroker.files import write_atomically
+from pybroker.native import NativeError, Uuid
+from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica
+
+log = logging.getLogger(__name__)
+
+WARNING = "metadata.store=quorum is not for production yet"
+TIMEOUTS = (
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quorum.election.backoff.max.ms",
+)
+FOUNDING = "quorum-founding"
+"""File in the first log directory: this broker founds the cluster with the id in it."""
+ASK_S = 0.5
+"""Pause between two rounds of questions for the cluster's id."""
+
+
+class VoterDirectory:
+    """Where the nodes of the quorum listen to brokers: the configured voters, and what nodes say of themselves."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        assert config.between_brokers is not None
+        self._listener = config.between_brokers
+        self._protocol = next(one.protocol for one in config.listeners if one.name == self._listener)
+        self._voters = {voter.node_id: voter for voter in config.voters}
+
+    def address_of(self, node_id: int) -> BrokerImage | None:
+        """Return a configured voter as a broker; None for another node."""
+        return self.broker(node_id, "", 0)
+
+    def broker(self, node_id: int, host: str, port: int) -> BrokerImage | None:
+        """Return a node as a broker; `host` and `port` are its own words."""
+        voter = self._voters.get(node_id)
+        if not host and voter is not None:
+            host, port = voter.host, voter.port
+        if not host:
+            return None
+        return BrokerImage(node_id, -1, (Endpoint(self._listener, host, port, self._protocol),), None)
+
+
+def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
+    """Return the cluster's id in a log directory; None before the first start."""
+    return next(filter(None, (owner_of(Path(one)).get("cluster.id") for one in log_dirs)), None)
+
+
+async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the id of the cluster, and whether this broker founds it: the id of the log directories, else that of
+    another voter. The voter with the lowest id founds a new cluster if no other voter answers; the others wait for
+    it."""
+    mark, stored = _founding_mark(config), stored_cluster_id(config.log_dirs)
+    if mark.exists():
+        return mark.read_text(), True
+    if stored is not None:
+        return stored, False
+    voters, here = VoterDirectory(config), config.broker_id
+    open_connection = _connector(config, login)
+    others = [one for one in config.voters if one.node_id != here]
+    founder = min(one.node_id for one in config.voters) == here
+    waiting = False
+    while True:
+        found = await _ask(voters, others, open_connection, here)
+        if found is not None:
+            return found, False
+        if founder:
+            cluster_id = str(Uuid.random())
+            # Without the mark, a crash before the log is formatted would leave a broker that waits for its cluster.
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(mark, cluster_id.encode())
+            return cluster_id, True
+        if not waiting:
+            waiting = True
+            log.info("waiting for another voter of the metadata log, to learn the id of the cluster")
+        await asyncio.sleep(ASK_S)
+
+
+def _connector(config: BrokerConfig, login: Mapping[str, str]) -> Connector:
+    assert config.between_brokers is not None
+    return Connector(config.broker_id, config.between_brokers, login)
+
+
+def _founding_mark(config: BrokerConfig) -> Path:
+    return Path(config.log_dirs[0]) / FOUNDING
+
+
+async def _ask(
+    voters: VoterDirectory, others: Sequence[VoterAddress], open_connection: Connector, broker_id: int
+) -> str | None:
+    brokers = [broker for one in others if (broker := voters.address_of(one.node_id)) is not None]
+    answers = await asyncio.gather(*(cluster_id_of(open_connection, broker, broker_id) for broker in brokers))
+    return next(filter(None, answers), None)
+
+
+class OpenQuorum(NamedTuple):
+    """The node of this broker, its transport, and what follows it."""
+
+    log: NativeMetadataLog
+    transport: QuorumTransport
+    loader: MetadataLoader
+    voters: VoterDirectory
+
+
+async def open_quorum(
+    config: BrokerConfig,
+    cluster_id: str,
+    login: Mapping[str, str],
+    on_fatal: Callable[[FatalError], None],
+    *,
+    founds: bool,
+) -> OpenQuorum:
+    """Open the node; the log directories have their ids by now. `founds`: format it as the only voter of a new cluster.
+    Raises StartError."""
+    log.warning("%s", WARNING)
+    directory, here = Path(config.log_dirs[0]), config.broker_id
+    directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
+    voters = {one.node_id: one for one in config.voters}
+    endpoints = [_endpoint(voters[here])] if here in voters else []
+    settings = {name: config.get_int(name) for name in TIMEOUTS}
+
+    def start() -> MetadataQuorum:
+        if not MetadataQuorum.is_formatted(directory):
+            first = [QuorumReplica(here, directory_id)] if founds else []
+            MetadataQuorum.format(directory, first, endpoints if founds else [])
+        _founding_mark(config).unlink(missing_ok=True)
+        node = MetadataQuorum(
+            directory=directory,
+            node_id=here,
+            directory_id=directory_id,
+            cluster_id=cluster_id,
+            bootstrap=[one for one in voters if one != here],
+            endpoints=endpoints,
+            settings=settings,
+        )
+        node.learn([_endpoint(one) for one in voters.values() if one.node_id != here])
+        return node
+
+    try:
+        native = await asyncio.get_running_loop().run_in_executor(None, start)
+    except NativeError as problem:
+        raise StartError(f"the metadata log in {directory} cannot be opened: {problem}") from None
+    known = VoterDirectory(config)
+    transport = QuorumTransport(here, _connector(config, login), known.broker)
+    codec = MetadataRecords()
+    parts = NodeParts(native, here, transport.send, codec.barrier(), frozenset(voters))
+    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, MetadataLoader(codec, on_fatal), known)
+
+
+def _endpoint(voter: VoterAddress) -> QuorumEndpoint:
+    return QuorumEndpoint(voter.node_id, "", voter.host, voter.port)
