@@ -30,7 +30,7 @@ pub enum PartitionError {
         /// Current epoch of the partition.
         current: i32,
     },
-    /// The request carries an older broker epoch of that broker (`STALE_BROKER_EPOCH`).
+    /// The request carries an outdated broker epoch of its sender (`STALE_BROKER_EPOCH`).
     #[error("broker {broker} has registered again since broker epoch {epoch}")]
     StaleBrokerEpoch {
         /// Id of the broker.
@@ -80,7 +80,7 @@ pub enum PartitionError {
         /// Value of `min.insync.replicas`.
         required: i32,
     },
-    /// The order names another incarnation of the topic, not proven to be newer (`INCONSISTENT_TOPIC_ID`).
+    /// The order names another incarnation of the topic, which is not proven to be newer (`INCONSISTENT_TOPIC_ID`).
     #[error("the partition on disk belongs to another topic id")]
     InconsistentTopicId,
     /// The disk failed, or the log directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
@@ -151,7 +151,7 @@ impl From<AppendError> for PartitionError {
     fn from(error: AppendError) -> Self {
         let text = || Arc::from(error.to_string());
         match error {
-            // A stop closes the log before the partition's role changes.
+            // The partition is being stopped: a stop closes the log before it changes the role.
             AppendError::Storage(StorageError::Closed { .. })
             | AppendError::StaleLeaderEpoch { .. } => Self::NotLeader,
             AppendError::Storage(error) => error.into(),

@@ -46,7 +46,7 @@ impl Move {
 
 impl Moves {
     /// Order a move out of the log directory `from`; cancels a move of the partition to another directory. Calls
-    /// `start_worker` if no worker runs; its result says whether one runs now.
+    /// `start_worker` if no worker runs; that function returns whether a worker runs now.
     pub(crate) fn order(
         &self,
         tip: TopicIdPartition,
@@ -78,7 +78,7 @@ impl Moves {
         }
     }
 
-    /// Return the next move to carry out. `None`: the worker ends, and the next order starts another.
+    /// Return the next move to carry out. After `None` the worker ends, and the next order starts another one.
     pub(crate) fn next(&self) -> Option<(TopicIdPartition, Arc<Move>)> {
         let mut table = self.table.lock();
         while let Some(tip) = table.waiting.pop_front() {

@@ -1,8 +1,8 @@
 //! AlterReplicaLogDirs (KIP-113): partitions move between log directories while clients write and read them.
 //!
 //! One thread for each broker copies one partition after the other. At the end it holds appends of the partition,
-//! copies the rest, and puts a new `Partition` over the copy into the map. Requests that still hold the old one get
-//! `NOT_LEADER_OR_FOLLOWER`, and clients retry.
+//! copies the rest, and replaces the partition in the map by a new `Partition` that uses the copy. Requests that still
+//! hold the old one get `NOT_LEADER_OR_FOLLOWER`, and clients retry.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::{Partition, PartitionError, Placed, Replicas, Role, TopicConfig};
 const REST_BYTES: u64 = 4 << 20;
 /// Passes over a partition that grows faster than the copy, before the mover holds appends anyway.
 const PASSES_MAX: usize = 50;
-/// How soon a throttled copy notices that it is cancelled.
+/// Interval at which a throttled copy checks whether it is cancelled.
 const PACE: Duration = Duration::from_millis(50);
 /// How long readers may keep files of the old place open before the mover removes them.
 const READERS_GRACE: Duration = Duration::from_secs(60);
@@ -149,7 +149,8 @@ impl Replicas {
             return Ok(None);
         }
         partition.hand_over(|role| {
-            // Hard links do not reach another disk. Nothing can be staged for the partition during the hand-over.
+            // Staged segments are linked, and hard links do not reach another disk. During the hand-over no records can
+            // be staged for the partition.
             if from.holds_staged(tip).map_err(noted)? {
                 return Err(PartitionError::Policy(
                     "a staged ingest has records for it. Move it after the ingest is committed or aborted",
@@ -209,7 +210,7 @@ impl Replicas {
             &self.proposals,
         );
         if let Err(error) = new.take_role(role, self.config.clock.now()) {
-            // The copy is now the partition: the old one must not continue.
+            // The old instance must not continue, because the copy is now the partition: take the new one offline.
             new.go_offline(&Arc::from(error.to_string()));
         }
         let placed = Placed {

@@ -119,7 +119,7 @@ impl Ingests {
         self.quota.set(limits);
     }
 
-    /// Return an ingest for which another leader takes records, or is committing.
+    /// Return an ingest for copies of records from a leader on another broker; a commit may be under way.
     pub(crate) fn copied(&self, name: &IngestName, epoch: i32) -> Result<Arc<Ingest>, IngestError> {
         match self.get(name, epoch) {
             Err(IngestError::Committing) => {

@@ -38,7 +38,7 @@ pub struct Partition {
     gate: RwLock<()>,
     /// Write fence: appends are refused because the topic is about to be deleted.
     fenced: AtomicBool,
-    /// It once declined a leadership.
+    /// The partition has declined a leadership once.
     declined: AtomicBool,
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,

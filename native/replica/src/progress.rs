@@ -81,7 +81,7 @@ impl Progress {
         self.config.load()
     }
 
-    /// Take settings if they are newer; return those in force.
+    /// Use the settings if they are newer. Return the settings in force.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) -> Arc<TopicConfig> {
         // The lock orders concurrent calls: the newest settings win.
         let _one = self.led.lock();
@@ -134,7 +134,7 @@ impl Progress {
 
     /// Raise the high watermark and collect its waiters.
     fn raise_to(&self, high_watermark: i64, log: &Log, woken: &mut Woken) {
-        // In this order: an acknowledged producer finds both moved.
+        // Raise the last stable offset first, so that a producer whose records are acknowledged finds both raised.
         self.last_stable
             .raise_with(log.last_stable_offset(high_watermark), woken);
         self.high_watermark.raise_with(high_watermark, woken);

@@ -41,7 +41,7 @@ pub struct Leader {
     pub replicas: Arc<[i32]>,
     /// Version of the partition's state at the controller.
     pub version: i32,
-    /// Log end when this leadership began: a follower below it lacks records of older leaders.
+    /// Log end when this leadership began. A follower whose log ends below it lacks records of older leaders.
     pub start_offset: i64,
 }
 

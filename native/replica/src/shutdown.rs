@@ -35,7 +35,8 @@ impl Replicas {
                 })
                 .collect();
             let (log_dir, done) = (Arc::clone(log_dir), done.clone());
-            // A separate thread for each: a hanging disk must not delay the stop beyond its timeout.
+            // Use a separate thread for each directory, so that a hanging disk does not delay the stop beyond its
+            // timeout.
             let close = move || {
                 let result = log_dir.close(&logs);
                 // Drop them before sending: the caller may then release the directory's lock.

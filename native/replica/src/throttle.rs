@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Burst after an idle time, as time at the rate, so that waits (as long as a leader holds a request back) do not
-/// reduce the rate.
+/// Burst after an idle time, in seconds' worth of the rate. It keeps waits, which last as long as a leader holds a
+/// request back, from reducing the rate.
 const BURST: Duration = Duration::from_secs(1);
-/// Longest time that one response costs.
+/// Upper limit of the time that one response costs at the rate.
 const PAID_MAX: Duration = Duration::from_secs(3600);
 /// The rate that means no limit.
 const UNLIMITED: u64 = i64::MAX as u64;

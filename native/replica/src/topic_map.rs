@@ -45,7 +45,8 @@ pub struct TopicMap<P> {
     by_name: HashMap<Arc<str>, TopicId, BuildIdHasher>,
 }
 
-/// Largest partition index: a topic's list of partitions is as long as its largest index.
+/// Largest allowed partition index. It bounds memory, because a topic's list of partitions is as long as its largest
+/// index.
 pub const PARTITION_INDEX_MAX: i32 = 1_000_000;
 
 impl<P> TopicMap<P> {

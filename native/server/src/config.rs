@@ -71,7 +71,7 @@ pub struct DynamicSettings {
     pub limits: Limits,
     /// Limits of the size of /metrics.
     pub metrics: MetricsLimits,
-    /// `slow.request.log.ms`: slower requests are logged; `None`: no request is.
+    /// `slow.request.log.ms`: requests that take at least this long are logged; `None`: no request is logged.
     pub slow_request: Option<Duration>,
 }
 

@@ -83,7 +83,7 @@ pub struct ControlRequest {
     pub received_at: Instant,
     /// Counter for the nanoseconds spent on the request, if the client has a request quota.
     pub time: Option<Arc<EntityUsage>>,
-    /// Where the answer goes.
+    /// Sender of the answer.
     pub reply: ReplySender,
 }
 
@@ -103,7 +103,7 @@ pub struct TransactionQuestion {
     pub abortable: bool,
     /// The partitions.
     pub partitions: Vec<TopicIdPartition>,
-    /// Where the answer goes.
+    /// Sender of the answer.
     pub answer: CodesSender,
 }
 
@@ -157,7 +157,7 @@ pub enum ControlReply {
     },
     /// As `Body`, for a client over its controller mutation quota: its connection is muted for `wait_ms`.
     Throttled {
-        /// The response body, which has the throttle time if its version can.
+        /// The response body; it contains the throttle time if its version has the field.
         body: Bytes,
         /// Duration of the mute, in milliseconds.
         wait_ms: u32,

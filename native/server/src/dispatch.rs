@@ -1,4 +1,5 @@
-//! Dispatch of a frame: check whether it may be answered, whether it is its turn, and match on its API key.
+//! Dispatch of a frame: check whether the request may be answered and whether it is its turn, and call the handler of
+//! its API key.
 
 pub(crate) mod sasl;
 pub(crate) mod slots;
@@ -32,8 +33,8 @@ use crate::shared::{Shared, ThreadState};
 pub(crate) enum Output<'o> {
     /// The request is at the head: straight to the connection's output.
     Head(&'o mut Outgoing),
-    /// Other requests are ahead: only a Produce runs, unless one ahead is not appended yet, and its reply waits in a
-    /// slot.
+    /// Other requests are ahead. Only a Produce runs, and its reply waits in a slot; with `unappended`, an earlier
+    /// Produce is not appended yet, and no request runs.
     Behind { unappended: bool },
 }
 
@@ -301,8 +302,8 @@ fn refuse_login(
     Ok(dispatched)
 }
 
-/// Return the position of the client id in a request and the start of its body. It does not return the client id, a
-/// borrow of the frame that Produce modifies.
+/// Return the position of the client id in a request and the start of its body. It does not return the client id
+/// itself, because Produce modifies the frame that the client id would borrow.
 fn rest_of_header(
     prefix: RequestPrefix,
     frame: &[u8],

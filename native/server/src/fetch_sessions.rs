@@ -136,8 +136,7 @@ impl FetchSession {
         self.order.push_back(place);
     }
 
-    /// Remove the partitions that a request forgets. All at once, so that the order is scanned once, however many they
-    /// are.
+    /// Remove the partitions that a request forgets. It removes all of them in one scan of the order.
     pub(crate) fn forget(&mut self, partitions: impl IntoIterator<Item = (TopicKey, i32)>) {
         let free_before = self.free.len();
         for key in partitions {

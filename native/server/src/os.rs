@@ -13,7 +13,7 @@ mod linux {
     use rustix::io::ReadWriteFlags;
     use rustix::net::SendFlags;
 
-    /// Send bytes that file bytes follow: the kernel puts both into the same segments.
+    /// Send `bytes`, which file bytes will follow: the kernel puts both into the same segments.
     pub(crate) fn send_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         Ok(rustix::net::send(socket, bytes, flags)?)
@@ -49,7 +49,7 @@ mod elsewhere {
     use rustix::io::Errno;
     use rustix::net::SendFlags;
 
-    /// Bytes of a file copied through memory at once.
+    /// Size in bytes of one chunk that is copied from a file through memory.
     const COPIED_BYTES: usize = 64 * 1024;
 
     /// Send bytes.

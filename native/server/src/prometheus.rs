@@ -1,5 +1,5 @@
-//! Metrics of the data plane in Prometheus' text format: under the names of Kafka's JMX exporter (its example
-//! configuration, lower case), and under our own for what Kafka does not have. `docs/metrics.md` lists them.
+//! Metrics of the data plane in Prometheus' text format: metrics of Kafka under the names of its JMX exporter (example
+//! configuration, lower case), and others under pybroker's own names. `docs/metrics.md` lists them.
 
 mod connections;
 pub mod exposition;
@@ -20,7 +20,7 @@ use crate::prometheus::exposition::{Kind, Page};
 pub(crate) use recent::Recent;
 pub(crate) use sources::Sources;
 
-/// A counter of each data thread: its name, its help text, and its location.
+/// A counter of each data thread: its name, its help text, and the function that returns it.
 type Plain = (&'static str, &'static str, fn(&ThreadMetrics) -> &Counter);
 
 const PLAIN: [Plain; 12] = [

@@ -231,8 +231,8 @@ impl Server {
         self.shared.log.line(level, text);
     }
 
-    /// Admit such a log line of the control plane under the same limit. Return how many lines were dropped since the
-    /// last one; `None`: drop this line.
+    /// Ask whether the control plane may write a log line caused by a client, under the same limit. Return the number
+    /// of lines dropped since the last permitted one; `None` if this line must be dropped.
     pub fn admit_line_about_client(&self) -> Option<u64> {
         self.shared.log.admit()
     }

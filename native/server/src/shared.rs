@@ -45,12 +45,12 @@ pub(crate) struct Shared {
     pub(crate) client_software: ClientSoftware,
     pub(crate) topics: Arc<TopicSlots>,
     pub(crate) cold_reads: ColdReads,
-    /// Requests with so many elements that a data thread would be busy for long.
+    /// Pool for requests with so many elements that a data thread would be busy for long.
     pub(crate) large_requests: ColdReads,
     /// Pool for appends of staged ingest.
     pub(crate) ingest_io: ColdReads,
-    /// Separate pool for staged records from leaders on other brokers: those wait for this broker in their `ingest_io`,
-    /// so a shared pool could deadlock two brokers.
+    /// Separate pool for staged records from leaders on other brokers: those leaders wait for this broker on threads of
+    /// their own `ingest_io`, so with a shared pool two brokers could block each other.
     pub(crate) ingest_copies: ColdReads,
     pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,

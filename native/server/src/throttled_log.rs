@@ -99,7 +99,8 @@ impl ThrottledLog {
         (self.sink)(level, &format!("{}…", &text[..end]));
     }
 
-    /// Admit a line that the caller writes. Return how many were dropped since the last one; `None`: drop this line.
+    /// Ask whether the caller may write a line. Return the number of lines dropped since the last permitted one; `None`
+    /// if this line must be dropped.
     pub(crate) fn admit(&self) -> Option<u64> {
         let mut window = self.window.lock();
         let now = Instant::now();

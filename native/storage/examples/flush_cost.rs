@@ -1,5 +1,5 @@
-//! What it costs to bring 1, 16, 100 or 1,000 dirty logs to disk, in three ways: one
-//! thread, the flusher with one sync a log, the flusher with `syncfs` above its threshold.
+//! Measures the time to flush 1, 16, 100 or 1,000 dirty logs, in three ways: one thread, the flusher with one sync per
+//! log, the flusher with `syncfs` above its threshold.
 //!
 //! `cargo run --release -p pybroker-storage --example flush_cost [directory]`
 

@@ -1,12 +1,13 @@
-//! What a flush group costs: as it is (each log's file is synced), and through one preallocated journal that all logs
-//! of the directory share, with the logs' own files synced later, when half of the journal is full.
+//! Measures the cost of a flush group in two ways: as the broker would without a journal (each log's file is synced),
+//! and through one preallocated journal that all logs of the directory share. The logs' own files are then synced
+//! later, when half of the journal is full.
 //!
 //! `cargo run --release -p pybroker-storage --example journal_cost [directory [partitions [bytes]]]`
 //!
-//! Beyond the caches of both: what is written past the page cache (O_DIRECT with O_DSYNC) instead of `fdatasync`.
+//! A third way bypasses the page cache: O_DIRECT with O_DSYNC instead of `fdatasync`.
 //!
-//! A group is one append to each of so many logs, then the flush that all of them wait for. Files and calls only, none
-//! of the broker's own code: what is measured is what disk and file system allow.
+//! A group is one append to each of several logs, then the flush that all of them wait for. The example uses only files
+//! and system calls, none of the broker's own code, so it measures the limits of the disk and the file system.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -25,12 +26,12 @@ type Failure = Box<dyn Error>;
 const BLOCK: usize = 4096;
 /// Size of each of the two halves; when one is full, its logs are synced.
 const HALF_BYTES: u64 = 64 << 20;
-/// Bytes that one scheme appends for one row.
+/// Bytes that one scheme appends for one row of the results.
 const ROW_BYTES: usize = 1 << 30;
 const ROUNDS_MAX: usize = 2_000;
 const GROUP_BYTES_MAX: usize = 64 << 20;
 const THREADS: usize = 4;
-/// As in the flusher: with at least so many logs, one `syncfs` syncs them all.
+/// As in the flusher: from this number of logs on, one `syncfs` syncs them all.
 const SYNCFS_LOGS: usize = 64;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -121,7 +122,7 @@ fn measure(
     let journal = journal.map(Journal::finish).transpose()?;
     let wall = begun.elapsed();
     let used = cpu()? - before;
-    // Otherwise the next count would miss its CPU time.
+    // Stop the syncer first, because otherwise the next count would miss its CPU time.
     syncer.stop();
     if let Some(Journal { full, thread, .. }) = journal {
         drop(full);
@@ -259,7 +260,7 @@ impl Journal {
         })
     }
 
-    /// Write one entry for each of so many logs: gather, write, make durable.
+    /// Write one entry for each of `partitions` logs: gather, write, make durable.
     fn write(&mut self, batch: &[u8], partitions: usize) -> Result<(), Failure> {
         const ENTRY_HEADER: usize = 64;
         let border = self.buffer.as_ptr().align_offset(BLOCK);

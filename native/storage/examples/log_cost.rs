@@ -1,6 +1,5 @@
-//! What the log adds to the physical work: CPU per GB of appending 0.93 MB batches against
-//! checksum + write alone; creating 1,000 partitions; opening 10,000 logs after a clean stop and
-//! after a crash; recovering 1 GB.
+//! Measures what the log adds to the physical work: CPU per GB of appending 0.93 MB batches against checksum + write
+//! alone; creating 1,000 partitions; opening 10,000 logs after a clean stop and after a crash; recovering 1 GB.
 //!
 //! `cargo run --release -p pybroker-storage --example log_cost [directory [append|partitions]]`
 

@@ -1,5 +1,5 @@
-//! What it costs to make partitions, to open them, to stage them for deletion and to remove them, many at
-//! once. Every round makes what the one before has removed, as deleting and re-creating a topic does.
+//! Measures the cost of creating partitions, opening them, staging them for deletion and removing them, many at once.
+//! Each round creates the partitions that the previous round removed, as deleting and re-creating a topic does.
 //!
 //! `cargo run --release -p pybroker-storage --example partition_cost [directory]`
 

@@ -1,5 +1,5 @@
-//! How much later a log directory is open because there is a full journal in it: after a kill -9, when segments have
-//! everything that it has, and after a power cut, when they lack it.
+//! Measures how much a full journal delays the opening of a log directory: after a kill -9, when the segments already
+//! have all of its records, and after a power cut, when they lack them.
 //!
 //! `cargo run --release -p pybroker-storage --example replay_cost [directory [partitions [bytes]]]`
 
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const NOW_MS: i64 = 1_700_000_000_000;
-/// What both files of a journal hold, nearly; here in one, so that nothing is given back meanwhile.
+/// Nearly the size of both files of a journal. Here a single file has this size, so that no space is freed during the
+/// run.
 const JOURNAL_BYTES: u64 = 120 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -97,7 +98,7 @@ fn fill(path: &Path, new: &[NewPartition], batch: &[u8]) -> Result<u64, Box<dyn 
     Ok(dir.flusher().journal_figures().bytes)
 }
 
-/// Keep only the first batch of each segment, which was synced there.
+/// Truncate each segment to its first batch, which was synced there.
 fn cut(path: &Path, new: &[NewPartition], first: u64) -> Result<(), Box<dyn Error>> {
     for one in new {
         let segment = path.join(one.directory()).join("00000000000000000000.log");

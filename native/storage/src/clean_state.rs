@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
-/// Stamp of a segment's files, as far as opening the log trusts them unread. Offset and time indexes are excluded: a
-/// wrong one is noticed when it is used.
+/// Stamp of those files of a segment that opening the log trusts without reading them. Offset and time indexes are
+/// excluded, because a wrong index is noticed when it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentStamp {
     pub(crate) base_offset: i64,

@@ -41,9 +41,9 @@ pub struct LogConfig {
     pub timestamp_type: TimestampType,
     pub preallocate: bool,
     pub producer_id_expiration_ms: i64,
-    /// No topic config: `producer.ids.per.partition.max` of the broker.
+    /// Not a topic config, but the broker's `producer.ids.per.partition.max`.
     pub producer_ids_per_partition_max: usize,
-    /// No topic config: `producer.ids.max`, of all partitions of the broker.
+    /// Not a topic config, but the broker's `producer.ids.max`, a limit for all partitions together.
     pub producer_ids_max: usize,
     pub flush_mode: FlushMode,
     pub flush_messages: i64,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Alignment of positions, lengths and memory: no common file system has blocks larger than a page.
 const BLOCK_BYTES: usize = 4096;
-/// Smaller writes are not worth waiting for the disk.
+/// Smaller writes use the page cache, because they are not worth waiting for the disk.
 const WORTH_BYTES: usize = 128 << 10;
 /// Aligned buffer of each writing thread, because the input is not aligned to blocks.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -27,9 +27,9 @@ thread_local! {
 /// Cache-bypassing writes to the files of one log directory.
 #[derive(Debug, Default)]
 pub(crate) struct DirectWrites {
-    /// The file system does not support them: all writes use the cache.
+    /// The file system does not support direct writes: all writes use the cache.
     refused: AtomicBool,
-    /// One write succeeded: a later refusal has another cause (a file size limit cuts a block).
+    /// A direct write has succeeded, so a later refusal has another cause (a file size limit cuts a block).
     known: AtomicBool,
 }
 
@@ -100,8 +100,8 @@ impl DirectWrites {
         })
     }
 
-    /// Open the file for direct writes; `None` on any failure, also without free descriptors: the caller uses the open
-    /// file.
+    /// Open the file for direct writes. Return `None` on any failure, for instance without free descriptors; the caller
+    /// then uses the open file.
     #[cfg(target_os = "linux")]
     fn open(&self, path: PathBuf) -> Option<File> {
         use std::os::unix::fs::OpenOptionsExt;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Steps for each power of two, as a power of two.
+/// Number of steps for each power of two, as its binary logarithm.
 const STEP_BITS: u32 = 2;
 /// Values from 2^36 share the last step: 19 hours in microseconds.
 const POWERS: usize = 36;

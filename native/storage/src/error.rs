@@ -45,7 +45,7 @@ pub enum StorageError {
         /// The partition's directory.
         path: PathBuf,
     },
-    /// Another process holds the data directory.
+    /// Another process uses the data directory.
     #[error("data directory {} is in use by another broker", .path.display())]
     Locked {
         /// The data directory.
@@ -61,7 +61,7 @@ pub enum StorageError {
         /// The expected owner.
         expected: String,
     },
-    /// A path exists that must not.
+    /// A path exists that must not exist.
     #[error("{} exists already", .path.display())]
     Exists {
         /// The path.
@@ -70,7 +70,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// Return a `map_err` closure: an operation on a path failed.
+    /// Return a closure for `map_err` that adds the failed operation and the path to an IO error.
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| {
@@ -86,9 +86,9 @@ impl StorageError {
         }
     }
 
-    /// Return whether the error concerns the disk. Too many open files, in the process or on the machine, is temporary;
-    /// a file shorter than expected (no error of the operating system) was replaced by compaction, or only that file is
-    /// damaged.
+    /// Return whether the error means that the disk fails. Two errors do not: too many open files, in the process or on
+    /// the machine, is temporary; and a file shorter than expected (no error of the operating system) was replaced by
+    /// compaction, or only that file is damaged.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;

@@ -12,17 +12,17 @@ pub(crate) const INDEX: &str = ".index";
 pub(crate) const TIME_INDEX: &str = ".timeindex";
 pub(crate) const TXN_INDEX: &str = ".txnindex";
 pub(crate) const SNAPSHOT: &str = ".snapshot";
-/// A removed file that waits for its last readers.
+/// Suffix of a removed file that waits for its last readers.
 pub(crate) const DELETED: &str = ".deleted";
-/// Output of a running compaction; worthless after a crash.
+/// Suffix of the output of a running compaction, useless after a crash.
 pub(crate) const CLEANED: &str = ".cleaned";
-/// Complete output of a compaction; replaces the originals even after a crash.
+/// Suffix of the complete output of a compaction, which replaces the originals even after a crash.
 pub(crate) const SWAP: &str = ".swap";
 /// The files that make up a segment.
 pub(crate) const SEGMENT_SUFFIXES: [&str; 4] = [LOG, INDEX, TIME_INDEX, TXN_INDEX];
-/// A file being written; worthless after a crash.
+/// Suffix of a file being written, useless after a crash.
 pub(crate) const TEMPORARY: &str = ".tmp";
-/// Damaged bytes that recovery cut off, kept for the operator.
+/// Suffix of damaged bytes that recovery cut off, kept for the operator.
 pub(crate) const CORRUPT: &str = ".corrupt";
 
 pub(crate) const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";

@@ -26,12 +26,12 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
 /// Limit of parallel syncs.
 const SYNCS_AT_ONCE: usize = 8;
 
-/// Make the entries of several directories durable, in no order.
+/// Make the entries of several directories durable, in any order.
 pub(crate) fn sync_dirs(dirs: &[&Path]) -> Result<(), StorageError> {
     side_by_side(dirs, sync_dir)
 }
 
-/// Make the temporary files of several paths durable, in no order.
+/// Make the temporary files of several paths durable, in any order.
 pub(crate) fn sync_temporaries(paths: &[&Path]) -> Result<(), StorageError> {
     side_by_side(paths, |path| {
         let temp = temporary(path);
@@ -55,7 +55,7 @@ fn side_by_side(
                 let thread = std::thread::Builder::new().name("storage-sync".into());
                 match thread.spawn_scoped(scope, move || sync(path)) {
                     Ok(thread) => begun.push(thread),
-                    // Without a thread, sync one after the other.
+                    // If no thread can start, sync on this one.
                     Err(_) => done.push(sync(path)),
                 }
             }
@@ -124,7 +124,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
     }
 }
 
-/// Read a file that may be missing. `limit` bounds the memory: these files are small.
+/// Read a file that may be missing. `limit` bounds the memory, because these files are small.
 pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StorageError> {
     use std::io::Read;
     let file = match File::open(path) {
@@ -145,7 +145,7 @@ pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, 
     Ok(Some(content))
 }
 
-/// Return the entries of a directory, in no order.
+/// Return the entries of a directory, in any order.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
     let entries = fs::read_dir(dir).and_then(Iterator::collect);
     entries.map_err(StorageError::io("list", dir))

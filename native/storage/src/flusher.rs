@@ -60,7 +60,7 @@ mod state {
     pub(super) const IDLE: u8 = 0;
     pub(super) const QUEUED: u8 = 1;
     pub(super) const RUNNING: u8 = 2;
-    /// Sync under way, and requested again since.
+    /// A sync is under way, and another one was requested since it began.
     pub(super) const RUNNING_AGAIN: u8 = 3;
 }
 
@@ -138,8 +138,9 @@ impl Flusher {
         });
         let start = |name: String, run: fn(&Shared, &File)| {
             let shared = Arc::clone(&shared);
-            // Opened before the first write: syncfs reports all later errors. One for each thread: a descriptor reports
-            // an error once, and a parallel sync on the same one would take its logs for flushed.
+            // Open the descriptor before the first write, so that syncfs reports all later errors. Each thread needs
+            // its own: a descriptor reports an error only once, so a parallel sync on the same one would consider its
+            // logs flushed.
             let descriptor = File::open(root).map_err(StorageError::io("open", root))?;
             std::thread::Builder::new()
                 .name(name)
@@ -351,7 +352,7 @@ impl Shared {
         while let Some(logs) = self.take() {
             self.turn(&logs, || match logs.as_slice() {
                 [log] => {
-                    // A failure takes the directory offline, which all waiters see.
+                    // Ignore the error: a failure takes the directory offline, which all waiters notice.
                     let _ = log.flush();
                 }
                 _ => {

@@ -130,8 +130,8 @@ impl HandleCache {
     }
 
     fn make_room(&self, clock: &mut VecDeque<Weak<FileSlot>>) {
-        // Two rounds: the first uses up the second chances. Dirty slots can exceed the capacity while the flushers are
-        // slow.
+        // Two rounds: the first takes the second chance of recently used slots. Dirty slots can exceed the capacity
+        // while the flushers are slow.
         let mut steps = clock.len() * 2;
         while clock.len() >= self.capacity && steps > 0 {
             steps -= 1;

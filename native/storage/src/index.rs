@@ -4,9 +4,10 @@
 //! .index      { relative offset u32 | position u32 }     offset = the LAST one of the batch there
 //! .timeindex  { timestamp i64 | relative offset u32 }    largest timestamp up to that offset
 //! ```
-//! All big-endian, ascending. Entries of the active segment collect in memory and reach the file at a roll, a
-//! checkpoint or a clean close: both files can be rebuilt from the log, so nothing waits for them. A lookup only says
-//! where to start reading, and never trusts the file: the batch found there must have the entry's offset.
+//! Numbers are big-endian, entries ascending. Entries of the active segment collect in memory and are written to the
+//! file at a roll, a checkpoint or a clean close: both files can be rebuilt from the log, so nothing waits for them. A
+//! lookup only says where to start reading, and never trusts the file: the batch found there must have the entry's
+//! offset.
 
 use crate::handles::SegmentFile;
 use std::fs::File;
@@ -15,7 +16,7 @@ use std::os::unix::fs::FileExt;
 
 pub(crate) const OFFSET_ENTRY_BYTES: u64 = 8;
 pub(crate) const TIME_ENTRY_BYTES: u64 = 12;
-/// Entries of an offset index read at once: a page of them.
+/// Number of entries of an offset index that one read gets: one page.
 const BLOCK_ENTRIES: u64 = 512;
 
 /// Position of a batch.
@@ -63,9 +64,9 @@ impl TimeEntry {
     }
 }
 
-/// Return the last entry of `file` (with `count` entries) whose offset is not above `relative_offset`. A lookup costs a
-/// read for each doubling of blocks and one of a block, instead of one for each doubling of entries: small fetches (64
-/// KiB) spent most of their time there.
+/// Return the last entry of `file` (with `count` entries) whose offset is not above `relative_offset`. A lookup costs
+/// one read per doubling of the number of blocks, and one read of a block, instead of one read per doubling of the
+/// number of entries. Small fetches (64 KiB) used to spend most of their time there.
 pub(crate) fn find_offset(
     file: &SegmentFile,
     count: u64,

@@ -200,7 +200,7 @@ fn attempt_of(name: &str) -> Option<(i32, i64)> {
     Some((name[..at].parse().ok()?, name[at + 1..].parse().ok()?))
 }
 
-/// Return the settings of a staged log: sizes as in its topic, nothing by time, no removal.
+/// Return the settings of a staged log: sizes as in its topic, no rolling by time, no removal of segments.
 fn staged_config(topic: &LogConfig) -> LogConfig {
     LogConfig {
         segment_ms: i64::MAX,

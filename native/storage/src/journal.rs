@@ -42,7 +42,7 @@ use output::Output;
 /// Larger appends of one log are synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log the journal
 /// saves a third of CPU and time; at 256 KiB the costs are equal, and the bytes are written twice.
 pub(crate) const SMALL_BYTES_MAX: usize = 128 << 10;
-/// Bytes of zeros written ahead of the groups at once.
+/// Number of zero bytes that one step writes ahead of the groups.
 const GROW_BYTES: u64 = 1 << 20;
 /// Reserve of each file for groups that void entries: neither a full journal nor a full disk may block a removal of
 /// records.
@@ -74,7 +74,7 @@ pub(crate) struct Journal {
     dir: PathBuf,
     id: Uuid,
     files: [Output; 2],
-    /// Bytes of each file whose blocks exist.
+    /// Number of bytes at the start of each file whose blocks are allocated.
     grown: [u64; 2],
     file_bytes: u64,
     /// The file being written, and the position in it.
@@ -191,7 +191,7 @@ impl Journal {
             return Ok(());
         }
         let to = (end.max(grown + GROW_BYTES)).min(self.file_bytes).max(end);
-        // Replay ignores bytes behind the groups: a partial write is harmless.
+        // Replay ignores bytes behind the groups, so a partial write is harmless.
         self.files[file].fill((to - grown) as usize, grown)?;
         self.grown[file] = to;
         Ok(())
@@ -283,7 +283,7 @@ impl Journal {
         remove_files(&self.dir)
     }
 
-    /// Make writes find no space, or end that.
+    /// For tests: make all writes fail with a full disk, or stop that.
     #[cfg(test)]
     pub(crate) fn fill_disk(&mut self, full: bool) {
         for (number, file) in self.files.iter_mut().enumerate() {

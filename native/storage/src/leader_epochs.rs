@@ -32,8 +32,8 @@ impl LeaderEpochs {
         self.entries.last().copied()
     }
 
-    /// Record that `epoch` begins at `start_offset`; return whether anything changed. Contradicting entries (higher
-    /// epoch, or not below its start) are dropped, as in Kafka.
+    /// Record that `epoch` begins at `start_offset`; return whether anything changed. Drops entries that contradict it
+    /// (with a higher epoch, or a start that is not lower), as in Kafka.
     pub(crate) fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
         if epoch < 0 || self.latest().is_some_and(|last| last.epoch == epoch) {
             return false;

@@ -60,7 +60,7 @@ pub use times::TimestampAndOffset;
 /// after every log in the flush has been notified.
 pub type OnFlush = Box<dyn Fn(i64, &mut Woken) + Send + Sync>;
 
-/// [`Log::lost_from`] of an intact log.
+/// Value of `lost_from` for an intact log.
 const NOTHING_LOST: i64 = i64::MAX;
 
 /// State guarded by the writer lock.
@@ -98,7 +98,7 @@ pub struct Log {
     /// Held during writes of the epochs' file.
     pub(crate) epochs_file: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
-    /// What the writer's producers count among those of all logs.
+    /// This log's share in the number of producers of all logs.
     pub(crate) producer_share: ProducerShare,
     /// Held during syncs of files, and by operations that change what a sync covers (truncation).
     pub(crate) flush: Mutex<()>,

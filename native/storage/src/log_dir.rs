@@ -76,7 +76,7 @@ impl LogDir {
     /// or cluster, and IO errors.
     pub fn open(path: &Path, options: &LogDirOptions) -> Result<Arc<Self>, StorageError> {
         std::fs::create_dir_all(path).map_err(StorageError::io("create", path))?;
-        // Links and "." would make one directory look like two.
+        // Links and "." would make one directory look like two, so use the canonical path.
         let path = path
             .canonicalize()
             .map_err(StorageError::io("open", path))?;

@@ -27,18 +27,19 @@ const NO_COORDINATOR_EPOCH: i32 = -1;
 pub enum AppendOrigin {
     /// A Produce request: sequences are checked; control batches were refused before. It cannot begin a transaction.
     Client,
-    /// A Produce request whose partition the transaction coordinator confirmed, asked when the log ended at this offset
-    /// (KIP-890). It cannot begin a transaction again if one of the producer has ended in the log since.
+    /// A Produce request whose partition the transaction coordinator confirmed (KIP-890); the log ended at this offset
+    /// when the coordinator was asked. It cannot begin a transaction if one of the producer has ended in the log since.
     Verified(i64),
     /// As `Verified`, for a producer that has a new epoch for each transaction (KIP-890, version 2): the first records
     /// of a transaction have sequence 0.
     Added(i64),
     /// The group or transaction coordinator: may write markers.
     Coordinator,
-    /// The transaction coordinator ends a transaction of version 2. Its marker has a higher epoch than the records: a
-    /// late duplicate does not end a later transaction.
+    /// The transaction coordinator ends a transaction of version 2. Its marker has a higher epoch than the records, so
+    /// that a late duplicate does not end a later transaction.
     Raised,
-    /// The partition's leader, or recovery: records in the log are accepted as they are.
+    /// The batches come from the partition's leader or, in recovery, from the log itself. They are accepted without
+    /// these checks.
     Replication,
 }
 
@@ -266,7 +267,7 @@ impl ProducerState {
             {
                 0
             } else if entry.batches.is_empty() {
-                // Only a marker of this epoch is known: its data was removed.
+                // Only a marker of this epoch is known, because the data of the epoch was removed.
                 return check_transaction(entry, header, origin);
             } else {
                 increment_sequence(entry.last_sequence(), 1)
@@ -479,8 +480,8 @@ fn check_transaction(
         AppendOrigin::Verified(since) if begins && entry.last_marker >= since => {
             Err(unverified(producer_id))
         }
-        // The coordinator may have answered while the marker of the previous transaction, which began this epoch, was
-        // on its way. Only a marker after records of this epoch has ended the confirmed one.
+        // The coordinator may have answered while the marker of the previous transaction was on its way; that marker
+        // began this epoch. Only a marker after records of this epoch has ended the confirmed transaction.
         AppendOrigin::Added(since)
             if begins
                 && entry.last_marker >= since

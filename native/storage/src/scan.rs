@@ -5,9 +5,9 @@ use crate::handles::SegmentFile;
 use pybroker_model::{BatchHeader, HEADER_BYTES};
 use std::path::PathBuf;
 
-/// First read of a header walk: an index interval.
+/// Size of the first read of a header walk: one index interval.
 const HEADER_CHUNK_BYTES: usize = 4096;
-/// Read size of a whole walk.
+/// Size of one read in a walk over whole batches.
 const WHOLE_CHUNK_BYTES: usize = 1 << 20;
 
 /// Depth of a walk.

@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) replicas: Arc<Replicas>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Checked between logs: a stop does not wait for the whole pass.
+    /// Threads check it between logs, so that a stop does not wait for a whole pass.
     stopping: AtomicBool,
     pub(super) cleaning: Cleaning,
 }

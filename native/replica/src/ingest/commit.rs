@@ -20,7 +20,7 @@ pub struct Listed {
     pub partition: i32,
     /// Id of the writer.
     pub writer: i32,
-    /// The writer's attempt to commit.
+    /// The writer's attempt whose records the commit includes.
     pub attempt: i64,
     /// Totals that the writer claims to have staged.
     pub totals: StagedTotals,
@@ -38,9 +38,9 @@ pub struct Preparation {
 }
 
 impl Replicas {
-    /// Prepare a commit: stop appends, compare the listed records with the staged ones, sync them and write their order
-    /// down. Return rows and bytes by partition. A commit can be prepared again under another plan. Blocks on the disk,
-    /// and on the leader also on the other holders.
+    /// Prepare a commit: stop appends, compare the listed records with the staged ones, sync the staged ones and write
+    /// down their order. Return rows and bytes by partition. A commit can be prepared again under another plan. Blocks
+    /// on the disk, and on the leader also on the other holders.
     ///
     /// # Errors
     /// `Mismatch` with the first difference, and the errors of [`Replicas::stage_records`]. On a broker without peers
@@ -139,7 +139,7 @@ impl Replicas {
             }
             prepared.push((tip.partition, rows, bytes));
         }
-        // Appends can no longer add to these attempts; the plan lists their files.
+        // Seal these attempts: the plan lists their files, so appends must not add to them.
         let listed = listed
             .iter()
             .map(|one| (one.partition, one.writer, one.attempt));
@@ -228,9 +228,10 @@ impl Replicas {
         }
     }
 
-    /// Complete a commit for one partition: append what plan `plan` lists to its log. Idempotent: repeated calls,
-    /// crashes and leader changes attach it only once. `timestamps` is the type that the ingest began with. Return the
-    /// offsets, and whether they are below the high watermark. Blocks on the disk.
+    /// Complete a commit for one partition: append the records that plan `plan` lists for the partition to its log.
+    /// Idempotent: repeated calls, crashes and leader changes attach the records only once. `timestamps` is the topic's
+    /// timestamp type when the ingest began. Return the offsets, and whether they are below the high watermark. Blocks
+    /// on the disk.
     ///
     /// # Errors
     /// [`PartitionError`]; the caller can retry.
@@ -257,7 +258,7 @@ impl Replicas {
         Ok((attached, committed))
     }
 
-    /// Attach on a follower as the leader's fetch response says: see [`Partition::attach_fetched`].
+    /// Attach staged records on a follower, as the leader's fetch response says: see [`Partition::attach_fetched`].
     ///
     /// # Errors
     /// See [`Partition::attach_fetched`].

@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 const ROUNDS: usize = 8;
 
 impl Replicas {
-    /// Copy what an attempt has staged, `rows` records, to the in-sync replicas. Holds no lock meanwhile.
+    /// Copy the `rows` staged records of an attempt to the in-sync replicas. Holds no lock during the copy.
     pub(super) fn bring_to_followers(
         &self,
         ingest: &Ingest,
@@ -86,7 +86,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Copy what an attempt has staged to one broker.
+    /// Copy the staged records of an attempt to one broker.
     pub(super) fn bring(
         &self,
         ingest: &Ingest,
@@ -133,8 +133,8 @@ impl Replicas {
             there = now;
         }
         if there > rows {
-            // The surplus is from an append that this leader did not see: the client repeats it, or the attempt is not
-            // committed.
+            // The replica has more records, from an append that this leader did not see. The client repeats that
+            // append, or the attempt is not committed.
             there = rows;
         }
         attempt.copied.lock().insert(broker, there);

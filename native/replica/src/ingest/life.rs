@@ -138,7 +138,7 @@ impl Replicas {
         let mut removed = Ok(());
         for dir in self.dirs.iter() {
             if let Ok(log_dir) = dir.online() {
-                // A failing disk must not keep the space on the other disks occupied.
+                // Continue after an error: a failing disk must not keep the space on the other disks occupied.
                 removed = removed.and(log_dir.remove_ingest(&hex, directory));
             }
         }
@@ -163,7 +163,7 @@ impl Replicas {
                 if keep.iter().any(|(t, d)| *t == topic && *d == directory) {
                     continue;
                 }
-                // A leader may already announce the ingest to its followers.
+                // Also withdraw the ingest's announcements, because a leader may already announce it to its followers.
                 let gone = log_dir.remove_ingest(&topic, &directory);
                 self.forget_attaches(&topic, &directory, gone.is_err());
                 match gone {

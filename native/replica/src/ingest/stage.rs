@@ -107,7 +107,7 @@ impl Replicas {
     ) -> Result<i64, IngestError> {
         let mut staged = attempt.staged.lock();
         let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
-        // The directory exists: now the partition cannot move.
+        // The directory exists, so the partition cannot move any more.
         drop(held);
         if records.is_empty() {
             return Ok(staged.totals.rows);
@@ -119,7 +119,8 @@ impl Replicas {
             });
         }
         let done = self.stage_batches(ingest, attempt, staged, sequence, records, now_ms);
-        // Also after a refused batch: the batches before it are staged, and their file stays open until it is synced.
+        // Flush also after a refused batch: the batches before it are staged, and their file stays open until it is
+        // synced.
         let flushed = self.flush_in_time(attempt, staged);
         done?;
         flushed?;
@@ -150,7 +151,8 @@ impl Replicas {
                     tip.partition
                 )));
             }
-            // Its directory could not be created before the partition moved: start in the new log directory.
+            // The attempt's directory could not be created before the partition moved: start it in the new log
+            // directory.
             Some(_) => {}
             None => {
                 let open = &self.ingests.attempts;
@@ -253,7 +255,7 @@ impl Replicas {
             if flusher.waiting() < UNFLUSHED_FILES_MAX {
                 flusher.request(&staged.log);
             } else {
-                // The disk is slow: files would open faster than they close.
+                // The disk is slow, and files would open faster than they close, so flush here.
                 staged.unflushed = 0;
                 staged.log.flush()?;
             }

@@ -26,8 +26,8 @@ pub struct LocalPartition {
 }
 
 impl LogDirs {
-    /// Scan all partition directories without opening a log. The list has all of them, the table only those fit to be
-    /// served.
+    /// Scan all partition directories without opening a log. The list contains all directories, the table only the
+    /// usable ones.
     pub(crate) fn scan(
         &self,
         report: &dyn Fn(&str),
@@ -40,7 +40,8 @@ impl LogDirs {
             let there = match log_dir.scan() {
                 Ok(there) => there,
                 Err(error) => {
-                    // The others go on. If none is left, the start fails, as when no directory can be opened.
+                    // Continue with the other log directories. If none is left, the start fails, as when no directory
+                    // can be opened.
                     log_dir.note_failure(&error);
                     if self.dirs.iter().all(|dir| dir.online().is_err()) {
                         return Err(error);

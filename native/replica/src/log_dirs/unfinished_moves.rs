@@ -24,7 +24,8 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
         .into_iter()
         .partition(|one| one.moving == Moving::Future);
     let mut futures: Vec<Option<Seen>> = futures.into_iter().map(Some).collect();
-    // Destinations of finished moves: a directory there is the partition, in whatever order the scan found them.
+    // First settle finished moves: the copy at the destination becomes the partition, in whatever order the scan found
+    // the two directories.
     for mut one in others {
         match &one.moving {
             Moving::No | Moving::Future => {}
@@ -69,7 +70,8 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
 }
 
 enum Settled {
-    /// It is no longer the partition; the copy, if renamed just now, takes its place.
+    /// The directory is no longer the partition. The value is the copy that replaces it, if the copy was renamed just
+    /// now.
     Gone(Option<Box<Seen>>),
     Stays,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Attempt {
     pub(crate) bytes: AtomicU64,
     /// A write failed part-way: the next use reopens the log from disk.
     pub(crate) stale: AtomicBool,
-    /// Records that each other broker has staged, as far as this broker copied them.
+    /// Number of records that each other broker has staged, as far as this broker copied them.
     pub(crate) copied: Mutex<BTreeMap<i32, i64>>,
 }
 

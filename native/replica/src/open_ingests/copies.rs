@@ -1,4 +1,4 @@
-//! Copies of staged records to the other replicas: any later leader has them as well.
+//! Copies of staged records to the other replicas, so that any later leader has them as well.
 
 use std::fmt::Debug;
 

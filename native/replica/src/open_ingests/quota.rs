@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::error::IngestError;
 
-/// An append is admitted if all earlier ones are paid for within this time.
+/// An append is admitted if the bytes of all earlier ones will be paid for within this time.
 pub(super) const CREDIT: Duration = Duration::from_secs(1);
 /// Longest debt of one append, however low the rate: an append is admitted whole, and must not block all ingests until
 /// they expire.
@@ -140,7 +140,7 @@ impl Quota {
         self.copy_bytes_max.load(Relaxed)
     }
 
-    /// Return the bytes of a segment that are staged through the page cache.
+    /// Return the maximum bytes of a segment that are staged through the page cache.
     pub(crate) fn cached_bytes_max(&self) -> u64 {
         self.cached_bytes_max.load(Relaxed)
     }

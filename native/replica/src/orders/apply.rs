@@ -51,7 +51,7 @@ impl Replicas {
                 (Step::Open(lies), Some(Err(error))) => {
                     Ok(self.host_offline(order, lies, &error, &mut found))
                 }
-                // Directories to create are opened or refused by now.
+                // Earlier steps opened or refused all directories to create.
                 (Step::Open(_) | Step::Create(_), _) => Err(PartitionError::storage("not opened")),
             });
         }
@@ -177,7 +177,7 @@ impl Replicas {
         now_ms: i64,
     ) -> Result<Arc<Partition>, PartitionError> {
         let log_dir = Arc::clone(self.dirs.get(lies.dir).online()?);
-        // Repeated with each order: the next one completes it after a crash. Never truncates a log with records.
+        // Each order repeats this, so that the next one completes it after a crash. Never truncates a log with records.
         if log.log_end_offset() < order.start_offset {
             if log.log_start_offset() < log.log_end_offset() {
                 let (end, start) = (log.log_end_offset(), order.start_offset);
@@ -203,8 +203,8 @@ impl Replicas {
         ))
     }
 
-    /// Host a partition whose log failed to open: it answers with the error. Its directory stays known: a later order
-    /// retries, a deletion stages it.
+    /// Host a partition whose log failed to open: it answers with the error. Its directory stays known, so that a later
+    /// order retries and a deletion stages it.
     fn host_offline(
         &self,
         order: &PartitionOrder,

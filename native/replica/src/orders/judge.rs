@@ -48,14 +48,14 @@ impl Replicas {
             if partition.log().is_some() {
                 return Ok(Step::Hosted(Arc::clone(partition)));
             }
-            // Its log failed to open before: retry.
+            // The log failed to open before: try again.
         }
         self.retire_older(order, map, found, now_ms)?;
         if let Some(lies) = found.take(tip) {
             return Ok(Step::Open(lies));
         }
-        // The controller re-creates the replica before the removal, for example after a reassignment back. It catches
-        // up as after any absence.
+        // The controller re-creates the replica before its staged files were removed, for example after a reassignment
+        // back. The replica catches up as after any absence.
         if self.restore_locked(tip, &order.topic, found)? {
             return found
                 .take(tip)
@@ -103,7 +103,7 @@ impl Replicas {
         for id in found.other_ids(&order.topic, order.tip) {
             if order.leader_epoch <= self.latest_epoch_on_disk(older(id), found)? {
                 if found.get(order.tip).is_some() {
-                    // The order's own directory exists: the other directory proves nothing and stays.
+                    // The order's own directory exists, so the other directory proves nothing and stays.
                     continue;
                 }
                 return Err(PartitionError::InconsistentTopicId);

@@ -37,7 +37,7 @@ impl Replicas {
             if lies.topic.as_ref() == Some(topic) {
                 return Ok(());
             }
-            // Never staged, still under its former name: stage it first.
+            // The directory was never staged and still has its former name: stage it first.
             if let Some(lies) = found.take(tip) {
                 self.stage(tip, lies, found, now_ms)?;
             }
@@ -74,7 +74,8 @@ impl Replicas {
         Ok(false)
     }
 
-    /// Write checkpoints with the values noted in restored directories, after their partitions were opened.
+    /// Write checkpoints with the values noted in restored directories. Must be called after their partitions were
+    /// opened.
     pub(crate) fn settle_restored(&self) {
         for (at, dir) in self.dirs.iter().enumerate() {
             if let Ok(log_dir) = dir.online()
@@ -97,8 +98,8 @@ impl Replicas {
         }
     }
 
-    /// Set or clear the write fence of a topic's partitions, see `Partition::set_fenced`. Return for each its index,
-    /// log start and log end.
+    /// Set or clear the write fence of a topic's partitions, see `Partition::set_fenced`. Return the index, log start
+    /// and log end of each partition.
     pub fn set_fenced(&self, topic_id: TopicId, fenced: bool) -> Vec<(i32, i64, i64)> {
         let map = self.snapshot();
         let Some(topic) = map.topic(topic_id) else {

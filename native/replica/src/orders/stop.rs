@@ -35,7 +35,7 @@ impl Replicas {
             .iter()
             .map(|order| {
                 if !seen.insert(order.tip) {
-                    // The first order in the request stops it.
+                    // An earlier order in the request already stops the partition.
                     return Ok(None);
                 }
                 let Some(partition) = map.partition(order.tip.topic_id, order.tip.partition) else {
@@ -96,7 +96,7 @@ impl Replicas {
         now_ms: i64,
     ) -> Result<(), PartitionError> {
         let (Some(log), Some(dir)) = (partition.log(), partition.dir()) else {
-            // Its log failed to open; its directory is in the table.
+            // The partition's log failed to open, and its directory is already in the table.
             if order.delete
                 && let Some(lies) = found.take(order.tip)
             {

@@ -1,5 +1,6 @@
-//! Staged ingests that a leader has attached. The leader announces each to the followers that have the same staged
-//! files, which attach it themselves at the same offsets, until the ingest is over. Other followers copy the records.
+//! Staged ingests that a leader has attached. Until an ingest is over, the leader announces it to the followers that
+//! have the same staged files, and they attach these files themselves at the same offsets. Other followers copy the
+//! records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

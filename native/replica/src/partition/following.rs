@@ -29,7 +29,7 @@ pub struct FetchFrom {
 impl Partition {
     /// Return the next fetch position; `None` if the partition does not follow `leader` or has no usable log.
     pub fn fetch_from(&self, leader: i32) -> Option<FetchFrom> {
-        // A leadership that begins meanwhile has written its epoch to the log already.
+        // Hold the gate: otherwise the log could already have the epoch of a leadership that has not begun.
         let _gate = self.gate.read();
         let role = self.progress.role();
         let Role::Follower {
@@ -94,8 +94,8 @@ impl Partition {
         Ok(attached.end_offset)
     }
 
-    /// Return whether a fetch may claim everything below `offset`: flushed in commit mode, always otherwise. If not,
-    /// wake `waker` after the next flush or role change; only the last waker is kept.
+    /// Return whether a fetch may claim everything below `offset`: in commit mode if it is flushed, else always. If
+    /// not, wake `waker` after the next flush or role change; only the last waker is kept.
     pub fn may_claim(&self, offset: i64, waker: &Waker) -> bool {
         let Some(log) = self.log() else { return false };
         self.is_safe(log, offset) || {
@@ -104,7 +104,7 @@ impl Partition {
         }
     }
 
-    /// Request a flush: after a restart nothing else requests it.
+    /// Request a flush, for records that were unflushed at a restart: nothing else requests it.
     pub fn request_flush(&self) {
         if let Some(hosted) = &self.hosted {
             hosted.log_dir.flusher().request(&hosted.log);
@@ -152,7 +152,7 @@ impl Partition {
     }
 
     /// Truncate records that the leader does not have. `common` is the leader's response to a fetch from `asked`: the
-    /// largest epoch known to it, up to the last one here, with its end. Return the log end. Durable on return.
+    /// leader's largest epoch up to the last epoch of this log, with its end. Return the log end. Durable on return.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
@@ -164,8 +164,8 @@ impl Partition {
     ) -> Result<i64, PartitionError> {
         let (_gate, hosted) = self.followed(asked)?;
         let log = &hosted.log;
-        // End of that epoch here: later epochs of this log are not the leader's. If this log lacks the epoch, an older
-        // one ends before it, and the next fetch compares that one.
+        // End of that epoch in this log. The leader does not have the later epochs of this log. If this log lacks the
+        // epoch, an older one ends before it, and the next fetch compares that one.
         let mine = log
             .end_offset_for(common.leader_epoch)
             .map_or(0, |(_, end)| end);

@@ -28,7 +28,7 @@ impl Partition {
         changing || self.log().is_some_and(|log| log.is_busy(patience))
     }
 
-    /// [`pybroker_storage::Flusher::running`] of its log directory.
+    /// Return [`pybroker_storage::Flusher::running`] of the partition's log directory.
     pub fn running_sync(&self) -> Option<u64> {
         self.hosted.as_ref()?.log_dir.flusher().running()
     }
@@ -74,11 +74,11 @@ impl Partition {
 
     /// Append as leader. `leader_epoch`: the epoch under which a coordinator loaded its state, -1: any. `required_acks`
     /// -1 requires `min.insync.replicas`; the caller then waits on [`Partition::committed`]. In commit mode, requests
-    /// the flush; for a duplicate, that of the original.
+    /// the flush of the batch; for a duplicate, the flush of the original.
     ///
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and errors of
-    /// the producer state. A batch behind one with a retriable error gets the same error.
+    /// the producer state. A batch after one that failed with a retriable error gets the same error.
     pub fn append_from(
         &self,
         origin: AppendOrigin,

@@ -58,8 +58,8 @@ impl Partition {
             diverging: None,
             attach: None,
         };
-        // The last stable offset moves first, and stable records are committed: the watermark is at least there. The
-        // log start may have moved just before.
+        // The last stable offset is raised first, and stable records are committed, so the high watermark is at least
+        // that offset. The log start may have moved before.
         read.last_stable_offset = self.progress.last_stable.get().max(read.log_start_offset);
         read.high_watermark = read.high_watermark.max(read.last_stable_offset);
         let log_end = log.log_end_offset();
@@ -88,7 +88,7 @@ impl Partition {
             return Err(self.out_of_range(log, fetch.offset));
         }
         let mut limit = read.bound;
-        // The log end was read before: every attach below it is known.
+        // The log end was read before this, so every attach below it is known.
         match replica.and_then(|replica| self.attaches.ahead(replica, fetch.offset, log_end)) {
             None => {}
             Some(Ahead::Below(base)) => limit = limit.min(base),
@@ -170,7 +170,7 @@ impl Partition {
     }
 
     /// Return the replica from which a consumer should read at `offset` (KIP-392): the most advanced in-sync replica
-    /// for which `is_near` holds. `None`: this leader.
+    /// for which `is_near` holds. `None` means this leader.
     pub fn near_replica(&self, offset: i64, is_near: impl Fn(i32) -> bool) -> Option<i32> {
         if is_near(self.broker_id) {
             return None;
@@ -202,7 +202,7 @@ impl Partition {
     }
 
     /// Wake `waker` once when data beyond `bound` (from the last read) becomes readable at `isolation`, or when the
-    /// partition stops. `None`: read again now.
+    /// partition stops. `None`: do not wait, but read again now.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
         let watched = match isolation {
             Isolation::ReadUncommitted => &self.progress.high_watermark,

@@ -81,7 +81,7 @@ where
 
     fn look(self: &Arc<Self>) {
         if self.woken.fetch_add(1, Ordering::AcqRel) > 0 {
-            // Perhaps this same thread, re-entered: it polls once more.
+            // Another call is polling, perhaps in this thread; it polls once more.
             return;
         }
         let waker = Waker::from(Arc::clone(self));

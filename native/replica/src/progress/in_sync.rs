@@ -21,7 +21,8 @@ pub struct Member {
 pub struct Proposal {
     /// The new ISR, the leader included.
     pub isr: Vec<Member>,
-    /// Version of the state that it replaces: the controller refuses it if the state has moved on.
+    /// Version of the state that the proposal replaces. The controller refuses the proposal if the state has changed
+    /// since.
     pub version: i32,
 }
 
@@ -41,7 +42,8 @@ struct Follower {
     broker_epoch: i64,
     /// Log end claimed by its last fetch offset; records below are on its disk (in commit mode).
     end: Option<i64>,
-    /// Last time when it had everything that the leader had; `None`: never in this leadership.
+    /// The last time at which the follower had all records that the leader had at that time. `None`: never in this
+    /// leadership.
     caught_up: Option<Instant>,
     last_fetch: Option<Instant>,
     leader_end_at_last_fetch: i64,
@@ -190,7 +192,7 @@ impl InSync {
                 && known.end.is_some_and(|end| end >= offset)
                 && wanted(known.broker)
         });
-        // The first among equals, so that a consumer does not switch back and forth.
+        // Choose the first among equals, so that a consumer does not switch back and forth.
         let most = wanted.rev().max_by_key(|known| known.end);
         most.map(|known| known.broker)
     }

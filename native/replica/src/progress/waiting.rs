@@ -82,7 +82,7 @@ impl Watched {
             return;
         }
         let mut list = self.list.lock();
-        // Read under the lock: with the newest value, one call serves several publishers.
+        // Read the value under the lock: one call with the newest value then serves several publishers.
         let value = self.value.load(SeqCst);
         list.take(|waiter| waiter.above < value, woken);
         self.count.store(list.waiters.len(), SeqCst);
@@ -98,7 +98,8 @@ impl Watched {
         drop(list);
     }
 
-    /// Register `waker` to be woken once when the value exceeds `above`. `None` if it already does: do not wait.
+    /// Register `waker` to be woken once when the value exceeds `above`. Return `None` if it already does: do not wait
+    /// then.
     pub fn register(self: &Arc<Self>, above: i64, waker: &Waker) -> Option<Registration> {
         if self.get() > above {
             return None;

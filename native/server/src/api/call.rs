@@ -62,7 +62,7 @@ impl<'a> Call<'a> {
         Access::new(self.shared, self.connection)
     }
 
-    /// Return the body with invalid UTF-8 replaced by U+FFFD, as Kafka decodes it. `None`: it has other faults.
+    /// Return the body with invalid UTF-8 replaced by U+FFFD, as Kafka decodes it. `None` if the body has other faults.
     #[cold]
     pub(crate) fn with_replaced_text(&self, body: &[u8]) -> Option<Vec<u8>> {
         let wire = self.wire_version();

@@ -75,7 +75,7 @@ pub(crate) fn run(
         (out, &mut tally, thread.flush_group.held()),
     );
     thread.note(&mut tally);
-    // Return the tally with its capacity for the next request.
+    // Keep the tally's memory for the next request.
     thread.tally = tally;
     Ok(match outcome? {
         Outcome::Done(Done::Written) => Answer::Written,

@@ -40,7 +40,7 @@ pub(crate) fn run(
     body: &[u8],
     outgoing: &mut Outgoing,
 ) -> Result<Answer<PendingFetch>, CloseReason> {
-    // Taken out of the thread's state so that both can be borrowed; returned below with its capacity.
+    // Take the request out of the thread's state, so that both can be borrowed. It is put back below with its capacity.
     let mut request = core::mem::take(&mut thread.fetch);
     let planned = match request.decode(body, call.version) {
         Err(error) => Err(call.bad_request(error)),

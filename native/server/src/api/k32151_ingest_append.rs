@@ -153,7 +153,7 @@ fn stage(
     let ingests = shared.replicas.ingests();
     let now = Instant::now();
     let shared_with_producers = shared.producers.are_served(now);
-    // The leader has already been admitted, so its copies are not throttled.
+    // The leader was admitted when it staged the records, so copies are not throttled.
     let throttle_time_ms = if copy {
         0
     } else {

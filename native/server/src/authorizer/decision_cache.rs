@@ -50,7 +50,7 @@ impl DecisionCache {
         (decided.known & bit != 0).then_some(decided.permitted & bit != 0)
     }
 
-    /// Cache a decision of the rules version that `recall` was last called with.
+    /// Cache a decision that was made by the rules version of the last `recall`.
     pub(crate) fn remember(&mut self, operation: Operation, name: &str, permitted: bool) {
         if self.by_name.len() >= NAMES_MAX && !self.by_name.contains_key(name) {
             self.by_name.clear();

@@ -20,8 +20,8 @@ use crate::blocking::workers::{Job, Workers};
 
 /// Maximum wait of a data thread for a log: an append of another connection takes less.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// A slower flush indicates a slow disk. Group commits of healthy disks take a tenth of it, and moving a request costs
-/// little compared to such a flush.
+/// A flush that takes longer indicates a slow disk. Group commits of healthy disks take a tenth of this time, and
+/// moving a request to another thread costs little compared to such a flush.
 const SLOW_FLUSH: Duration = Duration::from_millis(20);
 
 /// Flush progress of each log directory, as seen by one data thread.

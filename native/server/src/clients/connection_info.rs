@@ -109,7 +109,8 @@ impl ConnectionInfo {
         }
     }
 
-    /// Return the client for another thread, with the cached state, which [`ConnectionInfo::take_back`] returns.
+    /// Return the client for another thread, together with the cached state. [`ConnectionInfo::take_back`] puts that
+    /// state back.
     pub(crate) fn lend(&self) -> Self {
         ConnectionInfo {
             incarnations: RefCell::new(self.incarnations.take()),

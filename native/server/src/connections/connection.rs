@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     info: ConnectionInfo,
     socket: TcpStream,
-    /// TLS session between the socket and the rest, on a TLS listener.
+    /// TLS session between the socket and the connection's buffers, on a TLS listener.
     tls: Option<Box<TlsSession>>,
     /// Whether the client's certificate has been evaluated.
     identified: bool,
@@ -183,7 +183,7 @@ impl Connection {
             tls.end_turn(&mut thread.pool, got_bytes, now);
             held += tls.held_bytes();
         }
-        // Returned last, so that a buffer of frame size is the next one to be reused.
+        // Return this buffer last, so that a buffer of frame size is the next one to be reused.
         self.incoming
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
         self.unsent.append(&mut thread.unsent);
@@ -214,7 +214,7 @@ impl Connection {
             .incoming
             .poll_read_tls(context, &mut self.socket, tls, &mut thread.pool);
         match read {
-            // Answer only clients: the settings of brokers are the operator's, who reads the log.
+            // Send an answer only to clients. The operator sets the brokers' settings, and reads the log.
             Poll::Ready(Err(TlsProblem::Plaintext { read }))
                 if self.info.peer.registry == Registry::Client =>
             {

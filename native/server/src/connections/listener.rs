@@ -235,7 +235,7 @@ fn do_not_pace<S>(_: S, _: SocketAddr) {}
 /// Detach the socket from the acceptor's runtime, for another runtime.
 fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::net::TcpStream> {
     socket.set_nodelay(true)?;
-    // For sockets that inherit nothing: reduces CPU, though pacing has begun.
+    // Repeat this for sockets that inherit nothing: pacing has begun, but this still reduces CPU.
     do_not_pace(&socket, peer);
     socket.into_std()
 }

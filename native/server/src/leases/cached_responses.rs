@@ -150,7 +150,7 @@ impl CachedResponse {
         self.lease.revoke();
     }
 
-    /// Return the time since the last such request.
+    /// Return the time since the last request that this response answered.
     pub fn idle(&self, now: Instant) -> Duration {
         self.lease.idle(now)
     }

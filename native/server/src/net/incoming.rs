@@ -111,8 +111,8 @@ impl Incoming {
         };
         let spare = self.buffer.capacity() - self.buffer.len();
         if spare < missing.max(least) {
-            // Move the incomplete frame to the front, then grow by the bytes that have really arrived: at most twice
-            // that, plus one read beyond the frame, so that the last read does not grow the buffer again.
+            // Move the incomplete frame to the front, then grow the buffer: to at most twice the bytes that have really
+            // arrived, plus one read beyond the frame, so that the last read does not grow it again.
             if self.start > 0 {
                 self.buffer.copy_within(self.start.., 0);
                 self.buffer.truncate(held);

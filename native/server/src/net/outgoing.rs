@@ -223,7 +223,7 @@ fn read_piece(slice: &FileSlice, bytes_max: usize, out: &mut Vec<u8>) -> io::Res
     }
 }
 
-/// Send bytes that file bytes follow.
+/// Send `bytes`, which file bytes will follow.
 fn poll_send_more(
     context: &mut Context<'_>,
     socket: &TcpStream,

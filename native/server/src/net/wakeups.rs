@@ -16,7 +16,7 @@ pub(crate) struct Wakeups {
 #[derive(Debug, Default)]
 struct Ready {
     tasks: Vec<Waker>,
-    /// Waker of the thread. The first connection uses it; the thread finds later ones with it.
+    /// Waker of the data thread. The first wake-up uses it; the thread then also handles the wake-ups that follow.
     thread: Option<Waker>,
 }
 

@@ -7,7 +7,7 @@ use pybroker_replica::Partition;
 use super::sources::Sources;
 use crate::prometheus::exposition::{Kind, Page};
 
-/// Name, help text, and value; `None`: does not apply to the partition.
+/// Name, help text, and the function that returns the value; `None` if the metric does not apply to the partition.
 type Row = (&'static str, &'static str, fn(&Partition) -> Option<i128>);
 
 const ROWS: [Row; 9] = [

@@ -10,7 +10,7 @@ use crate::quotas::{EntityUsage, Kind, Quotas};
 /// Maximum entities shown of each kind.
 const SHOWN_MAX: usize = 100;
 
-/// A family: name, help text, quota, and how to read the value.
+/// A family: name, help text, quota, and the function that reads the value.
 type Family = (
     &'static str,
     &'static str,

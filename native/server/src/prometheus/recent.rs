@@ -44,7 +44,8 @@ impl Recent {
         }
     }
 
-    /// Return each thread's idle share since the last call; 1 at first. `busy`: nanoseconds of processor time.
+    /// Return each thread's idle share of the time since the last call; 1 at the first call. `busy`: each thread's
+    /// processor time in nanoseconds.
     pub(super) fn idle(&mut self, now: Instant, busy: Vec<u64>) -> Vec<f64> {
         let idle = match &self.busy {
             Some((then, before)) if before.len() == busy.len() => {

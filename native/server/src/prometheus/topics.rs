@@ -4,7 +4,7 @@ use super::sources::Sources;
 use crate::metrics::{Counter, TopicCounters};
 use crate::prometheus::exposition::{Kind, Page};
 
-/// Name, help text, and counter.
+/// Name, help text, and the function that returns the counter.
 type Row = (&'static str, &'static str, fn(&TopicCounters) -> &Counter);
 
 const ROWS: [Row; 8] = [

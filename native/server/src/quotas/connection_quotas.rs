@@ -10,7 +10,7 @@ use pybroker_protocol::ApiKey;
 
 use crate::quotas::{ClientQuotas, Quotas, clipped};
 
-/// Thread time above which the connection reports it at once, and not with the next request.
+/// Unreported thread time from which on the connection reports it immediately instead of with the next request.
 const UNREPORTED_NANOS_MAX: u64 = 100_000;
 
 /// Quota state of one connection.
@@ -60,7 +60,7 @@ impl ConnectionQuotas {
     }
 
     /// Count a request of that many bytes. Return the throttle time of its response in milliseconds; the connection is
-    /// muted for it after the response.
+    /// muted for that time after the response.
     pub(crate) fn arrived(
         &self,
         quotas: &Quotas,

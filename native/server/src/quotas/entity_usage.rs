@@ -10,7 +10,7 @@ use super::table::Kind;
 /// Nanoseconds a second that are one percent of a thread.
 const PERCENT: f64 = 1e7;
 
-/// Entity and quota. A part that is `None` does not distinguish.
+/// Entity and quota. A part that is `None` means all users or all client ids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UsageKey {
     pub(crate) kind: Kind,
@@ -92,7 +92,7 @@ impl EntityUsage {
         let sum = self.used.sum(at).saturating_add(more);
         let wait = excess_ms(sum, self.bound(), at);
         match self.key.kind {
-            // Kafka limits it to one window, because the thread time was already used.
+            // Kafka limits the wait to one window, because the thread time was already used.
             Kind::Request => wait.min(u32::try_from(self.used.windows().length_ms).unwrap_or(wait)),
             _ => wait,
         }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A slot holds the number of its window, modulo 2^24, above the bits of its sum.
+/// Number of low bits that hold the sum of a slot. The bits above hold the number of its window, modulo 2^24.
 const SUM_BITS: u32 = 40;
 const SUM_MAX: u64 = (1 << SUM_BITS) - 1;
 const NUMBER_MAX: u64 = (1 << (u64::BITS - SUM_BITS)) - 1;
@@ -43,7 +43,7 @@ impl Windows {
         }
     }
 
-    /// Return the burst at a rate per second: Kafka's maximum in all windows but the current one.
+    /// Return the burst at a rate per second: as in Kafka, the amount for all windows but the current one.
     pub(super) fn burst(self, per_second: f64) -> f64 {
         per_second * ((self.count as u64 - 1).max(1) * self.length_ms) as f64 / 1e3
     }
@@ -64,9 +64,9 @@ pub(super) struct At {
 pub(super) struct Samples {
     windows: Windows,
     slots: Box<[AtomicU64]>,
-    /// Number of a window, above the sum of the windows before it. It caches the sum, because most requests come in the
-    /// same window as the previous one. A sum added late, to a window that has ended for other threads, is visible from
-    /// the next window on.
+    /// Number of a window (in the high bits) and the sum of the windows before it (in the low bits). It caches the sum,
+    /// because most requests come in the same window as the previous one. A late addition to a window that has ended
+    /// for other threads counts from the next window on.
     before: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl Samples {
     pub(super) fn new(windows: Windows) -> Self {
         Samples {
             windows,
-            // No window reaches the highest number soon, so the slots are empty.
+            // Slots start with the highest number, which no window reaches soon, so they count as empty.
             slots: (0..windows.count)
                 .map(|_| AtomicU64::new(packed(NUMBER_MAX, 0)))
                 .collect(),

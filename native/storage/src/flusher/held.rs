@@ -4,9 +4,9 @@ use super::{Flusher, Shared};
 use crate::log::Log;
 use std::sync::Arc;
 
-/// Logs that wait for the journals of their directories, which are not woken for each log: a caller that appends
-/// several times in a row gets one flush. A running journal thread takes them into its next group anyway. Dropping this
-/// starts the flushes.
+/// Logs that wait for the journals of their directories. The journals' threads are not woken for each log, so that a
+/// caller that appends several times in a row gets one flush. A journal thread that is running includes these logs in
+/// its next group anyway. Dropping this starts the flushes.
 #[derive(Default)]
 #[must_use]
 pub struct HeldFlushes(Vec<Arc<Shared>>);

@@ -35,7 +35,7 @@ pub struct JournalFigures {
     pub flushes: u64,
     /// Writes that found no space in the journal or on the disk; the logs were synced one by one instead.
     pub full: u64,
-    /// Microseconds from the first append of each group until it was on disk.
+    /// Sum over all groups of the time from a group's first append until the group was on disk, in microseconds.
     pub waited_us: u64,
 }
 
@@ -85,7 +85,7 @@ struct State {
     logs: [HashMap<TopicIdPartition, Arc<Log>>; 2],
     /// Number of switches between the files.
     turns: u64,
-    /// A clean stop, or the end of the process.
+    /// Whether the journal has ended: by a clean stop, or because the process ends.
     ended: bool,
 }
 
@@ -169,7 +169,7 @@ impl Journaling {
                 break;
             }
             taken += 1;
-            // A sync, truncation or move holds the lock: the other logs must not wait for it.
+            // Another thread holds the lock for a sync, truncation or move, and the other logs must not wait for it.
             let Some(flushing) = log.flush.try_lock() else {
                 others.push(Arc::clone(log));
                 continue;
@@ -237,7 +237,7 @@ impl Journaling {
             }
         }
         let bytes = journal.group_bytes();
-        // Recorded first: a removal of records must also void a partly written group.
+        // Record the logs before the write, because a removal of records must also void a partly written group.
         let logs = &mut logs[journal.current()];
         let first = logs.is_empty();
         for (log, ..) in turns {
@@ -284,7 +284,7 @@ impl Journaling {
         if journal.has_room(bytes) {
             return Ok(true);
         }
-        // Meanwhile the old file's records are synced in the segments.
+        // While groups go to the new file, the old file's records are synced in the segments.
         let changed = journal.change_files().map_err(|error| self.failed(error))?;
         if changed {
             *turns += 1;
@@ -341,7 +341,7 @@ impl Journaling {
                 let ids: Vec<_> = held.iter().map(|(log, _)| log.id()).collect();
                 self.void(&ids)?;
             }
-            // Waiting appends were never acknowledged, and must not be in the future.
+            // Drop the waiting appends: they were never acknowledged, and must never be.
             for (log, _) in &locked {
                 log.staged.store(true, Ordering::Release);
             }
@@ -375,7 +375,7 @@ impl Journaling {
         self.wake.notify_one();
     }
 
-    /// On a full disk the journal is unchanged.
+    /// Take the directory offline, except on a full disk, which leaves the journal unchanged. Return the error.
     fn unless_full(&self, error: StorageError) -> StorageError {
         if matches!(error, StorageError::Full { .. }) {
             return error;

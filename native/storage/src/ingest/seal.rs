@@ -13,7 +13,7 @@ use crate::staged::{PlannedAttempt, StagedPartition, intent, plan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// As many as flush in parallel elsewhere: more would delay the flushes of others.
+/// Number of partitions sealed in parallel: as many as flush in parallel elsewhere. More would delay other flushes.
 const PARTITIONS_AT_A_TIME: usize = 4;
 
 /// The committed attempts of one partition, in the order of its log.
@@ -67,8 +67,8 @@ impl LogDir {
         Ok(())
     }
 
-    /// Return the directories between the partitions and the log directory, each once, lower ones first: they were
-    /// created for the ingest.
+    /// Return the directories between the partitions and the log directory, each once, lower ones first. The ingest
+    /// created these directories.
     fn above(&self, listings: &[Listing]) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = Vec::new();
         for listing in listings {

@@ -8,7 +8,7 @@ use pybroker_model::TopicIdPartition;
 /// one.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// The group starts at `start`.
+    /// Memory of the group, which begins at index `start`.
     bytes: Vec<u8>,
     start: usize,
     entries: u32,
@@ -66,7 +66,7 @@ impl Group {
         self.entries
     }
 
-    /// Pad to whole blocks and write the header, made from the number of bytes and of entries.
+    /// Pad to whole blocks and write the header, which `header` builds from the number of bytes and of entries.
     pub(super) fn close(&mut self, header: impl FnOnce(u32, u32) -> GroupHeader) {
         let body = self.len() - HEADER_BYTES;
         self.bytes.resize(self.start + padded(self.len()), 0);

@@ -1,5 +1,5 @@
-//! One file of the journal for writing: bypasses the page cache, and is on disk when the call returns (O_DIRECT and
-//! O_DSYNC). If that is unsupported: through the cache, with a sync.
+//! One file of the journal for writing. Writes bypass the page cache and are on disk when the call returns (O_DIRECT
+//! and O_DSYNC). If the system does not support that, writes go through the cache and are synced.
 //!
 //! Direct writes cost less CPU and time for most groups, and clearly more for none: benches/journal.md.
 
@@ -43,7 +43,7 @@ impl Output {
             .write_all_at(&vec![0; bytes], position)
             .map_err(StorageError::io("write", &self.path))?;
         if self.direct.is_some() {
-            // Cached zeros must not meet direct writes: the kernel would write them first.
+            // Sync the zeros first: a direct write would have to wait until the kernel has written the cached zeros.
             files::sync_data(&self.cached).map_err(|error| self.unsynced(error))?;
         }
         Ok(())
@@ -58,7 +58,8 @@ impl Output {
         if let Some(direct) = self.direct.as_ref().filter(|_| aligned) {
             match direct.write_all_at(blocks, position) {
                 Ok(()) => return Ok(()),
-                // The open succeeded and the write fails: the disk's blocks are larger than ours.
+                // Opening the file for direct writes succeeded but writing fails, because the disk's blocks are larger
+                // than [`BLOCK_BYTES`].
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.direct = None,
                 // A size limit or a copy-on-write file system may report a full disk even for existing blocks.
                 Err(error) => return Err(StorageError::io("sync", &self.path)(error)),
@@ -70,7 +71,7 @@ impl Output {
         files::sync_data(&self.cached).map_err(|error| self.unsynced(error))
     }
 
-    /// Whatever the cause, the state on disk is unknown.
+    /// Return the error of a failed write or sync as final: whatever the cause, the state on disk is unknown.
     fn unsynced(&self, error: io::Error) -> StorageError {
         StorageError::Io {
             operation: "sync",

@@ -25,11 +25,11 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes read at once to find headers.
+/// Number of bytes that one read gets in the search for headers.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Limit of open segment files.
 const OPEN_FILES_MAX: usize = 256;
-/// Partitions named in the error about a damaged journal.
+/// Maximum number of partitions named in the error about a damaged journal.
 const LOGS_NAMED_MAX: usize = 10;
 /// Number of files from which one barrier is cheaper than a sync of each.
 const BARRIER_FILES: usize = 16;
@@ -53,7 +53,8 @@ struct Group {
     position: u64,
 }
 
-/// Write the entries of the journal with this id in `dir` that the logs' files lack; durable on return.
+/// Read the journal with this id in `dir`, and write those entries into the logs' files that the files lack. Durable on
+/// return.
 ///
 /// # Errors
 /// [`StorageError`] if the journal's records cannot be read (nothing was changed), or the logs' files cannot be
@@ -94,7 +95,7 @@ fn readable_groups(
     for (at, file) in files.iter().enumerate() {
         find_groups(file, &path_of(dir, at), at, journal, &mut found)?;
     }
-    // A write that found no space may have left a part of a group whose number the next one got.
+    // If a write found no space, it may have left a part of its group, and the next group got the same number.
     found.sort_unstable_by_key(|group| group.header.write);
     let mut found: HashMap<u64, Group> = found
         .into_iter()
@@ -147,8 +148,8 @@ fn open(dir: &Path, file: usize) -> Result<File, StorageError> {
     File::open(&path).map_err(StorageError::io("open", &path))
 }
 
-/// Collect all blocks that are group headers, in any order. Does not rely on lengths: behind a damaged group are later
-/// ones.
+/// Collect all blocks that are group headers, in any order. Does not rely on the groups' lengths, because intact groups
+/// may follow a damaged one.
 fn find_groups(
     file: &File,
     path: &Path,
@@ -338,7 +339,8 @@ impl<'a> Applying<'a> {
         let ours = partition == Some(id.partition)
             && match partition_metadata::read(&self.dir.join(name)) {
                 Ok(found) => found == Some(id.topic_id),
-                // The directory is not served until an operator repairs it: its records must be there then.
+                // Count the directory as the log's own: it is not served until an operator repairs it, and must have
+                // its records then.
                 Err(StorageError::Corrupt { .. }) => true,
                 Err(error) => return Err(error),
             };

@@ -31,7 +31,7 @@ pub struct Attached {
     pub repeated: bool,
 }
 
-/// Parameters of an attach, except for the place.
+/// Parameters of an attach, except for the staged partition.
 struct Attaching<'a> {
     leader_epoch: i32,
     append_time: Option<i64>,
@@ -60,15 +60,15 @@ impl Log {
     /// Attach the segments in the plan of `place` at the log end, as the leader of `leader_epoch`. On return the
     /// records are on disk and the intent is done; a repeated call returns the same offsets.
     ///
-    /// If all of it has at most `copy_bytes_max` bytes, the bytes are copied to the end of the active segment instead
-    /// of linked: many small commits must not make many small segments.
+    /// If all of the records have at most `copy_bytes_max` bytes, they are copied to the end of the active segment
+    /// instead of linked: many small commits must not make many small segments.
     ///
-    /// `timestamps` is the type that the ingest began with, whatever the topic's type is now: the staged records were
-    /// validated by it. With LogAppendTime the records are stamped `now_ms`.
+    /// `timestamps` is the topic's timestamp type when the ingest began, even if it has changed since: the staged
+    /// records were validated by it. With LogAppendTime the records are stamped `now_ms`.
     ///
     /// The staged files were synced before the commit was decided. Offsets and epochs are patched before taking the
-    /// lock, for the current log end; if other appends come first, they are patched again under it. Everything below is
-    /// on disk before the intent: a power loss leaves no gap before the attached records.
+    /// lock, for the current log end; if other appends come first, they are patched again under the lock. All earlier
+    /// records are on disk before the intent is written, so a power loss leaves no gap before the attached records.
     ///
     /// # Errors
     /// [`AppendError`]; the log is then unchanged, and the caller can retry.
@@ -186,7 +186,8 @@ impl Log {
                 repeated: true,
             });
         }
-        // After an attach that stopped behind its links, the files belong to the log: only recovery patches them again.
+        // If an earlier attach stopped after its links, the files belong to the log, and only recovery patches them
+        // again.
         self.health.check()?;
         let staged = plan::segments(place)?;
         let expected = match attaching.given {
@@ -216,7 +217,7 @@ impl Log {
 
         let (writer, moved) = self.lock_flushed(&stop)?;
         let placed = self.place(writer, place, attaching, &staged, copy, expected, &stop);
-        // Others wait for the flush under the lock, whatever the result of the attach.
+        // Report the flush even if the attach failed, because waiters rely on it.
         self.tell_flushed(moved);
         let mut found = placed?;
         stop(Step::Published)?;

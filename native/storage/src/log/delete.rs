@@ -78,8 +78,8 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         if count == segments.len() {
-            // All segments go, including the active one, after a new one replaced it. Its file name then records the
-            // log end.
+            // All segments can be removed. Roll first, so that a new, empty segment replaces the active one; its file
+            // name then records the log end.
             self.roll_locked(&mut writer, now_ms)?;
             writer
                 .active

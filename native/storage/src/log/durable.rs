@@ -21,7 +21,8 @@ pub(crate) struct FlushSample {
 }
 
 impl FlushSample {
-    /// Return whether its ends and places still apply to the log. An odd count means that a truncation was under way.
+    /// Return whether the sample's ends and positions still apply to the log. An odd count means that a truncation was
+    /// under way.
     const fn holds(&self, truncations: u64) -> bool {
         self.truncations == truncations && truncations.is_multiple_of(2)
     }

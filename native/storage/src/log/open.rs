@@ -39,7 +39,7 @@ impl Log {
             && last.size() > 0
             && links::is_shared(&last.path(LOG))?
         {
-            // The staged file must not grow by later appends to this log.
+            // Begin a new segment, because later appends to this log must not make the staged file grow.
             let fresh = Segment::fresh(found.log_end, &dir, handles, now_ms);
             found.segments.push(Arc::new(fresh));
         }

@@ -46,7 +46,7 @@ impl LogSlice {
 impl Log {
     /// Return batches from the batch with `offset` on, below `upper` (exclusive; the high watermark, the last stable
     /// offset or the log end), at most `max_bytes`. With `at_least_one` the first batch is complete even if it is
-    /// larger (KIP-74); otherwise a first batch that does not fit makes an empty result. A result never spans segments.
+    /// larger (KIP-74); otherwise a first batch that does not fit gives an empty result. A result never spans segments.
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] below the log start or above `upper`.
@@ -118,9 +118,10 @@ impl Log {
         Ok(LogSlice::EMPTY)
     }
 
-    /// End a closed segment whose file was cut after its last whole batch.
+    /// If the file of a closed segment was cut, end the segment after the last whole batch in the file.
     fn end_before_the_cut(&self, segment: &Arc<Segment>) -> Result<(), StorageError> {
-        // Truncations and replacements of segments hold this lock: check that the segment is still a closed one.
+        // Truncations and replacements of segments hold this lock, so check under it that the segment is still a closed
+        // one.
         let _writer = self.writer.lock();
         let segments = self.segments.load();
         let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
@@ -175,7 +176,7 @@ impl Log {
         text
     }
 
-    /// Return the first offset that was damaged when the log was opened and that is missing since.
+    /// Return the first offset whose record was damaged when the log was opened and has been missing since.
     pub fn lost_from(&self) -> Option<i64> {
         Some(self.lost_from.load(Ordering::Acquire)).filter(|&from| from != NOTHING_LOST)
     }

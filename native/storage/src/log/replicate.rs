@@ -55,8 +55,8 @@ impl Log {
         Ok(self.log_end_offset())
     }
 
-    /// Return the log start if the log has no records and the start is within the first of these batches; restart the
-    /// log at that batch.
+    /// If the log has no records and its start is within the first of these batches, restart the log at that batch and
+    /// return the log start.
     fn make_room_for_the_first(
         &self,
         batches: &[Fetched],
@@ -87,7 +87,8 @@ fn checked(records: &[u8]) -> Result<Vec<Fetched>, AppendError> {
     Ok(batches)
 }
 
-/// Return how many batches, at least one, have one epoch, are in order, and have at most `bytes_max` bytes together.
+/// Return the number of batches at the front that have one epoch, are in order, and have at most `bytes_max` bytes
+/// together. Returns at least one.
 fn run(batches: &[Fetched], bytes_max: u64) -> usize {
     let mut bytes = 0;
     let together = batches

@@ -94,7 +94,7 @@ impl Log {
     pub(super) fn roll_locked(&self, writer: &mut Writer, now_ms: i64) -> Result<(), StorageError> {
         let end = self.log_end_offset();
         if end == writer.active.base_offset {
-            // Offsets do not fit, but the segment is empty and cannot be full.
+            // The segment is empty, so it is not full, and a new one would begin at the same offset.
             return Ok(());
         }
         writer

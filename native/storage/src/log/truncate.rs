@@ -96,7 +96,7 @@ impl Log {
         self.log_end.store(end, Ordering::Release);
         let removed = segments.split_off(keep + 1);
         self.publish_segments(segments.clone());
-        // The highest first: a crash in between leaves a log without a gap.
+        // Remove the highest segment first, so that a crash in between leaves a log without a gap.
         for segment in removed.iter().rev() {
             remove_files(segment)?;
         }
@@ -147,8 +147,8 @@ impl Log {
         files::sync_dir(&self.directory())
     }
 
-    /// Start a truncation: while the guard lives, no sync is published that began before it or during it, because its
-    /// ends and places may be among the removed ones.
+    /// Start a truncation. While the guard lives, no sync is published that began before or during the truncation,
+    /// because the sync's ends and positions may be among the removed ones.
     pub(crate) fn truncating(&self) -> Truncating<'_> {
         *self.truncations.lock() += 1;
         Truncating(self)

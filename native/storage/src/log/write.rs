@@ -87,8 +87,8 @@ impl Log {
         if config.flush_mode == FlushMode::Commit && self.journal.is_some() {
             segment.keep(bytes, position);
         }
-        // Only an aborted transaction needs the disk here. Its marker is written and a restart finds it; without the
-        // index entry consumers would see aborted records.
+        // Recording an aborted transaction is the only step here that needs the disk. An error takes the directory
+        // offline: the marker is in the file, and without the index entry consumers would see aborted records.
         self.note_written(writer, bytes, single, position, now_ms, &config)
             .map_err(|error| self.fatal_sync(error))?;
         let end = last_offset + 1;

@@ -37,8 +37,8 @@ struct Staging {
     from: PathBuf,
     id: TopicIdPartition,
     note: String,
-    /// Only the note will have the log start: it must be on disk before the directory moves. For other notes a power
-    /// loss costs only a longer recovery.
+    /// Whether only the note will have the log start: it must then be on disk before the directory moves. The loss of
+    /// any other note in a power loss costs only a longer recovery.
     needed: bool,
 }
 
@@ -247,8 +247,8 @@ impl LogDir {
         Some(path)
     }
 
-    /// Remove the notes of restored directories that are open. `logs` are all logs of this directory: the checkpoint
-    /// gets the notes' values first.
+    /// Remove the notes of restored directories whose logs are open. `logs` are all logs of this directory: their
+    /// values, including those of the notes, first go into the checkpoint.
     ///
     /// # Errors
     /// [`StorageError`]; the notes stay, which is harmless.

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 const PROPERTIES_BYTES_MAX: u64 = 64 << 10;
-/// Raised when a release writes data that an older one would misread: the older one then refuses to start.
+/// Number of the format. A release that writes data that older releases would misread raises it; these releases then
+/// refuse to start.
 const FORMAT: u32 = 1;
 /// Format while a journal may hold records that the logs' files lack.
 const FORMAT_WITH_JOURNAL: u32 = 2;

@@ -79,7 +79,7 @@ impl LogCopy {
             future: Some(future),
             copied: HashMap::new(),
         };
-        // Identity first.
+        // Copy the identity first.
         copy.copy_small(file_names::PARTITION_METADATA)?;
         Ok(copy)
     }
@@ -122,7 +122,7 @@ impl LogCopy {
             .metadata()
             .map_err(StorageError::io("look at", &from))?
             .ino();
-        // Compaction replaces the file by another one; a shorter one was truncated.
+        // Continue only in the same file: compaction replaces it by another one, and a truncation makes it shorter.
         let begun = self
             .copied
             .get(&base_offset)
@@ -169,7 +169,7 @@ impl LogCopy {
         );
         match std::fs::copy(&from, &to) {
             Ok(_) => Ok(()),
-            // Indexes come and go with segments.
+            // The index may have been removed with its segment.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(StorageError::io("copy", &from)(error)),
         }
@@ -215,7 +215,7 @@ impl LogCopy {
             cleaned_to: Some(source.cleaned_to()),
             clean: None,
         };
-        // Opened before the point of no return, so that failures happen here.
+        // Open the log before the point of no return, so that an error still stops the move.
         let (log, _) = Log::open(
             future.clone(),
             source.topic(),

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// Number of files from which one barrier for the filesystem is cheaper than a sync of each.
 const BARRIER_FILES: usize = 8;
 
-/// Directories that share one file at most: limits the effect of one damaged block. More would save nothing, because
-/// the directories cost as much.
+/// Maximum number of directories that share one file, which limits the effect of one damaged block. A higher number
+/// would save nothing, because the directories cost as much.
 const SHARERS_MAX: usize = 32;
 
 /// A partition to create.
@@ -60,7 +60,7 @@ impl NewFile {
         }
     }
 
-    /// Give it its name. Its content is on disk already, unless the filesystem refuses a link.
+    /// Move the file to its name. Its content is on disk already, unless the filesystem refuses a link.
     fn put_in_place(&self) -> Result<(), StorageError> {
         match self {
             Self::Own(path) => files::replace(path),

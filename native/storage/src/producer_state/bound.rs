@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// not displace them.
 const KNOWN_IN_ANY_CASE: usize = 100;
 
-/// The search for the oldest producers visits all of them, so it drops several at once: one of each so many, and one
-/// more.
+/// Fraction of the producers that one search drops, plus one: the search for the oldest producers visits all of them,
+/// so dropping several at a time pays off.
 const DROPPED_SHARE: usize = 16;
 
 /// Producers known to all logs of a broker.
@@ -88,7 +88,7 @@ impl Drop for ProducerShare {
     }
 }
 
-/// The most producers that a log may remember.
+/// The maximum number of producers that a log may remember.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit(usize);
 

@@ -49,7 +49,8 @@ pub(super) fn check(
                 checked.max(state.clean.as_ref().map_or(0, |clean| clean.log_end))
             },
         };
-        // The file may end with a whole batch while its index has more. (Compaction leaves gaps.)
+        // A file that was cut may still end with a whole batch, but its index then reaches beyond it. (Compaction
+        // leaves gaps.)
         let shortened = changed.is_none()
             && next_base.is_some_and(|next| next <= checked)
             && !config.cleanup_policy.compact

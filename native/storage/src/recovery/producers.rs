@@ -41,8 +41,8 @@ pub(crate) fn load(
     Ok((state, transactions))
 }
 
-/// Return the state at the end of a log during recovery, with the offset of the snapshot between rolls that it came
-/// from; rebuild transaction indexes that are not trusted. `changed`: offset from which the files differ from the
+/// Return the state at the end of a log during recovery, with the offset of the snapshot between rolls on which it is
+/// based. Rebuild transaction indexes that are not trusted. `changed`: offset from which the files differ from the
 /// marker.
 pub(super) fn recover(
     path: &Path,

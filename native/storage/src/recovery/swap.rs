@@ -30,8 +30,8 @@ pub(super) fn finish(dir: &Path) -> Result<(), StorageError> {
     }
     for (offset, suffix, path) in &names {
         if suffix.ends_with(SWAP) && !whole.contains(offset) {
-            // Its log was put in place (then these were too, or can be rebuilt), or never became a swap file: not
-            // needed in either case.
+            // The file is not needed: either its log was put in place (then this file was too, or can be rebuilt), or
+            // its log never became a swap file.
             files::remove(path)?;
         }
     }

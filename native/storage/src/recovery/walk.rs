@@ -14,7 +14,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes read at once by the search for the next whole batch.
+/// Number of bytes that one read gets in the search for the next whole batch.
 const SEARCH_BYTES: usize = 1 << 20;
 
 /// State of the check of one segment.
@@ -98,7 +98,7 @@ impl Walk<'_> {
         self.report.scanned_bytes += position - from;
         if !damaged.is_empty() {
             let size = self.take_out(&damaged, position)?;
-            // Run again for the indexes; nothing is damaged this time.
+            // Check again from the start, to build the indexes. Nothing is damaged this time.
             segment.set_end(base, size);
             return self.run(0, size, later_data, next_base);
         }
@@ -152,7 +152,8 @@ impl Walk<'_> {
         {
             return wrong(format!("offset {last} reaches into the segment at {next}"));
         }
-        // Compaction leaves gaps; a gap into which the next batch falls back is damage.
+        // Compaction leaves gaps, so a higher offset is valid. If the next batch has an offset inside the gap, this
+        // batch is damaged.
         if first > floor
             && let Some(following) = self.offset_at(file, after, size)
             && following <= last
@@ -183,8 +184,8 @@ impl Walk<'_> {
             if header.base_offset > end && header.last_offset() <= most)
     }
 
-    /// Search the next whole batch after damage with an untrusted length, by trying every byte. Not in the tail:
-    /// unflushed bytes are cut, so that the log stays a prefix of the appended records.
+    /// Search the next whole batch after damage with an untrusted length, by trying every byte. It does not search the
+    /// unflushed tail, which is cut, so that the log stays a prefix of the appended records.
     fn find_next(
         &self,
         file: &SegmentFile,
@@ -253,7 +254,7 @@ impl Walk<'_> {
     ) -> Result<(), StorageError> {
         let path = self.segment.path(LOG);
         if let Some(later) = later {
-            // Not a torn tail: later segments have flushed data.
+            // Keep a copy: this is not a torn tail, because later segments have flushed data.
             self.keep_copy(&path)?;
             if later > end {
                 self.report.lost.push((end, later - 1));

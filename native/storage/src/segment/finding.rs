@@ -218,8 +218,8 @@ impl Segment {
 
 /// Used during recovery, before any other access to the segment.
 impl Segment {
-    /// Return whether the last batch ends at the end of the file and the index has no more, judged from the last index
-    /// entry on. A wrong index makes the result false.
+    /// Return whether the last batch ends at the end of the file and the index does not reach beyond it. Checks only
+    /// from the last index entry on. A wrong index makes the result false.
     pub(crate) fn ends_whole(&self) -> Result<bool, StorageError> {
         if self.indexes_reach_beyond()? {
             return Ok(false);

@@ -87,7 +87,8 @@ impl Segment {
         }
     }
 
-    /// Return whether the files have batches beyond the end of the segment: it was cut from outside.
+    /// Return whether the index files have batches beyond the end of the segment, which means that the segment was cut
+    /// from outside.
     pub(super) fn indexes_reach_beyond(&self) -> Result<bool, StorageError> {
         let mut indexes = self.indexes.write();
         let Some(counts) = self.entries_in_files()? else {
@@ -152,7 +153,8 @@ impl Segment {
         indexes: &mut Indexes,
         interval: u32,
     ) -> Result<(u64, u64), StorageError> {
-        // Scan the log first: a damaged log keeps the index that leads past the damage.
+        // Scan the log before the index is replaced: if the log is damaged, the old index stays, because it leads past
+        // the damage.
         let mut fresh = Indexes {
             on_disk: Some((0, 0)),
             ..Indexes::default()
@@ -359,7 +361,7 @@ impl Segment {
             let file = std::fs::File::open(&path).map_err(StorageError::io("open", &path))?;
             index::find_time(&file, on_disk, timestamp).map_err(StorageError::io("read", &path))?
         };
-        // A damaged entry must not skip records: it counts only inside the segment.
+        // Use the entry only if it is inside the segment: a damaged entry must not skip records.
         let relative = entry
             .map_or(0, |e| e.relative_offset)
             .min(self.end().relative_offset);

@@ -124,6 +124,6 @@ fn write_time_index(
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
     file.write_all_at(&entry.to_bytes(), 0)
         .map_err(StorageError::io("write", &path))?;
-    // After a power loss an empty index would be trusted.
+    // Sync the file, because after a power loss an empty index would be trusted.
     files::sync_data(&file).map_err(StorageError::io("sync", &path))
 }

@@ -2,8 +2,8 @@
 //!
 //! Without it, a batch that arrives after its transaction has ended would begin a transaction that never ends. The
 //! broker asks the transaction coordinator once for each transaction and partition, before it appends anything. It
-//! remembers the log end offset at that time: a marker written in the meantime lies behind it, and then the log refuses
-//! the batch.
+//! remembers the log end offset at that time. If a marker is written before the append, it lies behind that offset, and
+//! the log refuses the batch.
 
 use std::future::Future;
 use std::pin::Pin;

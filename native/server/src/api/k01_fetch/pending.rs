@@ -20,7 +20,7 @@ use crate::metrics::Moments;
 use crate::net::outgoing::Outgoing;
 use crate::shared::{Shared, ThreadState};
 
-/// Retries of a fetch because records arrived between reading and registering.
+/// Maximum retries of a fetch when records arrive between reading and registering.
 const ATTEMPTS_MAX: usize = 4;
 
 /// Estimated response bytes per partition besides the records, for quotas.
@@ -98,7 +98,7 @@ impl PendingFetch {
         for attempt in 1.. {
             let map = shared.replicas.snapshot();
             let view = shared.metadata.load();
-            // Checked at each read: an ACL that was removed in the meantime ends access to new records.
+            // Check access at each read: an ACL that was removed in the meantime ends access to new records.
             let access = Access::new(shared, connection);
             let outcomes = read_all(&self.parameters, &mut self.source, &map, &view, &access);
             let bytes: usize = outcomes

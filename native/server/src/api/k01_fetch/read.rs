@@ -25,7 +25,7 @@ pub(super) struct Outcome {
     pub(super) place: u32,
     pub(super) head: FetchPartitionHead,
     pub(super) slice: Option<FileSlice>,
-    /// Upper bound of the read, to register for more.
+    /// Upper bound of the read; the fetch then waits for records beyond it.
     pub(super) end: i64,
     /// Whether the fetch must answer at once.
     pub(super) urgent: bool,

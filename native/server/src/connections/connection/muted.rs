@@ -49,7 +49,8 @@ impl Connection {
             Poll::Ready(Err(error)) if error.kind() != ErrorKind::WouldBlock => {
                 Err(CloseReason::of_io(error))
             }
-            // Early requests are read later. A peer that reset the connection expects no reply.
+            // The unread bytes are early requests, which are read later. A peer that reset the connection expects no
+            // reply.
             _ => match self.socket.take_error() {
                 Ok(Some(error)) | Err(error) => Err(CloseReason::of_io(error)),
                 Ok(None) => Ok(()),

@@ -145,7 +145,7 @@ fn verifier(
     };
     let (builder, setting) = match &material.revoked {
         None => (builder, "ssl.truststore"),
-        // Certificates of an authority without a list, or with an outdated one, are rejected.
+        // With revocation lists, a certificate is rejected if its authority has no list or an outdated one.
         Some(pem) => {
             let builder = builder.with_crls(revocation_lists(pem)?);
             (builder.enforce_revocation_expiration(), CRL)

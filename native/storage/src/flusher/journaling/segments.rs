@@ -16,7 +16,7 @@ const SYNC_AFTER: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Period over which the syncs are spread while there is space: each sync delays writes to the journal.
 const SPREAD_OVER: Duration = Duration::from_millis(2_500);
-/// Assumed duration of a sync: with more logs than fit, all are synced at once.
+/// Assumed duration of one sync. If the period is too short for one sync per log, all logs are synced together.
 const SYNC_TAKES: Duration = Duration::from_millis(2);
 
 impl Journaling {
@@ -52,7 +52,7 @@ impl Journaling {
         }
     }
 
-    /// Return the current file, if the other one must be synced.
+    /// Return the current file if the other file must be synced.
     fn to_sync(state: &State) -> Option<usize> {
         let journal = state.journal.as_ref()?;
         journal.other_held().then(|| journal.current())

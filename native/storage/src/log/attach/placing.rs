@@ -117,7 +117,7 @@ impl Log {
             links::link(one, &directory, next)?;
             let segment = Segment::new(next, &self.dir, &self.handles, now_ms);
             segment.set_end(next + one.rows, one.bytes);
-            // Opened before the flush, so that it reports errors of the patched pages.
+            // Open the file before the flush and keep it open, so that the flush reports errors of the patched pages.
             segment.set_dirty(true);
             segment.file(false)?;
             next += one.rows;

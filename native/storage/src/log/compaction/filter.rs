@@ -120,7 +120,7 @@ impl<'a> Filter<'a> {
         self.judge_records(header, batch)
     }
 
-    /// Keep a marker while the pass met data of its transaction, and then until its horizon.
+    /// Keep a marker while the pass meets data of its transaction; after that, keep it until its horizon.
     fn judge_marker(&mut self, header: &BatchHeader, batch: &[u8]) -> Result<Verdict, BatchError> {
         let aborted = self.aborted.of(header);
         let has_data = match aborted {
