@@ -146,9 +146,10 @@ class OffsetCommits:
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
         """Return the group, a new one if it does not exist. Raise KafkaError if its state forbids the commit."""
-        shard.groups.require(request.group_id, GroupKind.CONSUMER, GroupKind.CLASSIC, GroupKind.STREAMS)
         group = shard.groups.get(request.group_id)
         if group is None:
+            # A share group whose first member is being written refuses commits like any other.
+            shard.groups.require(request.group_id, GroupKind.CONSUMER, GroupKind.CLASSIC, GroupKind.STREAMS)
             if request.generation >= 0:
                 raise KafkaError(
                     ErrorCode.GROUP_ID_NOT_FOUND if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
