@@ -127,15 +127,15 @@ class Request:
     def waits(self) -> None:
         """Record that the handler starts to wait; the time after it counts as Kafka's RemoteTimeMs."""
     def reply(self, message: object, elements_max: int = ...) -> bool:
-        """Encode the response for `api_version` and send it. Return False, without sending, if it has more than
-        `elements_max` elements. Raises CodecError if it does not fit the version (the request can still be answered),
+        """Encode the response for `api_version` and send it. If it has more than `elements_max` elements, send nothing
+        and return False. Raises CodecError if it does not fit the version (the request can still be answered),
         RuntimeError if the request was already answered."""
     def reply_large(self, message: object) -> None:
         """Like `reply` for a response of any size, on a separate thread that releases the GIL regularly."""
     def reply_standing(self, message: object, group: str) -> StandingAnswer | None:
         """Like `reply`, and cache the response: until it is invalidated, data threads repeat it over this connection
-        for requests with the same bytes, if the client may READ the group at that time. None: the response to this
-        request cannot be cached."""
+        for requests with the same bytes, if the client may READ the group at that time. Return None if the response to
+        this request cannot be cached."""
     def reply_commits(
         self,
         message: object,
@@ -148,8 +148,8 @@ class Request:
         """Like `reply` for an OffsetCommit, and delegate the member's next commits on this connection to the data
         threads, until the delegation is revoked. It covers `topics`, those of `before` if that is still valid, and
         metadata of at most `metadata_bytes_max`; the client needs READ on group and topics at the time of each commit.
-        A commit that is not on disk after `timeout_ms` is answered with COORDINATOR_NOT_AVAILABLE. None: commits of
-        this connection or version cannot be delegated."""
+        A commit that is not on disk after `timeout_ms` is answered with COORDINATOR_NOT_AVAILABLE. Return None if
+        commits of this connection or version cannot be delegated."""
     def reply_authenticated(
         self, message: object, principal: str, by_token: bool, session_lifetime_ms: int | None
     ) -> None:
@@ -186,9 +186,9 @@ class IsrMember:
 
 @final
 class IsrProposal:
-    """An ISR change that a leader on this broker proposes to the controller (KIP-497). Answered by `NativeIsr.written`
-    or `.refused`; until then the partition proposes nothing else, and commits only records that all replicas of both
-    the old and the proposed ISR have."""
+    """An ISR change that a leader on this broker proposes to the controller (KIP-497). Call `NativeIsr.written` or
+    `.refused` with the controller's result; until then the partition proposes nothing else, and commits only records
+    that all replicas of both the old and the proposed ISR have."""
 
     @property
     def topic_id(self) -> Uuid: ...
@@ -200,7 +200,7 @@ class IsrProposal:
     def isr(self) -> list[IsrMember]: ...
     @property
     def version(self) -> int:
-        """Version of the state that it replaces."""
+        """Version of the state that the proposal replaces."""
 
 @final
 class LogDirsFailed:
@@ -281,7 +281,7 @@ class CommitRight:
     def take_back(self) -> None:
         """Revoke the delegation. On return no commit uses it any more, and earlier ones are in the log."""
     def silent_ms(self) -> int:
-        """Milliseconds since the last commit under it, also after it is revoked."""
+        """Milliseconds since the last commit under the delegation, also after it is revoked."""
 
 @final
 class CommitTopic:
@@ -350,7 +350,7 @@ class StandingAnswer:
     def take_back(self) -> None:
         """Invalidate the response. On return it is not sent any more."""
     def silent_ms(self) -> int:
-        """Milliseconds since it was last requested, also after it is invalidated."""
+        """Milliseconds since the last request that the response answered, also after it is invalidated."""
 
 class StopOrder:
     """One partition of a StopReplica request, already checked."""
@@ -1176,16 +1176,18 @@ class NativePartitions:
         """Return the producers in the producer state of a local leader. Raises NativeError."""
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         """*Blocking.* Read records, decompressed, from `offset` to the log end, including transaction markers. Returns
-        at least one batch, if there is one. An offset below the log start is raised to it. Raises NativeError."""
+        at least one batch, if there is one. An offset below the log start counts as the log start. Raises
+        NativeError."""
     def lag(self, topic_id: Uuid, partition: int, offset: int) -> Lag | None:
-        """*Blocking.* Return the lag of a reader at `offset`, as far as this broker knows it. None: not hosted here.
-        Raises ValueError, NativeError."""
+        """*Blocking.* Return the lag of a reader at `offset`, as far as this broker knows it. Return None if the
+        partition is not hosted here. Raises ValueError, NativeError."""
     def fetch(
         self, partition: tuple[Uuid, int], offset: int, limits: tuple[int, int], read_committed: bool, wait: bool
     ) -> FetchedBatches | None:
         """*Blocking if `wait`.* Read whole batches for a share group, starting with the batch that contains `offset`,
         up to the high watermark or the last stable offset, until they cover limits[1] offsets or have limits[0] bytes.
-        Returns at least one batch, if there is one. None: they are on disk and `wait` is false. Raises NativeError."""
+        Returns at least one batch, if there is one. Return None if the batches are not in the page cache and `wait` is
+        false. Raises NativeError."""
     def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:
         """Register for more records: one Completion with the registration's token is queued when offsets above `bound`
         become readable, or when the partition stops."""
@@ -1207,7 +1209,7 @@ class NativeIngests:
         self, key: IngestKey, epoch: int, preparation: IngestPreparation, listed: Sequence[ListedAttempt]
     ) -> list[StagedPartition]:
         """*Blocking.* Prepare a commit, before its decision: stop accepting appends, compare the listed with the staged
-        records, and flush these. A leader also sends missing records to the brokers that must have them."""
+        records, and flush the staged ones. A leader also sends missing records to the brokers that must have them."""
     def reopen(self, key: IngestKey, epoch: int) -> None:
         """Accept appends again, because the commit was not decided."""
     def attach(self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool) -> AttachedPartition:
@@ -1365,11 +1367,11 @@ class NativeControlQueue:
     def take_answers_back(self) -> None:
         """Invalidate all cached responses of this broker."""
     def decode(self, request: Request) -> bool:
-        """Decode a large request on a separate thread that releases the GIL regularly. Return False if it is
-        undecodable; its connection is closed then."""
+        """Decode a large request on a separate thread that releases the GIL regularly. If the request is undecodable,
+        close its connection and return False."""
     def admit_line_about_client(self) -> int | None:
-        """Admit a log line caused by a client. Return how many lines were dropped since the last one, or None to drop
-        this line."""
+        """Ask whether Python may write a log line that a client caused; native lines of this kind share the rate limit.
+        Return the number of lines dropped since the last permitted one, or None if this line must be dropped."""
     def drain(
         self, max_items: int = 256
     ) -> list[
@@ -1377,7 +1379,7 @@ class NativeControlQueue:
     ]:
         """Return at most `max_items` items; requests of client sessions come before requests of administrators. Closes
         the connection of a request that cannot be decoded. Also writes native log lines to the logger
-        `pybroker.native`. After a full batch call again: there may be more."""
+        `pybroker.native`. If the result has `max_items` items, call again, because more may wait."""
 
 # ----------------------------------------------------------------------------------------------------------
 # The metadata quorum
@@ -1391,7 +1393,7 @@ class QuorumEndpoint:
     def node_id(self) -> int: ...
     @property
     def listener(self) -> str:
-        """Name of the listener; "" where a message does not say it."""
+        """Name of the listener; "" if the message that named the address does not contain it."""
     @property
     def host(self) -> str: ...
     @property
@@ -1413,7 +1415,7 @@ class QuorumReplica:
 
 @final
 class QuorumReplicaStatus:
-    """How far a replica is, as the leader knows it."""
+    """A replica's progress as the leader knows it."""
 
     @property
     def node_id(self) -> int: ...
@@ -1421,19 +1423,19 @@ class QuorumReplicaStatus:
     def directory_id(self) -> Uuid: ...
     @property
     def end_offset(self) -> int:
-        """-1: not known."""
+        """End of its log; -1 if unknown."""
     @property
     def fetched_ms(self) -> int:
-        """When it fetched last; -1: not known."""
+        """Time of its last fetch; -1 if unknown."""
     @property
     def caught_up_ms(self) -> int:
-        """When it last had everything that the leader had then; -1: not known."""
+        """The last time at which it had all records that the leader had at that time; -1 if unknown."""
     @property
     def endpoints(self) -> list[QuorumEndpoint]: ...
 
 @final
 class QuorumStatus:
-    """What a node knows of the quorum."""
+    """The quorum as a node knows it."""
 
     @property
     def role(self) -> str:
@@ -1444,7 +1446,7 @@ class QuorumStatus:
     def leader(self) -> int | None: ...
     @property
     def high_watermark(self) -> int:
-        """Records below are committed."""
+        """All records below this offset are committed."""
     @property
     def log_start(self) -> int: ...
     @property
@@ -1462,11 +1464,12 @@ class QuorumStatus:
 
 @final
 class QuorumRequest:
-    """A request to send to a node. Its response, or `request_failed`, comes back with the correlation."""
+    """A request to send to a node. Pass the response to `receive_response`, or report a failure to `request_failed`,
+    with the same correlation."""
 
     @property
     def peer(self) -> int:
-        """Node id, or one of `bootstrap`."""
+        """Node id, or an id from `bootstrap`."""
     @property
     def address(self) -> QuorumEndpoint | None:
         """The node's address, if the log or a message names it."""
@@ -1494,7 +1497,7 @@ class SnapshotStart:
 
     @property
     def end_offset(self) -> int:
-        """The log up to there is in the snapshot."""
+        """The snapshot replaces the log up to this offset."""
     @property
     def epoch(self) -> int: ...
     @property
@@ -1518,7 +1521,7 @@ class SnapshotEnd:
 
 @final
 class CommittedRecords:
-    """A committed batch. One of the quorum's control records has no records."""
+    """A committed batch. A batch of the quorum's control records comes without records."""
 
     @property
     def base_offset(self) -> int: ...
@@ -1526,7 +1529,7 @@ class CommittedRecords:
     def end_offset(self) -> int: ...
     @property
     def epoch(self) -> int:
-        """Epoch of the leader that wrote it."""
+        """Epoch of the leader that wrote the batch."""
     @property
     def timestamp_ms(self) -> int: ...
     @property
@@ -1534,14 +1537,14 @@ class CommittedRecords:
 
 @final
 class ProposalOutcome:
-    """What became of a proposal or of a change of voters."""
+    """The outcome of a proposal or of a voter change."""
 
     @property
     def proposal(self) -> int: ...
     @property
     def error_code(self) -> int:
-        """NONE: committed, and the records were delivered before. NOT_CONTROLLER, REQUEST_TIMED_OUT (try again),
-        DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_REQUEST (the last voter)."""
+        """NONE: the proposal is committed, and its records were delivered before this outcome. NOT_CONTROLLER,
+        REQUEST_TIMED_OUT (try again), DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_REQUEST (the last voter)."""
     @property
     def maybe_committed(self) -> bool:
         """With NOT_CONTROLLER: the records were appended, and may still be committed."""
@@ -1552,7 +1555,7 @@ class ProposalOutcome:
 
 @final
 class QuorumLeader:
-    """The epoch or its leader changed. That this node leads comes when all records before its epoch were delivered."""
+    """The epoch or its leader changed. A node that leads gets this object after all records before its epoch."""
 
     @property
     def epoch(self) -> int: ...
@@ -1570,26 +1573,27 @@ class QuorumVoters:
 
 @final
 class QuorumWarning:
-    """For the log: what was repaired at the start, or an invalid message."""
+    """A line for the broker's log: about a repair at the start, or about an invalid message."""
 
     @property
     def message(self) -> str: ...
 
 @final
 class QuorumFailure:
-    """The disk failed: the node does nothing any more."""
+    """The disk failed, and the node has halted."""
 
     @property
     def message(self) -> str: ...
 
 @final
 class MetadataSnapshot:
-    """A snapshot of the image that is being written. Without `finish` nothing of it counts."""
+    """A snapshot of the image while it is being written. It is discarded unless `finish` completes it."""
 
     def append(self, records: Sequence[bytes]) -> None:
         """Write records. *Blocking.* Raises NativeError."""
     def finish(self) -> None:
-        """Make it durable; the node then removes what it replaces. *Blocking.* Raises NativeError."""
+        """Make the snapshot durable; the node then removes the files that it replaces. *Blocking.* Raises
+        NativeError."""
 
 @final
 class MetadataQuorum:
@@ -1597,10 +1601,10 @@ class MetadataQuorum:
 
     @staticmethod
     def is_formatted(directory: Path) -> bool:
-        """*Blocking.* Raises NativeError."""
+        """*Blocking.* Return whether the directory is formatted. Raises NativeError."""
     @staticmethod
     def format(directory: Path, voters: Sequence[QuorumReplica], endpoints: Sequence[QuorumEndpoint]) -> None:
-        """Write the first snapshot: the voters of a new cluster, or none to join one. *Blocking.* Raises
+        """Write the first snapshot. `voters`: the first voters of a new cluster; empty to join one. *Blocking.* Raises
         NativeError."""
     def __new__(
         cls,
@@ -1613,11 +1617,10 @@ class MetadataQuorum:
         endpoints: Sequence[QuorumEndpoint],
         settings: Mapping[str, Any],
     ) -> MetadataQuorum:
-        """Open the log and start. `bootstrap`: nodes to ask for the leader; negative ids stand for addresses.
-        `endpoints`: this node's addresses. *Blocking.* Raises NativeError for a log that is not formatted or is
-        damaged."""
+        """Open the log and start. `bootstrap`: nodes to ask for the leader; negative ids represent addresses.
+        `endpoints`: this node's addresses. *Blocking.* Raises NativeError if the log is not formatted or damaged."""
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something to take."""
+        """Return a descriptor that is readable while `take` has something to return."""
     def take(
         self,
     ) -> list[
@@ -1633,27 +1636,31 @@ class MetadataQuorum:
         | QuorumWarning
         | QuorumFailure
     ]:
-        """What happened since the last call, in order. The node delivers a bounded amount of records between calls."""
+        """Return the outputs since the last call, in order. Between two calls the node queues a limited amount of
+        records."""
     def receive_request(self, handle: int, api_key: int, api_version: int, body: bytes) -> None:
-        """A QuorumResponse with the handle answers. Raises ValueError for what is no message of the quorum."""
+        """Process a request of another node. The response comes as a QuorumResponse with the same handle. Raises
+        ValueError if `body` is not a message of the quorum; the node then sends no response."""
     def receive_response(self, correlation: int, body: bytes) -> None: ...
     def request_failed(self, correlation: int, refused: bool) -> None:
-        """`refused`: the port refused the connection, or the connection broke and the port refuses another."""
+        """Record that a request got no response. `refused`: the node's port refused the connection, or the connection
+        broke and the port refuses a new one."""
     def port_refused(self, peer: int) -> None: ...
     def propose(self, proposal: int, epoch: int, records: Sequence[bytes]) -> None:
-        """Append records as the leader of `epoch`. Raises ValueError without records."""
+        """Append records as the leader of `epoch`. Raises ValueError if there are none."""
     def add_voter(self, proposal: int, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None: ...
     def remove_voter(self, proposal: int, voter: QuorumReplica) -> None: ...
     def learn(self, endpoints: Sequence[QuorumEndpoint]) -> None:
         """Remember addresses of other nodes."""
     def resign(self, successor: int | None = None) -> None:
-        """Does nothing if this node does not lead."""
+        """Resign as the leader. Does nothing if this node does not lead."""
     def status(self) -> QuorumStatus: ...
     def begin_snapshot(self, end_offset: int, timestamp_ms: int) -> MetadataSnapshot | None:
-        """Begin a snapshot of the image as of the end of a committed batch; `timestamp_ms`: of its last record. None if
-        that is not beyond the latest snapshot, or another one is being written. *Blocking.*"""
+        """Begin a snapshot of the image as of the end of a committed batch; `timestamp_ms`: append time of its last
+        record. Return None if `end_offset` is not beyond the latest snapshot, or while another snapshot is being
+        written. *Blocking.*"""
     def stop(self) -> None:
-        """Undecided proposals end with NOT_CONTROLLER. *Blocking.* Raises NativeError."""
+        """Stop the node. Undecided proposals end with NOT_CONTROLLER. *Blocking.* Raises NativeError."""
 
 # ----------------------------------------------------------------------------------------------------------
 # The codec
@@ -1885,7 +1892,7 @@ class ClientBatch:
         self, records: list[bytes] | list[tuple[bytes | None, bytes | None]], start: int, timestamp_ms: int
     ) -> int:
         """Add records from index `start` on, each a value or (key, value), until one does not fit. Return the index of
-        that record, or the length. Raises TypeError for a wrong record; the ones before it are added."""
+        that record, or the length of the list. Raises TypeError for a wrong record; the ones before it are added."""
     def build(self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
         """Return the finished record batch, compressed without the GIL. May be repeated with another producer id."""
     def split(self) -> tuple[ClientBatch, ClientBatch]:

@@ -341,7 +341,8 @@ impl Journaling {
                 let ids: Vec<_> = held.iter().map(|(log, _)| log.id()).collect();
                 self.void(&ids)?;
             }
-            // Drop the waiting appends: they were never acknowledged, and must never be.
+            // The waiting appends were never acknowledged. Mark the logs as moved away, so that no later flush
+            // acknowledges them.
             for (log, _) in &locked {
                 log.staged.store(true, Ordering::Release);
             }

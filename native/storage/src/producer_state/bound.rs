@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// not displace them.
 const KNOWN_IN_ANY_CASE: usize = 100;
 
-/// Fraction of the producers that one search drops, plus one: the search for the oldest producers visits all of them,
-/// so dropping several at a time pays off.
+/// One search for the oldest producers visits all of them, so it drops several at a time: the limit divided by this
+/// number, plus one.
 const DROPPED_SHARE: usize = 16;
 
 /// Producers known to all logs of a broker.
