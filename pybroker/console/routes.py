@@ -31,7 +31,7 @@ from pybroker.console.screens import (
     topics_page,
 )
 from pybroker.console.web.page_templates import STATIC
-from pybroker.console.web.request_context import Console, NotFoundError, Visit, action, page
+from pybroker.console.web.request_context import Console, NotFoundError, PageContext, action, page
 from pybroker.console.web.request_guard import RequestGuard
 
 SHOWN = {
@@ -113,8 +113,8 @@ def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: 
         yield
         await console.close()
 
-    async def nothing(visit: Visit) -> Response:
-        raise NotFoundError(f"The page {visit.request.url.path} does not exist.")
+    async def nothing(context: PageContext) -> Response:
+        raise NotFoundError(f"The page {context.request.url.path} does not exist.")
 
     async def not_found(request: Request, _: Exception) -> Response:
         return await page(nothing, login=False)(request)

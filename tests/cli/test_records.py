@@ -260,6 +260,6 @@ def test_a_line_gives_back_the_record() -> None:
 
 
 def test_places() -> None:
-    assert offset_specs.parse("-5") == offset_specs.ReadPlace("before", 5)
-    assert offset_specs.parse("@5") == offset_specs.ReadPlace("time", 5)
-    assert offset_specs.parse("earliest") == offset_specs.ReadPlace("start")
+    assert offset_specs.parse("-5") == offset_specs.OffsetPosition("before", 5)
+    assert offset_specs.parse("@5") == offset_specs.OffsetPosition("time", 5)
+    assert offset_specs.parse("earliest") == offset_specs.OffsetPosition("start")

@@ -50,7 +50,7 @@ def avro_schema(data: bytes) -> None:
 def shown_value(data: bytes) -> None:
     """Values of records on the console's pages, in each format; the schema is a fixed one."""
     for how in value_decoding.FORMATS:
-        value_decoding.shown(data, how, _SCHEMA)
+        value_decoding.decode_value(data, how, _SCHEMA)
 
 
 def telemetry(data: bytes) -> None:

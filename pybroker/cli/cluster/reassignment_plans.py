@@ -32,12 +32,12 @@ def _move_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         if timeout_s is not None and not waits:
             raise click.UsageError("--timeout requires --wait.")
-        command(*args, how=_How(dry_run, yes, waits, timeout_s), **rest)
+        command(*args, how=_PlanOptions(dry_run, yes, waits, timeout_s), **rest)
 
     return with_options
 
 
-class _How:
+class _PlanOptions:
     """How to execute a plan."""
 
     def __init__(self, dry_run: bool, yes: bool, waits: bool, timeout_s: float | None) -> None:
@@ -50,7 +50,7 @@ class _How:
 @click.command()
 @click.argument("broker", type=int, shell_complete=broker_ids)
 @_move_options
-def drain(broker: int, *, how: _How, target: Target) -> None:
+def drain(broker: int, *, how: _PlanOptions, target: Target) -> None:
     """Move all replicas off BROKER.
 
     Use it before removing a broker, running or not.
@@ -78,7 +78,7 @@ def drain(broker: int, *, how: _How, target: Target) -> None:
     help="Raise topics with fewer replicas to this number; never lower a topic's number.",
 )
 @_move_options
-def balance(*, factor: int | None, how: _How, target: Target) -> None:
+def balance(*, factor: int | None, how: _PlanOptions, target: Target) -> None:
     """Spread replicas and leaders evenly.
 
     Uses the running brokers and their racks.
@@ -105,7 +105,7 @@ def balance(*, factor: int | None, how: _How, target: Target) -> None:
     run(_carry_out(target, how, planned))
 
 
-async def _carry_out(target: Target, how: _How, planned: Callable[[Layout], Plan]) -> None:
+async def _carry_out(target: Target, how: _PlanOptions, planned: Callable[[Layout], Plan]) -> None:
     from pybroker.broker.admin.placement_plans import PlanError
     from pybroker.cli.cluster.plan_execution import begin, read_layout, show_plan, wait, write_plan
     from pybroker.client import AdminClient

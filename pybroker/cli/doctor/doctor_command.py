@@ -94,7 +94,7 @@ def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list
 def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     from pybroker.cli.doctor import address_checks, disk_checks, machine_checks, setting_checks
 
-    texts = told(config)
+    texts = effective_settings(config)
     # The size of a cluster is unknown here: the findings are right for three and more brokers.
     yield from setting_checks.check(texts, brokers=3 if config.in_cluster else 1)
     yield from machine_checks.open_files(texts, disk_checks.partitions_in(config.log_dirs))
@@ -107,7 +107,7 @@ def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     yield from address_checks.ports(config)
 
 
-def told(config: BrokerConfig) -> dict[str, str]:
+def effective_settings(config: BrokerConfig) -> dict[str, str]:
     """Return the settings in force as texts, as in DescribeConfigs, including those of single listeners."""
     from pybroker.config import render_value
 

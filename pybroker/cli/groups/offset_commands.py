@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.grammar import named
-from pybroker.cli.groups.reset_targets import Goal, csv_line, goals, read_plan
+from pybroker.cli.groups.reset_targets import ResetTarget, csv_line, read_plan, reset_target_options
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import offsets, partitions_of
@@ -49,7 +49,7 @@ def delete_offsets(group: str, *, topics: tuple[str, ...], target: Target) -> No
 @click.option(
     "--all-topics", is_flag=True, help="All topics for which the group has positions (the default without --topic)."
 )
-@goals
+@reset_target_options
 @click.option(
     "--dry-run", is_flag=True, help="Show the new positions without changing them (the default without --execute)."
 )
@@ -61,7 +61,7 @@ def reset_offsets(
     *,
     topics: tuple[str, ...],
     all_topics: bool,
-    goal: Goal | Path,
+    reset_target: ResetTarget | Path,
     dry_run: bool,
     execute: bool,
     export: bool,
@@ -74,7 +74,7 @@ def reset_offsets(
         raise click.UsageError("Use either --dry-run or --execute, not both.")
     if export and target.json:
         raise click.UsageError("Use either --export or --json, not both.")
-    run(_reset(target, group, topics, goal, "execute" if execute else "export" if export else "show"))
+    run(_reset(target, group, topics, reset_target, "execute" if execute else "export" if export else "show"))
 
 
 async def _delete(target: Target, group: str) -> None:
@@ -110,20 +110,20 @@ async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> 
             say(f"Deleted the position of {each}.")
 
 
-async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal | Path, how: str) -> None:
+async def _reset(target: Target, group: str, topics: Iterable[str], reset_target: ResetTarget | Path, how: str) -> None:
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         is_share, members, committed = await _committed(admin, group)
-        if isinstance(goal, Path):
-            plan = read_plan(goal)
+        if isinstance(reset_target, Path):
+            plan = read_plan(reset_target)
             chosen = sorted(plan)
             wanted = await _within(admin, plan)
         else:
             chosen = await _named(admin, topics) or sorted(committed)
             if not chosen:
                 raise click.ClickException(f"Group {group} has no positions; use --topic to choose topics.")
-            wanted = await _reached(admin, chosen, goal, committed)
+            wanted = await _reached(admin, chosen, reset_target, committed)
         if how == "execute":
             if is_share:
                 await admin.alter_share_group_offsets(group, wanted)
@@ -185,24 +185,27 @@ async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartiti
 
 
 async def _reached(
-    admin: AdminClient, partitions: list[TopicPartition], goal: Goal, committed: dict[TopicPartition, int]
+    admin: AdminClient,
+    partitions: list[TopicPartition],
+    reset_target: ResetTarget,
+    committed: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Return the target offset of each partition; the log end for a time after the last record."""
     from pybroker.client import OffsetSpec
 
-    if goal.kind in ("current", "shift"):
+    if reset_target.kind in ("current", "shift"):
         if missing := [each for each in partitions if each not in committed]:
             raise click.ClickException(
                 f"The group has no position for {missing[0]}; --to-current and --shift-by need one."
             )
-        return await _within(admin, {each: committed[each] + goal.number for each in partitions})
-    if goal.kind == "offset":
-        return await _within(admin, dict.fromkeys(partitions, goal.number))
-    if goal.kind == "time":
-        found = await offsets(admin, partitions, OffsetSpec.for_timestamp(goal.number))
+        return await _within(admin, {each: committed[each] + reset_target.number for each in partitions})
+    if reset_target.kind == "offset":
+        return await _within(admin, dict.fromkeys(partitions, reset_target.number))
+    if reset_target.kind == "time":
+        found = await offsets(admin, partitions, OffsetSpec.for_timestamp(reset_target.number))
         ends = await offsets(admin, partitions, OffsetSpec.latest())
         return {each: found[each] if found[each] >= 0 else ends[each] for each in partitions}
-    spec = OffsetSpec.earliest() if goal.kind == "earliest" else OffsetSpec.latest()
+    spec = OffsetSpec.earliest() if reset_target.kind == "earliest" else OffsetSpec.latest()
     return await offsets(admin, partitions, spec)
 
 

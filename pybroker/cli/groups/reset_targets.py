@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class ResetTarget:
     """`number`: an offset, milliseconds since 1970, or a difference."""
 
     kind: Literal["earliest", "latest", "current", "offset", "shift", "time"]
     number: int = 0
 
 
-def goals(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options, exactly one of which must be given; the function gets it as `goal`, a Path for `--from-file`."""
+def reset_target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options, exactly one of which must be given; the function gets it as `reset_target`, a Path for
+    `--from-file`.
+    """
 
     @click.option("--to-earliest", is_flag=True, help="Move to the first existing record.")
     @click.option("--to-latest", is_flag=True, help="Move to the end, after the last record.")
@@ -50,7 +52,7 @@ def goals(command: Callable[..., None]) -> Callable[..., None]:
         help="Read the positions from a CSV file: topic,partition,offset.",
     )
     @functools.wraps(command)
-    def with_goal(
+    def with_target(
         *args: object,
         to_earliest: bool,
         to_latest: bool,
@@ -63,15 +65,15 @@ def goals(command: Callable[..., None]) -> Callable[..., None]:
         from_file: Path | None,
         **rest: object,
     ) -> None:
-        given: list[Goal | Path] = [
-            *([Goal("earliest")] if to_earliest else []),
-            *([Goal("latest")] if to_latest else []),
-            *([Goal("current")] if to_current else []),
-            *([Goal("offset", to_offset)] if to_offset is not None else []),
-            *([Goal("shift", shift_by)] if shift_by is not None else []),
-            *([Goal("time", to_timestamp)] if to_timestamp is not None else []),
-            *([Goal("time", _moment(to_datetime))] if to_datetime is not None else []),
-            *([Goal("time", _before(by_duration))] if by_duration is not None else []),
+        given: list[ResetTarget | Path] = [
+            *([ResetTarget("earliest")] if to_earliest else []),
+            *([ResetTarget("latest")] if to_latest else []),
+            *([ResetTarget("current")] if to_current else []),
+            *([ResetTarget("offset", to_offset)] if to_offset is not None else []),
+            *([ResetTarget("shift", shift_by)] if shift_by is not None else []),
+            *([ResetTarget("time", to_timestamp)] if to_timestamp is not None else []),
+            *([ResetTarget("time", _milliseconds(to_datetime))] if to_datetime is not None else []),
+            *([ResetTarget("time", _duration(by_duration))] if by_duration is not None else []),
             *([from_file] if from_file is not None else []),
         ]
         if len(given) != 1:
@@ -79,12 +81,12 @@ def goals(command: Callable[..., None]) -> Callable[..., None]:
                 "Use exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
                 "--to-timestamp, --to-datetime, --by-duration and --from-file."
             )
-        command(*args, goal=given[0], **rest)
+        command(*args, reset_target=given[0], **rest)
 
-    return with_goal
+    return with_target
 
 
-def _moment(text: str) -> int:
+def _milliseconds(text: str) -> int:
     try:
         found = time_formats.moment(text)
     except ValueError as problem:
@@ -94,7 +96,7 @@ def _moment(text: str) -> int:
     return found
 
 
-def _before(text: str) -> int:
+def _duration(text: str) -> int:
     found = time_formats.duration_ago(text)
     if found is None:
         raise click.UsageError(f"--by-duration {text}: expected a duration such as P1DT2H30M or PT90S.")

@@ -12,7 +12,7 @@ import click
 from pybroker.cli.grammar import named
 from pybroker.cli.options import broker_options, refusals_told
 from pybroker.cli.records import offset_specs
-from pybroker.cli.records.offset_specs import ReadPlace
+from pybroker.cli.records.offset_specs import OffsetPosition
 from pybroker.cli.records.record_options import (
     client_settings,
     delimiter_option,
@@ -72,8 +72,8 @@ def consume(
     topic: str,
     *,
     partitions: tuple[int, ...],
-    begin: ReadPlace | None,
-    stop: ReadPlace | None,
+    begin: OffsetPosition | None,
+    stop: OffsetPosition | None,
     follow: bool,
     limit: int | None,
     group: str | None,
@@ -104,7 +104,7 @@ def consume(
     with refusals_told():
         try:
             if group is None:
-                between = begin or ReadPlace("start"), None if follow else stop or ReadPlace("end")
+                between = begin or OffsetPosition("start"), None if follow else stop or OffsetPosition("end")
                 if not _read(config, topic, partitions, between, output):
                     raise click.ClickException(absent_topic(target, topic))
             else:
@@ -168,7 +168,7 @@ def _read(
     config: dict[str, Any],
     topic: str,
     only: tuple[int, ...],
-    between: tuple[ReadPlace, ReadPlace | None],
+    between: tuple[OffsetPosition, OffsetPosition | None],
     output: Output,
 ) -> bool:
     """Return whether the topic exists. `between` has the start and, unless None, the end."""

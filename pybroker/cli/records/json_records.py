@@ -25,14 +25,14 @@ def encode(record: ConsumerRecord) -> bytes:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
-        "key": _told(record.key),
-        "value": _told(record.value),
-        "headers": [[name, _told(value)] for name, value in record.headers],
+        "key": _json_value(record.key),
+        "value": _json_value(record.value),
+        "headers": [[name, _json_value(value)] for name, value in record.headers],
     }
     return json.dumps(told, ensure_ascii=False).encode()
 
 
-def _told(data: bytes | None) -> str | dict[str, str] | None:
+def _json_value(data: bytes | None) -> str | dict[str, str] | None:
     if data is None:
         return None
     try:
@@ -54,15 +54,15 @@ def decode(line: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("is not a JSON object")
     return {
-        "key": _meant(found, "key"),
-        "value": _meant(found, "value"),
+        "key": _bytes_of(found, "key"),
+        "value": _bytes_of(found, "value"),
         "headers": _headers(found.get("headers")),
         "partition": _whole(found, "partition"),
         "timestamp_ms": _whole(found, "timestamp_ms"),
     }
 
 
-def _meant(found: Mapping[str, Any], name: str) -> bytes | None:
+def _bytes_of(found: Mapping[str, Any], name: str) -> bytes | None:
     value = found.get(name)
     if value is None:
         return None
@@ -89,6 +89,6 @@ def _headers(given: Any) -> HeaderList:
         return ()
     pairs = given.items() if isinstance(given, dict) else given
     try:
-        return tuple((str(name), _meant({"header": value}, "header")) for name, value in pairs)
+        return tuple((str(name), _bytes_of({"header": value}, "header")) for name, value in pairs)
     except (TypeError, ValueError):
         raise ValueError("has invalid headers: expected [name, value] pairs or an object") from None

@@ -17,25 +17,25 @@ GRAMMAR = "start, end, an offset, +N (after the start), -N (before the end), @TI
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlace:
+class OffsetPosition:
     """A position in each partition. All kinds but "start" and "end" have a `number`; that of "time" is milliseconds."""
 
     kind: Literal["start", "end", "offset", "after", "before", "time"]
     number: int = 0
 
 
-def parse(text: str) -> ReadPlace:
+def parse(text: str) -> OffsetPosition:
     """Parse a place of the command line. Raises ValueError with the allowed forms."""
     if text in ("start", "beginning", "earliest"):
-        return ReadPlace("start")
+        return OffsetPosition("start")
     if text in ("end", "latest"):
-        return ReadPlace("end")
+        return OffsetPosition("end")
     if text.startswith("@"):
-        return ReadPlace("time", _time(text[1:]))
+        return OffsetPosition("time", _time(text[1:]))
     if re.fullmatch(r"[+-]?\d+", text):
         number = int(text)
         kinds: dict[str, Literal["after", "before"]] = {"+": "after", "-": "before"}
-        return ReadPlace(kinds.get(text[0], "offset"), abs(number))
+        return OffsetPosition(kinds.get(text[0], "offset"), abs(number))
     raise ValueError(f"{text!r} is not a position; expected {GRAMMAR}")
 
 
@@ -49,7 +49,9 @@ def _time(text: str) -> int:
     )
 
 
-def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: ReadPlace) -> dict[TopicPartition, int]:
+def offsets(
+    consumer: Consumer, partitions: Sequence[TopicPartition], place: OffsetPosition
+) -> dict[TopicPartition, int]:
     """Return the offset of the place in each partition, limited to the existing log."""
     starts = consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
@@ -64,7 +66,7 @@ def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: Rea
     return {each: min(max(at[each], starts[each]), ends[each]) for each in partitions}
 
 
-def _base(place: ReadPlace, start: int, end: int) -> int:
+def _base(place: OffsetPosition, start: int, end: int) -> int:
     if place.kind == "after":
         return start + place.number
     return end - place.number if place.kind == "before" else place.number

@@ -48,16 +48,18 @@ async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> 
     if len(found) == 1:
         return found[0]
     if found:
-        rows = "\n".join(f"  {each.topic_id}  {story(each)}" for each in found)
+        rows = "\n".join(f"  {each.topic_id}  {describe_end(each)}" for each in found)
         raise click.ClickException(
             f"{len(found)} deleted topics had the name {text}; use the id of one of them:\n{rows}"
         )
     if known:
-        raise click.ClickException(f"No deleted topic {text} can be restored; the last one was {story(known[0])}.")
+        raise click.ClickException(
+            f"No deleted topic {text} can be restored; the last one was {describe_end(known[0])}."
+        )
     raise click.ClickException(f"There is no deleted topic {text}.")
 
 
-def story(deletion: TopicDeletion) -> str:
+def describe_end(deletion: TopicDeletion) -> str:
     """Return a sentence: when and by whom the topic was deleted, and until when it can be undeleted."""
     if deletion.state == FOUND:
         return f"found by a broker at {time_formats.text(deletion.deleted_ms)}"
@@ -67,7 +69,7 @@ def story(deletion: TopicDeletion) -> str:
     return told if deletion.undeletable else f"{told}, cannot be undeleted"
 
 
-def way_back(deletion: TopicDeletion) -> str:
+def undelete_hint(deletion: TopicDeletion) -> str:
     """Return a sentence with the command that undeletes the topic; "" if it cannot be undeleted."""
     if not deletion.undeletable:
         return ""
@@ -81,8 +83,8 @@ async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
     known = await deletions_of(admin, which)
     if not known:
         return f"There is no {shown}."
-    back = way_back(known[0])
-    return f"There is no {shown}: it was {story(known[0])}.{' ' if back else ''}{back}"
+    back = undelete_hint(known[0])
+    return f"There is no {shown}: it was {describe_end(known[0])}.{' ' if back else ''}{back}"
 
 
 def absent_topic(target: Target, name: str) -> str:

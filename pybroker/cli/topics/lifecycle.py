@@ -14,7 +14,7 @@ from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
 from pybroker.cli.shell_completion import deleted_ids, topic_names
 from pybroker.cli.target import Target
-from pybroker.cli.topics.deleted_topics import REMOVED, deletions_of, no_topic, one_deleted, story
+from pybroker.cli.topics.deleted_topics import REMOVED, deletions_of, describe_end, no_topic, one_deleted
 from pybroker.cli.topics.history_command import incarnations
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def purge(topic_id: str, yes: bool, target: Target) -> None:
 def confirm_purge(found: TopicDeletion) -> None:
     """Ask for confirmation on the terminal. Raises click.Abort."""
     size = "an unknown number of" if found.size_bytes is None else f"{found.size_bytes:,}"
-    told = f"Topic {found.name} with id {found.topic_id}, {story(found)}, {size} bytes"
+    told = f"Topic {found.name} with id {found.topic_id}, {describe_end(found)}, {size} bytes"
     click.confirm(f"{told}: remove its data permanently?", abort=True, err=True)
 
 
@@ -201,4 +201,4 @@ def truncate(topic: str, keep_offsets: bool, dry_run: bool, target: Target) -> N
     say(f"Truncated topic {made.name}: new id {made.topic_id}, old id {made.old_topic_id}.")
     if waiting is not None and waiting.undeletable:
         back = f"`pybroker topics undelete {made.old_topic_id} --as NAME`"
-        say(f"{back} restores the records ({story(waiting)}).")
+        say(f"{back} restores the records ({describe_end(waiting)}).")

@@ -139,13 +139,13 @@ async def _with_receipt(
     admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
 ) -> tuple[Mapping[str, object], str]:
     """Add the fate of the data: the end of its delay, or (`now`) its removal."""
-    from pybroker.cli.topics.deleted_topics import way_back
+    from pybroker.cli.topics.deleted_topics import undelete_hint
     from pybroker.cli.topics.lifecycle import purged, receipt, receipt_sentence
 
     if now:
         left = await purged(admin, waiting)
         return {**row, **receipt(waiting, left)}, f"{said}\n{receipt_sentence(waiting, left)}"
-    back = way_back(waiting)
+    back = undelete_hint(waiting)
     row = {**row, "undeletable": waiting.undeletable, "remove_after_ms": waiting.remove_after_ms}
     return row, f"{said} {back}" if back else said
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pybroker.client import AdminClient, OffsetSpec
-from pybroker.console.queries.fragments import part
+from pybroker.console.queries.fragments import fragment
 from pybroker.console.queries.group_lag import GROUPS_MAX, GroupLag, lags_of
 from pybroker.console.queries.measurements import Measurement
 from pybroker.console.queries.metrics_scrape import ScrapedMetrics, ScrapeError
@@ -23,9 +23,9 @@ LAG, DISK, MEMORY = "lag", "disk room", "memory"
 async def activity(admin: AdminClient, scraped: ScrapedMetrics) -> Measurement:
     """Take one measurement."""
     written, lags, disk, metrics = await asyncio.gather(
-        part(_written(admin) if not scraped.urls else _nothing()),
-        part(_lags(admin)),
-        part(_least_room(admin)),
+        fragment(_written(admin) if not scraped.urls else _nothing()),
+        fragment(_lags(admin)),
+        fragment(_least_room(admin)),
         _metrics(scraped),
     )
     counters = {**(written.value or {}), **metrics.counters}

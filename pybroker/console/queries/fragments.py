@@ -31,7 +31,7 @@ PART_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class FactPart(Generic[Value]):
+class Fragment(Generic[Value]):
     """The value, or why there is none. absent: the cluster does not offer it or is not configured for it; this is not
     an error.
     """
@@ -44,26 +44,26 @@ class FactPart(Generic[Value]):
         return self.problem is None
 
 
-async def part(work: Awaitable[Value], seconds: float | None = None) -> FactPart[Value]:
+async def fragment(work: Awaitable[Value], seconds: float | None = None) -> Fragment[Value]:
     """Return the result of `work`, or its failure as a sentence. seconds: limit, so that one hanging broker does not
     delay the fragments of the others.
     """
     try:
-        return FactPart(await asyncio.wait_for(work, seconds))
+        return Fragment(await asyncio.wait_for(work, seconds))
     except UnsupportedVersionError:
-        return FactPart(None, ABSENT, absent=True)
+        return Fragment(None, ABSENT, absent=True)
     except AuthenticationError:
         raise
     except TROUBLE as error:
         is_off = isinstance(error, KafkaError) and error.code == ErrorCode.SECURITY_DISABLED
-        return FactPart(None, in_words(error), absent=is_off)
+        return Fragment(None, error_text(error), absent=is_off)
     except TimeoutError:
-        return FactPart(None, f"No response within {seconds:g} s.")
+        return Fragment(None, f"No response within {seconds:g} s.")
 
 
-async def parts(*works: Awaitable[Any]) -> list[FactPart[Any]]:
+async def fragments(*works: Awaitable[Any]) -> list[Fragment[Any]]:
     """Run all at once, each within PART_S."""
-    return list(await asyncio.gather(*(part(work, PART_S) for work in works)))
+    return list(await asyncio.gather(*(fragment(work, PART_S) for work in works)))
 
 
 _WORDS: dict[int, str] = {
@@ -77,7 +77,7 @@ _WORDS: dict[int, str] = {
 }
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return one sentence for people, with Kafka's name of the error code."""
     if isinstance(error, AuthenticationError):
         if error.code == ErrorCode.ILLEGAL_SASL_STATE:

@@ -71,7 +71,7 @@ async def with_time(consumer: Consumer | None, rows: list[GroupOffset]) -> list[
     return [GroupOffset(row.where, row.committed, row.end, row.member, lag_ms(row)) for row in rows]
 
 
-async def moved(
+async def reset_preview(
     admin: AdminClient, chosen: list[TopicPartition], committed: Mapping[TopicPartition, int], goal: str, number: int
 ) -> dict[TopicPartition, int]:
     """Return the new offsets, limited to the existing ones. Without a committed offset a partition cannot be shifted

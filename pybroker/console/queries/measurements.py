@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from pybroker.console.queries.fragments import in_words
+from pybroker.console.queries.fragments import error_text
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class History:
             except Exception as error:
                 if not isinstance(error, (OSError, TimeoutError)):
                     log.debug("measurement failed error=%r", error)
-                found = Measurement(problems=(in_words(error),))
+                found = Measurement(problems=(error_text(error),))
             self._kept.append((self._now(), found))
             if len(self._kept) > 1:
                 self._ready.set()

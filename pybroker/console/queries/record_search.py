@@ -233,7 +233,7 @@ def size(record: ConsumerRecord) -> int:
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-async def one(consumer: Consumer, where: TopicPartition, offset: int) -> ConsumerRecord | None:
+async def find_record(consumer: Consumer, where: TopicPartition, offset: int) -> ConsumerRecord | None:
     """Return the record at exactly that offset; None if there is none. The consumer needs auto.offset.reset=none."""
     await _start(consumer, {where: offset})
     give_up = time.monotonic() + SECONDS_MAX

@@ -16,7 +16,7 @@ from pybroker.client import (
     TopicPartition,
     Uuid,
 )
-from pybroker.console.queries.fragments import PART_S, part
+from pybroker.console.queries.fragments import PART_S, fragment
 from pybroker.console.queries.partition_logs import both_ends, replicas_on_disk, with_leader
 from pybroker.console.queries.visible_topics import TopicNames
 
@@ -69,7 +69,7 @@ async def rows_of(admin: AdminClient, listings: Sequence[TopicListing]) -> tuple
     described = await descriptions(admin, [each.name for each in listings])
     partitions = with_leader(described.values())
     ends, sizes = await asyncio.gather(
-        part(both_ends(admin, partitions), PART_S), part(replicas_on_disk(admin, partitions), PART_S)
+        fragment(both_ends(admin, partitions), PART_S), fragment(replicas_on_disk(admin, partitions), PART_S)
     )
     rows = [_row(listing, described.get(listing.name), ends.value or {}, sizes.value or {}) for listing in listings]
     notes = [f"Record counts: {ends.problem}"] if ends.problem else []

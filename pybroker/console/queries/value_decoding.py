@@ -47,7 +47,7 @@ class DecodedValue:
     preview: str | None = None
 
 
-def shown(
+def decode_value(
     data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS, around: str = ""
 ) -> DecodedValue:
     """Decode a value. `how`: one of FORMATS; what does not have that format becomes hexadecimal digits with the reason.
@@ -79,14 +79,14 @@ def _window(text: str, characters: int, around: str) -> str:
     """Return the beginning of a text, or the part from shortly before the searched text."""
     if len(text) <= characters:
         return text
-    found = places(text, around)
+    found = match_positions(text, around)
     if not found or found[0][1] <= characters:
         return text[:characters]
     begin = max(found[0][0] - BEFORE_CHARACTERS, 0)
     return "…" + text[begin : begin + characters - 1]
 
 
-def places(text: str, wanted: str) -> list[tuple[int, int]]:
+def match_positions(text: str, wanted: str) -> list[tuple[int, int]]:
     """Return where `wanted` occurs in a text. The search reads the stored bytes, but pages show JSON as Python formats
     it: without a literal match, blanks between the characters are ignored.
     """

@@ -15,26 +15,26 @@ from pybroker.client import (
     ScramMechanism,
     ScramUpsertion,
 )
-from pybroker.console.queries.fragments import TROUBLE, in_words, part
-from pybroker.console.web.request_context import Form, InputError, Visit
+from pybroker.console.queries.fragments import TROUBLE, error_text, fragment
+from pybroker.console.web.request_context import Form, InputError, PageContext
 
 RESOURCES = [each.name for each in ResourceType if each.name not in ("UNKNOWN", "ANY")]
 OPERATIONS = [each.name for each in AclOperation if each.name not in ("UNKNOWN", "ANY")]
 SHOWN = 1_000
 
 
-async def acls(visit: Visit) -> Response:
+async def acls(context: PageContext) -> Response:
     """Show entries, filtered by principal and by resource name."""
-    return await _acls(visit, Form([]))
+    return await _acls(context, Form([]))
 
 
-async def _acls(visit: Visit, form: Form, status: int = 200, problem: str | None = None) -> Response:
-    principal, name = visit.query.text("principal"), visit.query.text("resource")
+async def _acls(context: PageContext, form: Form, status: int = 200, problem: str | None = None) -> Response:
+    principal, name = context.query.text("principal"), context.query.text("resource")
     wanted = AclBindingFilter(principal=principal or None)
-    found = await part(visit.admin.describe_acls(wanted))
+    found = await fragment(context.admin.describe_acls(wanted))
     rows = [each for each in found.value or () if name in each.name]
     rows.sort(key=lambda each: (each.principal, each.resource_type, each.name, each.operation))
-    return visit.render(
+    return context.render(
         "acls.html",
         status,
         found=found,
@@ -64,18 +64,18 @@ def _binding(form: Form) -> AclBinding:
         raise InputError(f"Invalid value in the form: {error}.") from None
 
 
-async def create_acl(visit: Visit) -> Response:
+async def create_acl(context: PageContext) -> Response:
     """Create one entry."""
     try:
-        await visit.admin.create_acls([_binding(visit.form)])
+        await context.admin.create_acls([_binding(context.form)])
     except (*TROUBLE, InputError) as error:
-        return await _acls(visit, visit.form, 422, in_words(error))
-    return visit.redirect("/acls", "acl-created")
+        return await _acls(context, context.form, 422, error_text(error))
+    return context.redirect("/acls", "acl-created")
 
 
-async def delete_acl(visit: Visit) -> Response:
+async def delete_acl(context: PageContext) -> Response:
     """Delete exactly one entry."""
-    binding = _binding(visit.form)
+    binding = _binding(context.form)
     exactly = AclBindingFilter(
         binding.resource_type,
         binding.name,
@@ -86,22 +86,22 @@ async def delete_acl(visit: Visit) -> Response:
         binding.permission_type,
     )
     try:
-        await visit.admin.delete_acls([exactly])
+        await context.admin.delete_acls([exactly])
     except TROUBLE as error:
-        return await _acls(visit, Form([]), 422, in_words(error))
-    return visit.redirect("/acls", "acl-deleted")
+        return await _acls(context, Form([]), 422, error_text(error))
+    return context.redirect("/acls", "acl-deleted")
 
 
-async def users(visit: Visit) -> Response:
+async def users(context: PageContext) -> Response:
     """Show the users with a password."""
-    return await _users(visit)
+    return await _users(context)
 
 
-async def _users(visit: Visit, status: int = 200, problem: str | None = None) -> Response:
-    query = visit.query.text("q")
-    found = await part(visit.admin.describe_user_scram_credentials())
+async def _users(context: PageContext, status: int = 200, problem: str | None = None) -> Response:
+    query = context.query.text("q")
+    found = await fragment(context.admin.describe_user_scram_credentials())
     rows = sorted((user, infos) for user, infos in (found.value or {}).items() if query in user)
-    return visit.render(
+    return context.render(
         "users.html",
         status,
         found=found,
@@ -120,24 +120,26 @@ def _mechanism(form: Form) -> ScramMechanism:
         raise InputError("Unknown mechanism.") from None
 
 
-async def set_password(visit: Visit) -> Response:
+async def set_password(context: PageContext) -> Response:
     """Set the password of a new or existing user; only a salted hash is sent."""
-    user, password = visit.form.text("user"), visit.form.raw("password")
+    user, password = context.form.text("user"), context.form.raw("password")
     if not user or not password:
-        return await _users(visit, 422, "Enter user and password.")
+        return await _users(context, 422, "Enter user and password.")
     try:
-        iterations = visit.form.number("iterations", 8192, least=4096, most=16384) or 8192
-        change = ScramUpsertion(user, password, _mechanism(visit.form), iterations)
-        await visit.admin.alter_user_scram_credentials([change])
+        iterations = context.form.number("iterations", 8192, least=4096, most=16384) or 8192
+        change = ScramUpsertion(user, password, _mechanism(context.form), iterations)
+        await context.admin.alter_user_scram_credentials([change])
     except (*TROUBLE, InputError) as error:
-        return await _users(visit, 422, in_words(error))
-    return visit.redirect("/users", "user-changed")
+        return await _users(context, 422, error_text(error))
+    return context.redirect("/users", "user-changed")
 
 
-async def delete_user(visit: Visit) -> Response:
+async def delete_user(context: PageContext) -> Response:
     """Delete a user's password for one mechanism."""
     try:
-        await visit.admin.alter_user_scram_credentials([ScramDeletion(visit.form.raw("user"), _mechanism(visit.form))])
+        await context.admin.alter_user_scram_credentials(
+            [ScramDeletion(context.form.raw("user"), _mechanism(context.form))]
+        )
     except TROUBLE as error:
-        return await _users(visit, 422, in_words(error))
-    return visit.redirect("/users", "user-deleted")
+        return await _users(context, 422, error_text(error))
+    return context.redirect("/users", "user-deleted")

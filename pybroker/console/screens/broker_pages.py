@@ -7,43 +7,45 @@ import asyncio
 from starlette.responses import Response
 
 from pybroker.client import ConfigResource, LogDirDescription
-from pybroker.console.queries.fragments import PART_S, FactPart, part, parts
+from pybroker.console.queries.fragments import PART_S, Fragment, fragment, fragments
 from pybroker.console.screens.overview import BrokerRow, broker_disks
 from pybroker.console.screens.topic_pages import SOURCES
-from pybroker.console.web.request_context import InputError, NotFoundError, Visit
+from pybroker.console.web.request_context import InputError, NotFoundError, PageContext
 
 REPLICAS_SHOWN = 50
 """Number of the largest replicas shown for a log directory."""
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show all brokers with their disks."""
-    cluster = await visit.admin.describe_cluster()
+    cluster = await context.admin.describe_cluster()
     nodes = sorted(cluster.nodes)
-    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id), PART_S) for node in nodes))
+    disks = await asyncio.gather(*(fragment(broker_disks(context.admin, node.id), PART_S) for node in nodes))
     rows = [BrokerRow(node, node == cluster.controller, found) for node, found in zip(nodes, disks, strict=True)]
-    return visit.render("brokers.html", brokers=rows)
+    return context.render("brokers.html", brokers=rows)
 
 
-async def one(visit: Visit) -> Response:
+async def one(context: PageContext) -> Response:
     """Show a broker's disks, largest replicas and settings; `q`: text in the names of the settings."""
-    text = visit.path("id")
+    text = context.path("id")
     if not text.isdecimal() or len(text) > 10:
         raise InputError(f"{text[:40]} is not a broker id.")
     broker = int(text)
-    cluster = await visit.admin.describe_cluster()
+    cluster = await context.admin.describe_cluster()
     node = next((each for each in cluster.nodes if each.id == broker), None)
     if node is None:
         raise NotFoundError(f"Broker {broker} is not running.")
     resource = ConfigResource.broker(broker)
-    dirs, configs = await parts(visit.admin.describe_log_dirs([broker]), visit.admin.describe_configs([resource]).all())
-    query, changed = visit.query.text("q").lower(), bool(visit.query.text("changed"))
+    dirs, configs = await fragments(
+        context.admin.describe_log_dirs([broker]), context.admin.describe_configs([resource]).all()
+    )
+    query, changed = context.query.text("q").lower(), bool(context.query.text("changed"))
     entries = [
         entry
         for entry in sorted((configs.value or {}).get(resource, {}).values(), key=lambda each: each.name)
         if query in entry.name.lower() and not (changed and entry.is_default)
     ]
-    return visit.render(
+    return context.render(
         "broker.html",
         node=node,
         is_controller=node == cluster.controller,
@@ -57,7 +59,7 @@ async def one(visit: Visit) -> Response:
     )
 
 
-def _largest(dirs: FactPart[dict[int, dict[str, LogDirDescription]]], broker: int) -> list[dict[str, object]]:
+def _largest(dirs: Fragment[dict[int, dict[str, LogDirDescription]]], broker: int) -> list[dict[str, object]]:
     """Return each directory with its largest replicas."""
     return [
         {

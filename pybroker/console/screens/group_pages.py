@@ -8,56 +8,56 @@ from pybroker.client import (
     GroupDescription,
     TopicPartition,
 )
-from pybroker.console.queries.fragments import TROUBLE, in_words, part
+from pybroker.console.queries.fragments import TROUBLE, error_text, fragment
 from pybroker.console.queries.group_lag import GroupLag, lags_of
-from pybroker.console.queries.group_positions import GOALS, GroupOffset, moved, positions, with_time
+from pybroker.console.queries.group_positions import GOALS, GroupOffset, positions, reset_preview, with_time
 from pybroker.console.screens.message_pages import moment_of
-from pybroker.console.web.request_context import InputError, NotFoundError, Visit, at
+from pybroker.console.web.request_context import InputError, NotFoundError, PageContext, url_with
 
 PAGE = 50
 PLAN_MAX = 4_000
 """Limit of partitions in one offset reset."""
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show a page of groups with their lag; `q`: text in the name."""
-    query, page = visit.query.text("q"), visit.query.number("page", 1, least=1, most=10_000_000) or 1
-    listed = sorted(await visit.admin.list_groups(), key=lambda each: each.group_id)
+    query, page = context.query.text("q"), context.query.number("page", 1, least=1, most=10_000_000) or 1
+    listed = sorted(await context.admin.list_groups(), key=lambda each: each.group_id)
     matching = [each for each in listed if query.casefold() in each.group_id.casefold()]
     rows = matching[(page - 1) * PAGE : page * PAGE]
-    lags = await part(lags_of(visit.admin, [each.group_id for each in rows]))
-    return visit.render(
+    lags = await fragment(lags_of(context.admin, [each.group_id for each in rows]))
+    return context.render(
         "groups.html",
         rows=[(each, (lags.value or {}).get(each.group_id)) for each in rows],
         total=len(listed),
         matching=len(matching),
         page=page,
         pages=max(-(-len(matching) // PAGE), 1),
-        address=lambda page: at("/groups", q=query, page=page if page > 1 else None),
+        address=lambda page: url_with("/groups", q=query, page=page if page > 1 else None),
         problem=lags.problem,
         q=query,
     )
 
 
-def _group(visit: Visit) -> str:
-    group = visit.form.raw("id")
+def _group(context: PageContext) -> str:
+    group = context.form.raw("id")
     if not group:
         raise InputError("The address contains no group; use /group?id=…")
     return group
 
 
-async def one(visit: Visit) -> Response:
+async def one(context: PageContext) -> Response:
     """Show members and committed offsets."""
-    return await _page(visit, _group(visit))
+    return await _page(context, _group(context))
 
 
-async def _page(visit: Visit, group: str, status: int = 200, problem: str | None = None) -> Response:
-    described = (await visit.admin.describe_groups([group]))[group]
-    found = await part(_positions(visit, described))
+async def _page(context: PageContext, group: str, status: int = 200, problem: str | None = None) -> Response:
+    described = (await context.admin.describe_groups([group]))[group]
+    found = await fragment(_positions(context, described))
     if described.state == "Dead" and not found.value:
         raise NotFoundError(f"There is no group {group[:255]}.")
     rows = found.value or []
-    return visit.render(
+    return context.render(
         "group.html",
         status,
         group=described,
@@ -76,18 +76,18 @@ def _total(group: str, rows: list[GroupOffset]) -> GroupLag:
     return GroupLag(group, len(rows), sum(known) if known or not rows else None, len(rows) - len(known))
 
 
-async def _positions(visit: Visit, described: GroupDescription) -> list[GroupOffset]:
+async def _positions(context: PageContext, described: GroupDescription) -> list[GroupOffset]:
     owners = {partition: member.member_id for member in described.members for partition in member.assignment}
-    rows = await positions(visit.admin, described.group_id, owners)
+    rows = await positions(context.admin, described.group_id, owners)
     if not any(each.lag for each in rows):
         return await with_time(None, rows)
-    async with visit.clients.consumer(max_partition_fetch_bytes=65_536) as consumer:
+    async with context.clients.consumer(max_partition_fetch_bytes=65_536) as consumer:
         return await with_time(consumer, rows)
 
 
-async def preview(visit: Visit) -> Response:
+async def preview(context: PageContext) -> Response:
     """Show the result of an offset reset without executing it."""
-    group, query = _group(visit), visit.query
+    group, query = _group(context), context.query
     goal = query.text("goal", "earliest")
     if goal not in GOALS:
         raise InputError(f"Invalid goal; valid: {', '.join(GOALS)}.")
@@ -96,12 +96,12 @@ async def preview(visit: Visit) -> Response:
     else:
         number = query.number("number", 0, least=-(2**62) if goal == "shift" else 0) or 0
     topic = query.text("topic")
-    committed = {where: each.offset for where, each in (await visit.admin.list_consumer_group_offsets(group)).items()}
+    committed = {where: each.offset for where, each in (await context.admin.list_consumer_group_offsets(group)).items()}
     chosen = [each for each in sorted(committed) if not topic or each.topic == topic]
     if len(chosen) > PLAN_MAX:
         raise InputError(f"{len(chosen):,} partitions are too many for a form; choose a topic.")
-    plan = await moved(visit.admin, chosen, committed, goal, number)
-    return visit.render(
+    plan = await reset_preview(context.admin, chosen, committed, goal, number)
+    return context.render(
         "group_reset.html",
         group=group,
         plan=[(each, committed.get(each), plan[each]) for each in sorted(plan)],
@@ -111,11 +111,11 @@ async def preview(visit: Visit) -> Response:
     )
 
 
-async def move(visit: Visit) -> Response:
+async def move(context: PageContext) -> Response:
     """Execute exactly the reset that the preview showed."""
-    group = _group(visit)
+    group = _group(context)
     plan: dict[TopicPartition, int] = {}
-    for text in visit.form.all("to"):
+    for text in context.form.all("to"):
         topic, _, rest = text.partition(" ")
         partition, _, offset = rest.partition(" ")
         if not (topic and partition.isdecimal() and offset.isdecimal() and len(rest) < 40):
@@ -124,33 +124,33 @@ async def move(visit: Visit) -> Response:
     if not plan:
         raise InputError("The form contains no positions.")
     try:
-        await visit.admin.alter_consumer_group_offsets(group, plan)
+        await context.admin.alter_consumer_group_offsets(group, plan)
     except TROUBLE as error:
-        return await _page(visit, group, 422, in_words(error))
-    return visit.redirect(at("/group", id=group), "offsets-changed")
+        return await _page(context, group, 422, error_text(error))
+    return context.redirect(url_with("/group", id=group), "offsets-changed")
 
 
-async def delete_offsets(visit: Visit) -> Response:
+async def delete_offsets(context: PageContext) -> Response:
     """Delete the offsets of one topic."""
-    group, topic = _group(visit), visit.form.text("topic")
-    committed = await visit.admin.list_consumer_group_offsets(group)
+    group, topic = _group(context), context.form.text("topic")
+    committed = await context.admin.list_consumer_group_offsets(group)
     wanted = [each for each in committed if each.topic == topic]
     if not wanted:
         raise InputError(f"The group has no positions of {topic[:255]}.")
     try:
-        await visit.admin.delete_consumer_group_offsets(group, wanted)
+        await context.admin.delete_consumer_group_offsets(group, wanted)
     except TROUBLE as error:
-        return await _page(visit, group, 422, in_words(error))
-    return visit.redirect(at("/group", id=group), "offsets-deleted")
+        return await _page(context, group, 422, error_text(error))
+    return context.redirect(url_with("/group", id=group), "offsets-deleted")
 
 
-async def delete(visit: Visit) -> Response:
+async def delete(context: PageContext) -> Response:
     """Delete the group with its offsets after the person has typed its name."""
-    group = _group(visit)
-    if visit.form.raw("typed") != group:
-        return await _page(visit, group, 422, "The text differs from the group's name. Nothing was changed.")
+    group = _group(context)
+    if context.form.raw("typed") != group:
+        return await _page(context, group, 422, "The text differs from the group's name. Nothing was changed.")
     try:
-        await visit.admin.delete_groups([group])
+        await context.admin.delete_groups([group])
     except TROUBLE as error:
-        return await _page(visit, group, 422, in_words(error))
-    return visit.redirect("/groups", "group-deleted")
+        return await _page(context, group, 422, error_text(error))
+    return context.redirect("/groups", "group-deleted")

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from pybroker.client import ConsumerRecord, TopicDescription, TopicPartition
 from pybroker.console.queries import record_export, value_decoding
-from pybroker.console.queries.fragments import FactPart, part
-from pybroker.console.queries.record_search import Offsets, RecordPage, RecordQuery, all_partitions, find, one
+from pybroker.console.queries.fragments import Fragment, fragment
+from pybroker.console.queries.record_search import Offsets, RecordPage, RecordQuery, all_partitions, find, find_record
 from pybroker.console.screens.topic_pages import described
-from pybroker.console.web.request_context import InputError, NotFoundError, Visit, at
+from pybroker.console.web.request_context import InputError, NotFoundError, PageContext, url_with
 
 SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"), ("time", "from a time (UTC)"))
 LIMITS = (20, 50, 100, 200, 500)
@@ -24,23 +24,25 @@ CURSOR_MAX = 2_000
 
 
 def shown_record(
-    visit: Visit, record: ConsumerRecord, *, characters: int = value_decoding.LIST_CHARACTERS
+    context: PageContext, record: ConsumerRecord, *, characters: int = value_decoding.LIST_CHARACTERS
 ) -> dict[str, Any]:
     """Return what a row or a page shows of the record."""
-    wanted = visit.query.text("contains")
-    how = visit.query.text("format", "auto")
-    schema = visit.session.schemas.get(record.topic, (None, None))[1] if visit.session is not None else None
+    wanted = context.query.text("contains")
+    how = context.query.text("format", "auto")
+    schema = context.session.schemas.get(record.topic, (None, None))[1] if context.session is not None else None
     return {
         "record": record,
-        "key": value_decoding.shown(record.key, "auto", characters=characters, around=wanted),
-        "value": value_decoding.shown(record.value, how, schema, characters=characters, around=wanted),
-        "headers": [(name, value_decoding.shown(value, characters=characters)) for name, value in record.headers],
+        "key": value_decoding.decode_value(record.key, "auto", characters=characters, around=wanted),
+        "value": value_decoding.decode_value(record.value, how, schema, characters=characters, around=wanted),
+        "headers": [
+            (name, value_decoding.decode_value(value, characters=characters)) for name, value in record.headers
+        ],
     }
 
 
-def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> RecordQuery:
+def wanted_of(context: PageContext, topic: TopicDescription, limit_max: int) -> RecordQuery:
     """Return the query that the address contains. Raises InputError."""
-    query = visit.query
+    query = context.query
     seek = query.text("seek", "newest")
     if seek not in dict(SEEKS):
         raise InputError(f"Invalid seek {seek[:40]!r}; valid: {', '.join(dict(SEEKS))}.")
@@ -94,45 +96,45 @@ def moment_of(text: str) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=datetime.UTC)).timestamp() * 1000)
 
 
-async def _found(visit: Visit, wanted: RecordQuery) -> RecordPage:
-    async with visit.clients.consumer() as consumer:
-        return await find(visit.admin, consumer, wanted)
+async def _found(context: PageContext, wanted: RecordQuery) -> RecordPage:
+    async with context.clients.consumer() as consumer:
+        return await find(context.admin, consumer, wanted)
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show the form and its results."""
-    topic = await described(visit)
-    return await messages_page(visit, topic)
+    topic = await described(context)
+    return await messages_page(context, topic)
 
 
 async def messages_page(
-    visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
+    context: PageContext, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
     """Return the page, with the failure if there was one."""
-    found: FactPart[RecordPage] = FactPart(None)
+    found: Fragment[RecordPage] = Fragment(None)
     try:
-        found = await part(_found(visit, wanted_of(visit, topic, max(LIMITS))))
+        found = await fragment(_found(context, wanted_of(context, topic, max(LIMITS))))
     except InputError as error:
         problem, status = str(error), 422
     records = found.value.records if found.value is not None else ()
     names = ("partition", "seek", "offset", "time", "limit", "contains", "format")
-    given = {name: visit.query.text(name) for name in names}
-    return visit.render(
+    given = {name: context.query.text(name) for name in names}
+    return context.render(
         "messages.html",
         status,
         tab="messages",
         topic=topic,
         found=found,
-        rows=[shown_record(visit, each) for each in records],
+        rows=[shown_record(context, each) for each in records],
         problem=problem,
         seeks=SEEKS,
         limits=LIMITS,
         formats=value_decoding.FORMATS,
         given=given,
-        address=lambda path, **more: at(f"/topics/{topic.name}/{path}", given, **more),
+        address=lambda path, **more: url_with(f"/topics/{topic.name}/{path}", given, **more),
         beside=_beside(topic, given, found.value),
         has_parquet=importlib.util.find_spec("pyarrow") is not None,
-        schema=visit.session.schemas.get(topic.name, (None, None))[0] if visit.session is not None else None,
+        schema=context.session.schemas.get(topic.name, (None, None))[0] if context.session is not None else None,
     )
 
 
@@ -146,36 +148,36 @@ def _beside(topic: TopicDescription, given: dict[str, str], found: RecordPage | 
         cursor = written(offsets)
         if cursor is not None:
             rel = "next" if (name == "before") is is_newest_first else "prev"
-            address = at(f"/topics/{topic.name}/messages", {**given, "offset": "", "time": "", name: cursor})
+            address = url_with(f"/topics/{topic.name}/messages", {**given, "offset": "", "time": "", name: cursor})
             beside.append((words, rel, address))
     return beside[::-1] if is_newest_first else beside
 
 
-async def record(visit: Visit) -> Response:
+async def record(context: PageContext) -> Response:
     """Show one whole record."""
-    topic = await described(visit)
-    partition, offset = visit.query.number("partition"), visit.query.number("offset")
+    topic = await described(context)
+    partition, offset = context.query.number("partition"), context.query.number("offset")
     if partition is None or offset is None:
         raise InputError("The address must contain partition and offset.")
-    async with visit.clients.consumer(auto_offset_reset="none") as consumer:
-        found = await one(consumer, TopicPartition(topic.name, partition), offset)
+    async with context.clients.consumer(auto_offset_reset="none") as consumer:
+        found = await find_record(consumer, TopicPartition(topic.name, partition), offset)
     if found is None:
         raise NotFoundError(f"{topic.name}-{partition} has no record at offset {offset:,}.")
-    return visit.render(
+    return context.render(
         "record.html",
         tab="messages",
         topic=topic,
-        shown=shown_record(visit, found, characters=value_decoding.PAGE_CHARACTERS),
+        shown=shown_record(context, found, characters=value_decoding.PAGE_CHARACTERS),
         formats=value_decoding.FORMATS,
-        how=visit.query.text("format", "auto"),
+        how=context.query.text("format", "auto"),
     )
 
 
-async def exported(visit: Visit) -> Response:
+async def exported(context: PageContext) -> Response:
     """Return the results of the form as a file."""
-    topic = await described(visit)
-    kind = visit.path("kind")
-    found = await _found(visit, wanted_of(visit, topic, EXPORTED_MAX))
+    topic = await described(context)
+    kind = context.path("kind")
+    found = await _found(context, wanted_of(context, topic, EXPORTED_MAX))
     if kind == "ndjson":
         data, media = await asyncio.to_thread(record_export.ndjson, found.records), "application/x-ndjson"
     elif kind == "parquet":

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from pybroker.client import AdminClient, Node
 from pybroker.console.queries.cluster_activity import LAG
-from pybroker.console.queries.fragments import PART_S, FactPart, part, parts
+from pybroker.console.queries.fragments import PART_S, Fragment, fragment, fragments
 from pybroker.console.screens.throughput_page import tiles
-from pybroker.console.web.request_context import Visit
+from pybroker.console.web.request_context import PageContext
 
 BROKERS_MAX = 50
 """Limit of brokers whose disks this page queries."""
@@ -40,28 +40,28 @@ class BrokerRow:
 
     node: Node
     is_controller: bool
-    disks: FactPart[list[Disk]]
+    disks: Fragment[list[Disk]]
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show cluster id, health, activity, deletions that can be undone, and brokers."""
-    cluster = await visit.admin.describe_cluster()
-    state, deletions, _ = await parts(
-        visit.admin.describe_cluster_state(), visit.admin.describe_deletions(), visit.history.look()
+    cluster = await context.admin.describe_cluster()
+    state, deletions, _ = await fragments(
+        context.admin.describe_cluster_state(), context.admin.describe_deletions(), context.history.look()
     )
     nodes = sorted(cluster.nodes)[:BROKERS_MAX]
-    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id), PART_S) for node in nodes))
+    disks = await asyncio.gather(*(fragment(broker_disks(context.admin, node.id), PART_S) for node in nodes))
     rows = [BrokerRow(node, node == cluster.controller, found) for node, found in zip(nodes, disks, strict=True)]
     more = len(cluster.nodes) - len(rows)
     latest = sorted(deletions.value or (), key=lambda each: -each.deleted_ms)
-    details = visit.history.last.details
-    return visit.render(
+    details = context.history.last.details
+    return context.render(
         "overview.html",
         cluster=cluster,
         state=state,
         deletions=deletions,
         latest=[each for each in latest if each.state in ("deleting", "staged")][:DELETIONS_SHOWN],
-        curves=tiles(visit.history, by_metrics=bool(visit.console.settings.metrics_urls)),
+        curves=tiles(context.history, by_metrics=bool(context.console.settings.metrics_urls)),
         lags=details.get(LAG),
         lags_shown=LAGS_SHOWN,
         brokers=rows,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from pybroker.client import QuotaEntity
-from pybroker.console.queries.fragments import TROUBLE, in_words, part
-from pybroker.console.web.request_context import Form, InputError, Visit
+from pybroker.console.queries.fragments import TROUBLE, error_text, fragment
+from pybroker.console.web.request_context import Form, InputError, PageContext
 
 KINDS = {"user": "User", "client-id": "Client id", "ip": "Address"}
 QUOTAS = {
@@ -19,15 +19,15 @@ QUOTAS = {
 SHOWN = 1_000
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show all quotas."""
-    return await _page(visit, Form([]))
+    return await _page(context, Form([]))
 
 
-async def _page(visit: Visit, form: Form, status: int = 200, problem: str | None = None) -> Response:
-    found = await part(visit.admin.describe_client_quotas())
+async def _page(context: PageContext, form: Form, status: int = 200, problem: str | None = None) -> Response:
+    found = await fragment(context.admin.describe_client_quotas())
     rows = found.value or []
-    return visit.render(
+    return context.render(
         "quotas.html",
         status,
         found=found,
@@ -61,24 +61,24 @@ def _quota(form: Form) -> str:
     return name
 
 
-async def put(visit: Visit) -> Response:
+async def put(context: PageContext) -> Response:
     """Set one quota; other quotas of the entity stay."""
-    form = visit.form
+    form = context.form
     try:
         try:
             value = float(form.text("value"))
         except ValueError:
             raise InputError(f"Value: {form.text('value')[:40]!r} is not a number.") from None
-        await visit.admin.alter_client_quotas({_entity(form): {_quota(form): value}})
+        await context.admin.alter_client_quotas({_entity(form): {_quota(form): value}})
     except (*TROUBLE, InputError) as error:
-        return await _page(visit, form, 422, in_words(error))
-    return visit.redirect("/quotas", "quota-set")
+        return await _page(context, form, 422, error_text(error))
+    return context.redirect("/quotas", "quota-set")
 
 
-async def remove(visit: Visit) -> Response:
+async def remove(context: PageContext) -> Response:
     """Remove one quota."""
     try:
-        await visit.admin.alter_client_quotas({_entity(visit.form): {_quota(visit.form): None}})
+        await context.admin.alter_client_quotas({_entity(context.form): {_quota(context.form): None}})
     except (*TROUBLE, InputError) as error:
-        return await _page(visit, Form([]), 422, in_words(error))
-    return visit.redirect("/quotas", "quota-removed")
+        return await _page(context, Form([]), 422, error_text(error))
+    return context.redirect("/quotas", "quota-removed")

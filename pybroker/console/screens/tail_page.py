@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from starlette.responses import Response, StreamingResponse
 
 from pybroker.client import TopicPartition
-from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.queries.fragments import TROUBLE, error_text
 from pybroker.console.queries.record_search import all_partitions, matches
 from pybroker.console.queries.value_decoding import FORMATS
 from pybroker.console.screens.message_pages import shown_record
 from pybroker.console.screens.topic_pages import described
-from pybroker.console.web.request_context import InputError, Visit, at
+from pybroker.console.web.request_context import InputError, PageContext, url_with
 
 LIFE_S = 1800.0
 """Then the person has to reload the page."""
@@ -27,59 +27,59 @@ it.
 """
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show the page; its script requests the events."""
-    topic = await described(visit)
-    given = {name: visit.query.text(name) for name in ("partition", "contains", "format")}
-    return visit.render(
+    topic = await described(context)
+    given = {name: context.query.text(name) for name in ("partition", "contains", "format")}
+    return context.render(
         "tail.html",
         tab="messages",
         topic=topic,
         given=given,
         formats=FORMATS,
-        events=at(f"/topics/{topic.name}/tail/events", given),
-        back=at(f"/topics/{topic.name}/messages", given),
+        events=url_with(f"/topics/{topic.name}/tail/events", given),
+        back=url_with(f"/topics/{topic.name}/messages", given),
     )
 
 
-async def events(visit: Visit) -> Response:
+async def events(context: PageContext) -> Response:
     """Stream the records as server-sent events."""
-    topic = await described(visit)
+    topic = await described(context)
     there = [each.partition for each in topic.partitions]
-    partitions = all_partitions(topic.name, there, visit.query.number("partition"))
-    if not partitions or visit.query.text("format", "auto") not in FORMATS:
+    partitions = all_partitions(topic.name, there, context.query.number("partition"))
+    if not partitions or context.query.text("format", "auto") not in FORMATS:
         raise InputError("Unknown partition or format.")
-    return StreamingResponse(_stream(visit, partitions), media_type="text/event-stream")
+    return StreamingResponse(_stream(context, partitions), media_type="text/event-stream")
 
 
 def _event(kind: str, data: object) -> str:
     return f"event: {kind}\ndata: {json.dumps(data)}\n\n"
 
 
-async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> AsyncIterator[str]:
-    if not visit.clients.tails_left:
+async def _stream(context: PageContext, partitions: tuple[TopicPartition, ...]) -> AsyncIterator[str]:
+    if not context.clients.tails_left:
         yield _event("problem", "Too many live tails are open; close one.")
         return
-    needle = visit.query.text("contains").encode()
+    needle = context.query.text("contains").encode()
     give_up = time.monotonic() + LIFE_S
     said = time.monotonic()
     away: str | None = None
     try:
-        async with visit.clients.tail() as consumer:
+        async with context.clients.tail() as consumer:
             consumer.assign(partitions)
             consumer.seek_to_end(*partitions)
             await asyncio.gather(*(consumer.position(each) for each in partitions))
             yield "retry: 2000\n" + _event("ready", "")
-            while time.monotonic() < give_up and visit.console.still_there(visit):
+            while time.monotonic() < give_up and context.console.still_there(context):
                 read = await consumer.poll(0.5)
                 rows = [record for record in reversed(read) if matches(record, needle)]
                 if rows:
-                    shown = [shown_record(visit, each) for each in rows[:ROWS_A_TURN]]
+                    shown = [shown_record(context, each) for each in rows[:ROWS_A_TURN]]
                     left_out = len(rows) - len(shown)
-                    yield _event("records", visit.part("record_rows.html", rows=shown, left_out=left_out))
+                    yield _event("records", context.render_fragment("record_rows.html", rows=shown, left_out=left_out))
                     said = time.monotonic()
                 elif not read:
-                    problem = await _problem(visit)
+                    problem = await _problem(context)
                     if problem != away:
                         yield _event("away", problem) if problem else _event("ready", "")
                         away = problem
@@ -87,15 +87,15 @@ async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> Async
                         yield ": still here\n\n"
                         said = time.monotonic()
     except TROUBLE as error:
-        yield _event("problem", in_words(error))
+        yield _event("problem", error_text(error))
         return
     yield _event("end", "")
 
 
-async def _problem(visit: Visit) -> str | None:
+async def _problem(context: PageContext) -> str | None:
     """Return why no broker answers; None if one does. A consumer would wait silently."""
     try:
-        await visit.clients.ping()
+        await context.clients.ping()
     except TROUBLE as error:
-        return f"The cluster does not respond; records appear when it responds again. {in_words(error)}"
+        return f"The cluster does not respond; records appear when it responds again. {error_text(error)}"
     return None

@@ -10,39 +10,39 @@ from typing import Any
 from starlette.responses import Response
 
 from pybroker.console.queries import cluster_activity
-from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.queries.fragments import TROUBLE, error_text
 from pybroker.console.queries.measurements import History
 from pybroker.console.web.charts import Curve, a_second, bytes_of, cores, curve, per_second, records
-from pybroker.console.web.request_context import Visit
+from pybroker.console.web.request_context import PageContext
 
 NEEDS_METRICS = "requires --metrics-url"
 DETAILS_SHOWN = 3
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show the charts; the page's script reloads them every few seconds."""
-    return visit.render(
+    return context.render(
         "live.html",
-        **await _facts(visit),
-        by_metrics=bool(visit.console.settings.metrics_urls),
+        **await _page_values(context),
+        by_metrics=bool(context.console.settings.metrics_urls),
         most=cluster_activity.TOPICS_MAX,
     )
 
 
-async def curves(visit: Visit) -> Response:
+async def curves(context: PageContext) -> Response:
     """Return only the charts."""
-    return Response(visit.part("curves.html", **await _facts(visit)), media_type="text/html")
+    return Response(context.render_fragment("curves.html", **await _page_values(context)), media_type="text/html")
 
 
-async def _facts(visit: Visit) -> dict[str, Any]:
-    history = visit.history
+async def _page_values(context: PageContext) -> dict[str, Any]:
+    history = context.history
     await history.look()
     problems = list(history.last.problems)
     try:
-        await visit.clients.ping()
+        await context.clients.ping()
     except TROUBLE as error:
-        problems = [f"The cluster does not respond; the charts continue when it responds again. {in_words(error)}"]
-    return {"curves": tiles(history, by_metrics=bool(visit.console.settings.metrics_urls)), "problems": problems}
+        problems = [f"The cluster does not respond; the charts continue when it responds again. {error_text(error)}"]
+    return {"curves": tiles(history, by_metrics=bool(context.console.settings.metrics_urls)), "problems": problems}
 
 
 def tiles(history: History, *, by_metrics: bool) -> list[Curve]:

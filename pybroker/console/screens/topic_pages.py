@@ -16,20 +16,20 @@ from pybroker.client import (
     TopicIncarnation,
 )
 from pybroker.client.topic_events import topic_events
-from pybroker.console.queries.fragments import PART_S, FactPart, part
+from pybroker.console.queries.fragments import PART_S, Fragment, fragment
 from pybroker.console.queries.group_lag import groups_of
 from pybroker.console.queries.partition_logs import both_ends, replicas_on_disk, with_leader
 from pybroker.console.queries.topic_rows import descriptions, partition_rows
-from pybroker.console.web.request_context import NotFoundError, Visit
+from pybroker.console.web.request_context import NotFoundError, PageContext
 
 PARTITIONS_SHOWN = 200
 """Number of partitions on one page."""
 
 
-async def described(visit: Visit) -> TopicDescription:
+async def described(context: PageContext) -> TopicDescription:
     """Return the topic that the address names. Raises NotFoundError."""
-    name = visit.path("name")
-    found = (await descriptions(visit.admin, [name])).get(name)
+    name = context.path("name")
+    found = (await descriptions(context.admin, [name])).get(name)
     if found is None:
         raise NotFoundError(
             f"There is no topic {name[:255]}, or you have no permission to see it. If it was deleted, look under "
@@ -38,16 +38,17 @@ async def described(visit: Visit) -> TopicDescription:
     return found
 
 
-async def show(visit: Visit) -> Response:
+async def show(context: PageContext) -> Response:
     """Show the partitions."""
-    topic = await described(visit)
+    topic = await described(context)
     partitions = with_leader([topic])
     ends, disks = await asyncio.gather(
-        part(both_ends(visit.admin, partitions), PART_S), part(replicas_on_disk(visit.admin, partitions), PART_S)
+        fragment(both_ends(context.admin, partitions), PART_S),
+        fragment(replicas_on_disk(context.admin, partitions), PART_S),
     )
-    begin = visit.query.number("from", 0, most=1_000_000) or 0
+    begin = context.query.number("from", 0, most=1_000_000) or 0
     rows = partition_rows(topic, ends.value or {}, disks.value or {})
-    return visit.render(
+    return context.render(
         "topic.html",
         tab="partitions",
         topic=topic,
@@ -67,22 +68,22 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(known) if len(known) == len(found) else None
 
 
-async def settings(visit: Visit) -> Response:
+async def settings(context: PageContext) -> Response:
     """Show all settings with their sources, and a form for each."""
-    topic = await described(visit)
-    return await settings_page(visit, topic)
+    topic = await described(context)
+    return await settings_page(context, topic)
 
 
 async def settings_page(
-    visit: Visit, topic: TopicDescription, status: int = 200, problem: str | None = None
+    context: PageContext, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
     """Return the page, with the failure if there was one."""
     resource = ConfigResource.topic(topic.name)
-    found: FactPart[dict[ConfigResource, dict[str, ConfigEntry]]] = await part(
-        visit.admin.describe_configs([resource]).all()
+    found: Fragment[dict[ConfigResource, dict[str, ConfigEntry]]] = await fragment(
+        context.admin.describe_configs([resource]).all()
     )
     entries = sorted((found.value or {}).get(resource, {}).values(), key=lambda each: each.name)
-    return visit.render(
+    return context.render(
         "topic_settings.html",
         status,
         tab="settings",
@@ -91,7 +92,7 @@ async def settings_page(
         failure=found.problem,
         sources=SOURCES,
         own=ConfigSource.TOPIC_CONFIG,
-        edit=visit.query.text("edit"),
+        edit=context.query.text("edit"),
         problem=problem,
     )
 
@@ -109,21 +110,21 @@ SOURCES = {
 }
 
 
-async def groups(visit: Visit) -> Response:
+async def groups(context: PageContext) -> Response:
     """Show groups with offsets in the topic."""
-    topic = await described(visit)
-    found = await part(groups_of(visit.admin, with_leader([topic])))
-    return visit.render("topic_groups.html", tab="groups", topic=topic, groups=found)
+    topic = await described(context)
+    found = await fragment(groups_of(context.admin, with_leader([topic])))
+    return context.render("topic_groups.html", tab="groups", topic=topic, groups=found)
 
 
-async def history(visit: Visit) -> Response:
+async def history(context: PageContext) -> Response:
     """Show all incarnations of the name, whether or not the topic exists."""
-    name = visit.path("name")
-    topic = (await descriptions(visit.admin, [name])).get(name)
-    found = await part(_history(visit, name))
+    name = context.path("name")
+    topic = (await descriptions(context.admin, [name])).get(name)
+    found = await fragment(_history(context, name))
     if topic is None and not found.value:
         raise NotFoundError(f"There is no topic {name[:255]} and no history of one.")
-    return visit.render(
+    return context.render(
         "history.html",
         tab="history",
         topic=topic,
@@ -134,5 +135,5 @@ async def history(visit: Visit) -> Response:
     )
 
 
-async def _history(visit: Visit, name: str) -> tuple[TopicIncarnation, ...]:
-    return (await visit.admin.describe_topic_history(TopicCollection.of_topic_names([name])))[name]
+async def _history(context: PageContext, name: str) -> tuple[TopicIncarnation, ...]:
+    return (await context.admin.describe_topic_history(TopicCollection.of_topic_names([name])))[name]

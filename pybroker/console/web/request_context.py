@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pybroker.client import AdminClient, AuthenticationError, BrokerConnectionError, KafkaTimeoutError
 from pybroker.console.console_settings import ConsoleSettings
-from pybroker.console.queries.fragments import TROUBLE, in_words
+from pybroker.console.queries.fragments import TROUBLE, error_text
 from pybroker.console.queries.measurements import History
 from pybroker.console.queries.metrics_scrape import ScrapedMetrics
 from pybroker.console.web.login_sessions import Session, Sessions
@@ -46,13 +46,13 @@ class Console:
         if self.shared is not None:
             await self.shared.close()
 
-    def still_there(self, visit: Visit) -> bool:
+    def still_there(self, context: PageContext) -> bool:
         """Return whether the response may still be sent: the person has not logged out meanwhile, and the process is
         not stopping.
         """
         if self._is_ending():
             return False
-        return visit.user is None or self.sessions.is_there(visit.token)
+        return context.user is None or self.sessions.is_there(context.token)
 
 
 class Form:
@@ -95,7 +95,7 @@ class NotFoundError(Exception):
     """Something does not exist; the text says what."""
 
 
-class Visit:
+class PageContext:
     """A request and its response helpers. form: the fields of a POST, else the query string."""
 
     def __init__(self, console: Console, request: Request, token: str, session: Session | None) -> None:
@@ -165,7 +165,7 @@ class Visit:
         )
         return HTMLResponse(text, status)
 
-    def part(self, template: str, **facts: Any) -> str:
+    def render_fragment(self, template: str, **facts: Any) -> str:
         """Render a fragment of a page."""
         return self.console.pages.render(template, {**facts, "query": self.query})
 
@@ -208,7 +208,7 @@ DONE = {
 }
 """Messages after a change. Addresses contain only the key, so that a link cannot put its own text on our pages."""
 
-Handler = Callable[[Visit], Coroutine[Any, Any, Response]]
+Handler = Callable[[PageContext], Coroutine[Any, Any, Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -216,8 +216,8 @@ def page(handler: Handler, *, login: bool = True) -> Endpoint:
     """Make the endpoint of a GET, which changes nothing. login: whether the person must be logged in."""
 
     async def endpoint(request: Request) -> Response:
-        visit, is_new = await _visit(request)
-        return _cookie(visit, is_new, await _answered(visit, handler, login))
+        context, is_new = await _context(request)
+        return _cookie(context, is_new, await _answered(context, handler, login))
 
     return endpoint
 
@@ -226,64 +226,64 @@ def action(handler: Handler, *, login: bool = True) -> Endpoint:
     """Make the endpoint of a POST, which changes something and accepts only forms issued to the same person."""
 
     async def endpoint(request: Request) -> Response:
-        visit, is_new = await _visit(request)
+        context, is_new = await _context(request)
         try:
             body = await request.body()
-            visit.form = Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
+            context.form = Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
         except BodyTooLargeError:
-            return visit.render("trouble.html", 413, title="Too large", problem="The form is too large.")
+            return context.render("trouble.html", 413, title="Too large", problem="The form is too large.")
         except ValueError:
-            return visit.render("trouble.html", 400, title="Invalid request", problem="The request contains no form.")
-        if is_new or not visit.console.sessions.csrf_is_right(visit.token, visit.form.raw("csrf")):
+            return context.render("trouble.html", 400, title="Invalid request", problem="The request contains no form.")
+        if is_new or not context.console.sessions.csrf_is_right(context.token, context.form.raw("csrf")):
             problem = "The form does not belong to this session: it is outdated or from another site. Reload the page."
-            return _cookie(visit, is_new, visit.render("trouble.html", 403, title="Refused", problem=problem))
-        return await _answered(visit, handler, login)
+            return _cookie(context, is_new, context.render("trouble.html", 403, title="Refused", problem=problem))
+        return await _answered(context, handler, login)
 
     return endpoint
 
 
-async def _visit(request: Request) -> tuple[Visit, bool]:
+async def _context(request: Request) -> tuple[PageContext, bool]:
     console: Console = request.app.state.console
     token = request.cookies.get(COOKIE, "")
     is_new = not 40 <= len(token) <= 50
     if is_new:
         token = console.sessions.new_token()
-    return Visit(console, request, token, await console.sessions.find(token)), is_new
+    return PageContext(console, request, token, await console.sessions.find(token)), is_new
 
 
-async def _answered(visit: Visit, handler: Handler, login: bool) -> Response:
-    if login and not visit.is_logged_in:
-        here = visit.request.url.path + (f"?{visit.request.url.query}" if visit.request.url.query else "")
-        back = here if visit.request.method == "GET" else "/"
-        return visit.redirect(f"/login?{urlencode({'next': back})}")
+async def _answered(context: PageContext, handler: Handler, login: bool) -> Response:
+    if login and not context.is_logged_in:
+        here = context.request.url.path + (f"?{context.request.url.query}" if context.request.url.query else "")
+        back = here if context.request.method == "GET" else "/"
+        return context.redirect(f"/login?{urlencode({'next': back})}")
     try:
-        return await (while_reachable(visit.clients, handler(visit)) if login else handler(visit))
+        return await (while_reachable(context.clients, handler(context)) if login else handler(context))
     except ClusterAwayError as error:
-        return away(visit, str(error))
+        return cluster_away_page(context, str(error))
     except NotFoundError as error:
-        return visit.render("trouble.html", 404, title="Not found", problem=str(error))
+        return context.render("trouble.html", 404, title="Not found", problem=str(error))
     except InputError as error:
-        return visit.render("trouble.html", 422, title="Not possible", problem=str(error))
+        return context.render("trouble.html", 422, title="Not possible", problem=str(error))
     except AuthenticationError as error:
-        if visit.user is not None:
-            await visit.console.sessions.end(visit.token)
-            return visit.redirect(f"/login?{urlencode({'next': '/'})}")
-        return visit.render("trouble.html", 502, title="No access", problem=in_words(error))
+        if context.user is not None:
+            await context.console.sessions.end(context.token)
+            return context.redirect(f"/login?{urlencode({'next': '/'})}")
+        return context.render("trouble.html", 502, title="No access", problem=error_text(error))
     except (BrokerConnectionError, KafkaTimeoutError) as error:
-        return away(visit, in_words(error))
+        return cluster_away_page(context, error_text(error))
     except TROUBLE as error:
-        return visit.render("trouble.html", 502, title="The cluster rejected this", problem=in_words(error))
+        return context.render("trouble.html", 502, title="The cluster rejected this", problem=error_text(error))
 
 
-def away(visit: Visit, problem: str) -> Response:
+def cluster_away_page(context: PageContext, problem: str) -> Response:
     """Show the failure and what a person can do about it."""
-    changes = visit.request.method == "POST"
-    return visit.render("away.html", 502, problem=problem, changes=changes)
+    changes = context.request.method == "POST"
+    return context.render("away.html", 502, problem=problem, changes=changes)
 
 
-def _cookie(visit: Visit, is_new: bool, response: Response) -> Response:
+def _cookie(context: PageContext, is_new: bool, response: Response) -> Response:
     if is_new and COOKIE not in response.headers.get("set-cookie", ""):
-        set_cookie(response, visit.token, secure=visit.request.url.scheme == "https")
+        set_cookie(response, context.token, secure=context.request.url.scheme == "https")
     return response
 
 
@@ -298,7 +298,7 @@ def local(address: str) -> str:
     return address if is_ours else "/"
 
 
-def at(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
+def url_with(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
     """Return an address with its parameters. None, False and empty texts are left out; 0 is a value."""
     given = {**(facts or {}), **more}
     kept = {name: value for name, value in given.items() if value is not None and value is not False and value != ""}

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from pybroker.console.queries.value_decoding import places
+from pybroker.console.queries.value_decoding import match_positions
 
 COLOURED_CHARACTERS = 100_000
 """Longer texts have one colour: browsers are slow with so many elements."""
@@ -22,7 +22,7 @@ def value(text: str, kind: str, wanted: str = "") -> Markup:
     """Return the text of a DecodedValue as HTML; wanted: the searched text."""
     is_coloured = kind in ("json", "avro") and len(text) <= COLOURED_CHARACTERS
     tokens = list(_TOKEN.finditer(text)) if is_coloured else []
-    marks = places(text, wanted)
+    marks = match_positions(text, wanted)
     spans = [*(token.span() for token in tokens), *marks]
     cuts = sorted({0, len(text), *(at for span in spans for at in span)})
     parts, at_token, at_mark = [], 0, 0

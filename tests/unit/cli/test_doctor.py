@@ -14,7 +14,7 @@ import pytest
 from pybroker.cli.doctor import disk_checks, machine_checks, setting_checks
 from pybroker.cli.doctor.address_checks import ports
 from pybroker.cli.doctor.broker_checks import _differences, of_topics
-from pybroker.cli.doctor.doctor_command import told
+from pybroker.cli.doctor.doctor_command import effective_settings
 from pybroker.cli.doctor.finding import Finding, FindingState, bad, ok, warn, worst
 from pybroker.config import load_config
 from tests.support.wire import free_port
@@ -26,7 +26,7 @@ def said(findings: object, state: FindingState) -> list[str]:
 
 def of_settings(*, brokers: int = 1, **given: str) -> list[Finding]:
     named = {name.replace("_", "."): text for name, text in given.items()}
-    return list(setting_checks.check({**told(load_config().config), **named}, brokers=brokers))
+    return list(setting_checks.check({**effective_settings(load_config().config), **named}, brokers=brokers))
 
 
 def test_a_plain_start_is_in_order() -> None:

@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from pybroker.console.queries.avro_decoding import LIST_VALUES_MAX, VALUES_MAX, AvroError, datum, file, parsed_schema
-from pybroker.console.queries.value_decoding import PAGE_CHARACTERS, shown
+from pybroker.console.queries.value_decoding import PAGE_CHARACTERS, decode_value
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 WITHIN_ITSELF = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": "Node"}]}
@@ -115,9 +115,9 @@ def test_a_block_that_unpacks_to_too_much_is_refused() -> None:
 def test_a_list_says_that_a_page_of_its_own_reads_more() -> None:
     schema = parsed_schema('{"type": "array", "items": "int"}')
     data = bare(schema, [7] * (LIST_VALUES_MAX + 1))
-    row = shown(data, "avro", schema)
+    row = decode_value(data, "avro", schema)
     assert (row.kind, row.problem) == ("hex", "not Avro data of this schema: too many values to show")
-    assert shown(data, "avro", schema, characters=PAGE_CHARACTERS).kind == "avro"
+    assert decode_value(data, "avro", schema, characters=PAGE_CHARACTERS).kind == "avro"
 
 
 def test_any_bytes_are_shown_or_refused() -> None:
@@ -128,7 +128,7 @@ def test_any_bytes_are_shown_or_refused() -> None:
         data = bytearray(chance.choice(sound))
         for _ in range(chance.randrange(1, 8)):
             data[chance.randrange(len(data))] = chance.randrange(256)
-        assert shown(bytes(data[: chance.randrange(1, len(data) + 1)]), "avro", chance.choice(schemas)).text
+        assert decode_value(bytes(data[: chance.randrange(1, len(data) + 1)]), "avro", chance.choice(schemas)).text
 
 
 def test_what_is_no_schema_is_refused() -> None:
@@ -151,5 +151,5 @@ def test_what_is_no_schema_is_refused() -> None:
             continue
         read += 1
         for _ in range(3):
-            assert shown(chance.randbytes(chance.randrange(1, 30)), "avro", schema).kind in ("hex", "avro")
+            assert decode_value(chance.randbytes(chance.randrange(1, 30)), "avro", schema).kind in ("hex", "avro")
     assert read > 100
