@@ -25,7 +25,7 @@ def request_of(event: AlterIsr) -> Any:
 
 
 def event_of(request: Any) -> AlterIsr:
-    """Return the event of a request."""
+    """Return the event that a request contains."""
     changes = [
         IsrChange(
             topic.topic_id,

@@ -1,8 +1,9 @@
 """The controller's messages to a broker without topic ids (`inter.broker.protocol.version` below 2.8): versions of
 Kafka 2.7, which use topic names. The broker's ApiVersions show its versions.
 
-The codec omits fields that a version does not have. This module does the rest: a message names a topic once, although
-StopReplica may concern several incarnations of it, and the answer for a name applies to each of them.
+The codec omits fields that a version does not have. This module does the rest. StopReplica may concern several
+incarnations of a name, but the message names each topic only once; the answer for a name then applies to each of its
+incarnations.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 LAST_BY_NAME: dict[type, int] = {LeaderAndIsrRequest: 4, StopReplicaRequest: 3, UpdateMetadataRequest: 6}
-"""The last version with names; the next one uses topic ids."""
+"""The last version of each message with names; the next version uses topic ids."""
 
 
 def named(request: ControlRequest) -> ControlRequest:
-    """Return the request in the form for its version with names."""
+    """Return the request for the version with names."""
     if not isinstance(request, StopReplicaRequest):
         return request
     topics: dict[str, StopReplicaTopicState] = {}
     for topic in request.topic_states:
         if not topic.topic_name:
-            continue  # The topic has no name any more; it waits until the broker supports ids.
+            continue  # The topic no longer has a name. The order waits until the broker supports ids.
         before = topics.get(topic.topic_name)
         states = {state.partition_index: state for state in topic.partition_states}
         last_epoch = topic.last_epoch
@@ -57,7 +58,7 @@ def named(request: ControlRequest) -> ControlRequest:
 def _merged(
     one: list[StopReplicaPartitionState], other: list[StopReplicaPartitionState]
 ) -> dict[int, StopReplicaPartitionState]:
-    """Return, of two orders for a partition, the one for the later incarnation, by leader epoch."""
+    """Of two orders for a partition, return the order for the later incarnation, which has the higher leader epoch."""
     found = {state.partition_index: state for state in one}
     for state in other:
         before = found.get(state.partition_index)
@@ -67,13 +68,13 @@ def _merged(
 
 
 def by_id(request: ControlRequest, answer: Any) -> Any:
-    """Return the response with names as one with ids."""
+    """Convert the response with names into a response with ids."""
     if not isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
         return answer
     codes = {(one.topic_name, one.partition_index): one.error_code for one in answer.named_errors}
     topics = []
     for topic in request.topic_states:
-        # A topic without a name was not sent, so nothing was done for it.
+        # A topic without a name was not sent, so the broker has done nothing for it.
         missing = ErrorCode.NONE if topic.topic_name else ErrorCode.UNKNOWN_TOPIC_ID
         errors = [
             PartitionError(state.partition_index, codes.get((topic.topic_name, state.partition_index), int(missing)))

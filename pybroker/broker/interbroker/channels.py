@@ -10,7 +10,9 @@ from pybroker.broker.interbroker.remote_channel import RemoteChannel
 from pybroker.broker.metadata.image import BrokerImage
 
 DRAIN_SECONDS_MAX = 5.0
-"""Limit of the wait for other brokers at a stop: they may be down, and the next controller sends them everything."""
+"""Limit of the wait for other brokers at a stop. They may be down, and the next controller sends them everything
+anyway.
+"""
 
 
 class BrokerChannels:
@@ -43,7 +45,7 @@ class BrokerChannels:
                 del self._remote[broker_id]
 
     async def close(self) -> None:
-        """Wait for answers, up to the limit, and close all channels."""
+        """Wait for answers up to the limit, then close all channels."""
         channels = [channel for _, channel in self._remote.values()]
         if channels:
             drained = [asyncio.ensure_future(channel.drain()) for channel in channels]

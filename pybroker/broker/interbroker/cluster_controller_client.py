@@ -1,10 +1,10 @@
-"""The controller client of a broker in a cluster: it submits to this process while this broker is the controller, else
-over the inter-broker listener.
+"""The controller client of a broker in a cluster: while this broker is the controller, it submits within this process,
+otherwise over the inter-broker listener.
 
 An event has a request id, under which the controller records its outcome together with the decision. If the answer is
 lost, the client retries until the caller's timeout: the event is decided once, and every later controller knows its
-outcome. Proposals of leaders (AlterPartition) and ControlledShutdown have no such id: they name the state they change,
-and the submitter learns the outcome by itself.
+outcome. Proposals of leaders (AlterPartition) and ControlledShutdown have no request id. They name the state that they
+change, so the submitter can find out the outcome from the metadata.
 """
 
 from __future__ import annotations
@@ -43,21 +43,26 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 25_000
-"""Default timeout: clients give up after 30 s (`request.timeout.ms`) and get an answer before."""
+"""Default timeout: clients give up after 30 s (`request.timeout.ms`), so they get an answer before that."""
 DECISION_MS_MIN = 1_000
-"""Minimum time for a decision. A caller with a shorter timeout does not want to wait for the change to be applied, but
-the decision still takes a moment."""
+"""Minimum time for a decision. With a shorter timeout, the caller does not wait until the change is applied, but the
+decision itself still takes a moment.
+"""
 WAY_MS_MAX = 1_000
 """A submission stops waiting for the decision to be applied this long before its timeout, so that the answer arrives in
 time.
 """
 ANSWER_S_MAX = 3_600.0
-"""Longer than any caller waits: the caller closes the connection at its timeout."""
+"""Longer than any caller waits: the caller itself closes the connection at its timeout."""
 PAUSE_S = 0.05
 SILENCE_S = 5.0
-"""A controller with a slower answer may hang; at this interval this broker asks others whether it has a successor."""
+"""Interval at which this broker asks others whether the controller has a successor, while the controller does not
+answer: it may hang.
+"""
 LOST_SIGHT_S = 1.0
-"""After this time without a controller, there may be a new one that the store has not announced to this broker yet."""
+"""Time without a controller after which this broker asks others: the store may not have announced a new controller to
+this broker yet.
+"""
 
 WITHOUT_ID = AlterIsr | ShutDownBroker
 
@@ -65,7 +70,7 @@ R = TypeVar("R")
 
 
 class LostAnswerError(KafkaError):
-    """The event was sent to the controller; whether it has decided is unknown."""
+    """The event was sent to the controller, but this broker does not know whether the controller has decided it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,11 @@ class ForwardedEvent(Generic[R]):
     caller: Caller | None
     asked: RequestIdentity | None
     deadline: float
-    """Time limit for the decision to be applied."""
+    """When to stop waiting for the decision to be applied."""
 
 
 class FollowedView(ClusterView, Protocol):
-    """The view, with a wait for a change."""
+    """The cluster view, with a function that waits for a change."""
 
     async def reached(self, controller_epoch: int, number: int) -> None:
         """Wait until this broker has applied the change with that number."""
@@ -134,8 +139,8 @@ class ClusterControllerClient:
             ) from None
 
     async def _submit(self, event: Event[R], began: float, deadline: float, caller: Caller | None) -> EventAnswer[R]:
-        """Submit until an answer or a final error comes. `deadline` only limits the wait for the decision to be
-        applied.
+        """Submit the event again and again until an answer or a final error comes. `deadline` only limits the wait
+        until the decision is applied.
         """
         loop = asyncio.get_running_loop()
         request_id = Uuid.random()
@@ -169,7 +174,8 @@ class ClusterControllerClient:
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
         """Wait for all earlier decisions; see `ControllerClient`. The controller's own broker submits too: the store
-        has to confirm that it was not replaced."""
+        has to confirm that no other broker has replaced it.
+        """
         # The answer waits until the view has the controller's last change.
         if not (await self.submit(CatchUp(), timeout_ms)).in_force:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker has no current metadata from the controller.")
@@ -202,7 +208,7 @@ class ClusterControllerClient:
     async def _ask(
         self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
     ) -> EventAnswer[R]:
-        # A paused controller answers too late; if it is replaced meanwhile, its successor gets the request.
+        # A paused controller answers too late. If another broker replaces it meanwhile, the successor gets the request.
         replaced = asyncio.ensure_future(self._replaced(controller))
 
         def give_up(done: asyncio.Future[None]) -> None:
@@ -221,8 +227,8 @@ class ClusterControllerClient:
             replaced.cancel()
 
     async def _replaced(self, controller: int) -> None:
-        """Wait until another broker is the controller. While the controller is None, an election may be under way,
-        which is no answer.
+        """Wait until another broker is the controller. If the controller becomes None, an election may be running, so
+        continue to wait.
         """
         while self._discovery.controller in (None, controller):
             try:
@@ -273,8 +279,8 @@ class ClusterControllerClient:
         return await self._shown(answered, change, wanted.deadline)
 
     async def _shown(self, answer: EventAnswer[R], change: tuple[int, int], deadline: float) -> EventAnswer[R]:
-        """Return the answer when this broker's view has that change; if the deadline comes first, an answer that is not
-        in force.
+        """Return the answer when this broker's view has that change; if the deadline comes first, return an answer with
+        `in_force` False.
         """
         try:
             async with asyncio.timeout_at(deadline):
@@ -299,7 +305,7 @@ class ClusterControllerClient:
 
 
 async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> EventAnswer[Any]:
-    """Propose ISR changes. The leader waits only for the controller's answer: not until its own view has the change."""
+    """Propose ISR changes. The leader waits only for the controller's answer, not until its own view has the change."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller refused to change ISRs.")

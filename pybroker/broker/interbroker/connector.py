@@ -20,8 +20,8 @@ from pybroker.errors import StartError
 
 
 async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the settings for every connection to another broker. If they contain a token, it is renewed in time.
-    Raises StartError if there is no token.
+    """Return the settings for every connection to another broker. If they contain a token, it is renewed before it
+    expires. Raises StartError if no token can be obtained.
     """
     login = broker_login(config)
     settings = login.client_settings()
@@ -77,7 +77,8 @@ class Connector:
 
     def _refused(self, broker_id: int, problem: Exception) -> None:
         """Log a rejected certificate or login once: the broker retries continually, and only an operator can repair it.
-        A broker that is down is not logged."""
+        Do not log that a broker is down.
+        """
         untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
         if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
             log.warning("cannot connect to a broker broker=%d: %s", broker_id, problem)

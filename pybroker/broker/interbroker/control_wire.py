@@ -20,9 +20,9 @@ from pybroker.native import message_schema, use_classes
 from pybroker.protocol import interbroker as wire
 
 APART_BYTES_MIN = 16 * 1024
-"""Changes of the cluster from this size take milliseconds to read."""
+"""Size from which reading a change of the cluster takes milliseconds; a larger one is read on a thread."""
 IMAGE_BYTES_MAX = 1 << 30
-"""Limit of a whole image; one with 200,000 partitions has 30 MB, and 3 MB compressed on the wire."""
+"""Limit of a whole image; an image with 200,000 partitions has 30 MB, compressed 3 MB on the wire."""
 
 _SAME: tuple[tuple[str, type], ...] = (
     ("LeaderAndIsrRequest", control.LeaderAndIsrRequest),
@@ -62,7 +62,7 @@ _use_our_classes()
 
 
 class _Packed:
-    """Cache of the last serialized change: every broker gets the same one."""
+    """Cache of the last serialized change: all brokers get the same bytes."""
 
     def __init__(self) -> None:
         self._change: object = None
@@ -117,7 +117,7 @@ async def received(message: Any) -> ControlRequest:
 
 
 def request_from_wire(message: Any) -> ControlRequest:
-    """Return the request for the receiver. Raises UnreadableError."""
+    """Return the request for the receiver. Raises UnreadableError if the bytes cannot be decoded."""
     if isinstance(message, wire.UpdateClusterRequest):
         data = message.change
         change = unpack(ClusterImage, _inflated(data)) if message.whole else unpack(ImageDelta, data)

@@ -14,7 +14,7 @@ from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnec
 from pybroker.broker.metadata.image import BrokerImage
 
 UNDER_WAY_MAX = 64
-"""Limit of running requests; others wait for a free connection until their timeout."""
+"""Limit of running requests; a request beyond it waits for a free connection until its timeout."""
 
 OpenConnection = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 

@@ -1,8 +1,8 @@
-"""Controller discovery by asking other brokers: for a broker that cannot reach the metadata store for a while. It
-learns of no election, and would keep asking the earlier controller.
+"""Controller discovery by asking other brokers: A broker that cannot reach the metadata store for a while needs it: it
+learns of no election from the store, and would keep asking the earlier controller.
 
-An asked broker decides nothing unless it is the controller, and the store refuses the writes of a replaced controller:
-a wrong answer costs only a request.
+A wrong answer costs only a request: a broker decides nothing unless it is the controller, and the store refuses the
+writes of a replaced controller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ASKED_MAX = 10
-"""Number of brokers to ask at once."""
+"""Number of brokers to ask concurrently."""
 ANSWER_S = 2.0
 PAUSE_S = 1.0
 """Pause between two searches."""
@@ -32,7 +32,7 @@ PAUSE_S = 1.0
 
 class _ReportedController(NamedTuple):
     leadership: int | None
-    """The controller that the store had named by then; a later change in the store takes precedence."""
+    """The controller that the store named at that time; a later change in the store takes precedence."""
     controller: int
 
 
@@ -70,8 +70,9 @@ class ControllerDiscovery:
             self._told = None
 
     async def search(self) -> None:
-        """Ask the other brokers; concurrent callers share one search. Returns at the end of the search, or at once if
-        the last one has only just ended."""
+        """Ask the other brokers; concurrent callers share one search. Return at the end of the search; return
+        immediately if the last search has only just ended.
+        """
         if self._search is None and asyncio.get_running_loop().time() >= self._next:
             self._search = asyncio.create_task(self._ask_all(), name="who-is-controller")
             self._search.add_done_callback(self._search_ended)
@@ -132,7 +133,9 @@ class ControllerDiscovery:
 
 
 def _named_controller(answer: wire.EnvelopeResponse) -> int | None:
-    """Return the controller named in a NOT_CONTROLLER answer; None also for a broker whose version names none."""
+    """Return the controller named in a NOT_CONTROLLER answer; None also if the broker's version does not name the
+    controller.
+    """
     try:
         found: int | None = unpack(int | None, answer.response_data) if answer.response_data else None
     except UnreadableError:

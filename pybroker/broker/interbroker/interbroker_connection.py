@@ -14,7 +14,7 @@ from pybroker.errors import KafkaError
 from pybroker.native import message_class, message_schema
 
 UNREACHABLE = (BrokerConnectionError, KafkaTimeoutError, KafkaError)
-"""Exceptions of a request that got no answer, or an unreadable one."""
+"""Exceptions raised if a request gets no answer, or an unreadable one."""
 
 
 class InterBrokerConnection(BrokerConnection):
@@ -23,7 +23,9 @@ class InterBrokerConnection(BrokerConnection):
     between_brokers = True
 
     async def learn_versions(self) -> None:
-        """Request the other broker's versions again: its `inter.broker.protocol.version` may have been raised."""
+        """Request the other broker's API versions again: an operator may have raised its
+        `inter.broker.protocol.version`.
+        """
         await self._negotiate(None, -1)
 
     @staticmethod

@@ -1,12 +1,13 @@
 """Fast detection of killed brokers, before their session with the store ends.
 
-The controller has a connection to every other broker, and every other broker has one to the controller. If it breaks
-and the broker's port refuses connections for 300 ms, seen from here and from another broker, the process counts as
-dead. A hanging or unreachable broker does not refuse connections, so it is only lost when its session expires. That is
-also so in a cluster of two, which has no second witness.
+The controller has a connection to every other broker, and every other broker has one to the controller. If the
+connection breaks, this broker and another broker (the witness) test the port of the lost broker. If the port refuses
+connections from both for 300 ms, the process counts as dead. A hanging or unreachable broker does not refuse
+connections, so it is only lost when its session expires. A cluster of two brokers has no witness, so there, too, a
+broker is only lost when its session expires.
 
-A wrong verdict (a firewall that refuses connections for a broker) is harmless: the new leaders have new epochs, and the
-broker registers again.
+A wrong verdict is harmless (for example if a firewall refuses connections for the broker): the new leaders have new
+epochs, and the broker registers again.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class PeerWatch:
         fence: Report,
         unseat: Report,
     ) -> None:
-        """The controller calls `fence` for a dead broker, other brokers call `unseat` for the controller; neither
-        raises."""
+        """If a broker is dead, the controller calls `fence`; if the controller is dead, another broker calls `unseat`.
+        Neither function raises.
+        """
         self._broker_id = broker_id
         self._view = view
         self._leadership = leadership
@@ -66,13 +68,14 @@ class PeerWatch:
         self._unseat = unseat
         self._verdicts: Counter[tuple[int, bool]] = Counter()
         """How often a broker was found dead since its last connection, by broker and by whether this broker was the
-        controller. Counting both separately lets a new controller skip the pause after a verdict about its predecessor.
+        controller. The two counts are separate, so that a new controller need not pause because of a verdict about its
+        predecessor.
         """
         self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopped = False
 
     def start(self) -> None:
-        """Begin to watch the controller, or as the controller all brokers."""
+        """Begin to watch: the controller watches all brokers, any other broker watches the controller."""
         self._leadership.on_change(self._look)
         self._view.on_change(self._look)
         self._look()
@@ -86,7 +89,9 @@ class PeerWatch:
         await asyncio.gather(*watches, return_exceptions=True)
 
     async def probe(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return, for another broker, whether that epoch of a broker refuses connections from here."""
+        """Answer another broker's question: return whether the port of a broker in that epoch refuses connections from
+        here.
+        """
         broker = self._view.image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or broker_id == self._broker_id:
             return False
@@ -120,8 +125,8 @@ class PeerWatch:
                     await connection.lost()
                 finally:
                     connection.abort()
-            # A broker that keeps registering without a connection is behind a port that refuses for it: wait longer
-            # each time.
+            # The broker keeps registering, but this broker gets no connection: something in between refuses connections
+            # for its port. Wait longer each time.
             before = self._verdicts[broker.broker_id, self._leadership.controller == self._broker_id]
             await asyncio.sleep(min(2**before - 1, AGAIN_S_MAX))
             if await self._is_dead(broker):
@@ -133,7 +138,7 @@ class PeerWatch:
         if controller not in (self._broker_id, broker.broker_id):
             return
         if broker.broker_id in self._view.image.leaving:
-            return  # its port closes before its registration ends
+            return  # A stopping broker closes its port before its registration ends.
         self._verdicts[broker.broker_id, controller == self._broker_id] += 1
         log.warning(
             "broker process is dead: its port refuses connections from this broker and another one broker=%d",

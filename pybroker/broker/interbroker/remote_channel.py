@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
 ANSWER_SECONDS_MAX = 60.0
-"""An order for 10,000 partitions takes seconds; after this time without an answer it is sent again."""
+"""An order for 10,000 partitions takes seconds; if no answer has come after this time, the channel sends the order
+again.
+"""
 
 OpenConnection = Callable[[], Awaitable[InterBrokerConnection]]
 
@@ -34,8 +36,8 @@ class RemoteChannel:
     ) -> None:
         """`topic_ids` returns whether this broker sends topic ids to brokers that support them.
 
-        The channels to all brokers share `turn`: messages for a hundred brokers are not encoded without a pause, so
-        other tasks run in between.
+        The channels to all brokers share `turn`. It separates the encoding of messages for a hundred brokers by pauses,
+        in which other tasks run.
         """
         self._broker_id = broker_id
         self._open_connection = open_connection
@@ -60,7 +62,7 @@ class RemoteChannel:
         return answer
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Send a question at once, and only once: after its timeout the answer is useless."""
+        """Send a question immediately, and only once: after its timeout the answer is useless."""
         answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._ask(request, answer), name=f"controller-question-{self._broker_id}")
         self._asked[task] = None
@@ -68,7 +70,7 @@ class RemoteChannel:
         return answer
 
     async def drain(self) -> None:
-        """Wait until everything has been answered."""
+        """Wait until all requests have been answered."""
         while (self._worker is not None and not self._worker.done()) or self._asked:
             await asyncio.wait([*([] if self._worker is None else [self._worker]), *self._asked])
 
@@ -130,7 +132,9 @@ class RemoteChannel:
         return response_from_wire(request, by_id(request, told) if says_names else told)
 
     async def _version(self, connection: InterBrokerConnection, request: ControlRequest) -> int | None:
-        """Return the version of a message that has one with names; None means the newest version that both support."""
+        """Return the version of a message if it must be one with names; None means the newest version that both brokers
+        support.
+        """
         last = LAST_BY_NAME.get(type(request))
         if last is None:
             return None

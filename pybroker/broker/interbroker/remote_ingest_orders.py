@@ -1,4 +1,4 @@
-"""Orders of the broker that commits a staged ingest to the others, over the inter-broker listener."""
+"""Sends the orders of the committing broker of a staged ingest to the other brokers, over the inter-broker listener."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 
 ANSWER_SECONDS_MAX = 60.0
-"""Brokers sync gigabytes meanwhile."""
+"""Timeout of an order: the receiver may have to sync gigabytes."""
 
 Outcome = dict[int, tuple[int, int]]
 """Rows and bytes by partition."""

@@ -51,14 +51,14 @@ log = logging.getLogger(__name__)
 CATCH_UP_MS = 5_000
 """Time limit of one attempt to get the metadata of the quorum."""
 HAND_OVER_MS = 5_000
-"""Time limit of one attempt to move leadership away before a stop …"""
+"""Time limit of one attempt to move leadership away before a stop."""
 LEAVE_S_MAX = 5.0
 """Limit of waiting for the metadata store at a stop."""
 HAND_OVER_S_MAX = 12.0
-"""… and of all attempts: the later steps must also fit into `shutdown.timeout.ms`."""
+"""Time limit of all these attempts: the later steps of the stop must also fit into `shutdown.timeout.ms`."""
 
 PARKED_GRACE_S = 1.0
-"""Time that parked requests get at a stop before they fail."""
+"""Time that parked requests get at a stop to finish; then they fail."""
 
 MakeNative = Callable[..., NativeBroker]
 
@@ -76,7 +76,8 @@ class FoundCluster(NamedTuple):
 class Broker:
     """One broker in this process. `start` returns when it serves clients, `stop` when all data is on disk.
 
-    `failed` completes with a FatalError when the broker cannot go on; its owner then calls `stop` and exits.
+    If the broker cannot go on, the future `failed` completes with a FatalError; the owner of the broker then calls
+    `stop` and exits.
     """
 
     def __init__(
@@ -105,8 +106,8 @@ class Broker:
     async def start(self) -> None:
         """Open the store and the log directories, become controller, apply all partitions, then accept clients.
 
-        Raises StartError with one clear sentence for problems that the operator can fix, and closes everything it
-        opened.
+        If the operator can fix the problem, raises StartError with one clear sentence. Closes everything that it has
+        opened before it raises.
         """
         try:
             await self._start()
@@ -178,8 +179,8 @@ class Broker:
         services.groups.start()
         services.transactions.coordinator.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
-            # Before clients connect: the restored offsets of groups, and the loss of deleted topics' offsets, change
-            # groups in memory.
+            # Do this before clients connect: restoring offsets of groups, and losing the offsets of deleted topics,
+            # changes the groups in memory.
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
@@ -238,7 +239,7 @@ class Broker:
         services.disk_room.start()
 
     async def _guard(self, store: MetadataStore) -> StoreGuard:
-        """Return the guard. Raises StartError if the store was set back."""
+        """Return the guard. Raises StartError if the store was wiped or restored from a backup."""
         guard = self._store_guard = StoreGuard(store, Path(self._config.log_dirs[0]))
         try:
             await guard.check()
@@ -248,14 +249,15 @@ class Broker:
         return guard
 
     async def _take_office(self, parts: BrokerParts, scan: asyncio.Future[list[LocalPartition]]) -> None:
-        """Make a single broker the controller while the disks are read; in a cluster, join the election. Raises
-        StartError."""
+        """Make a single broker the controller while other threads read the disks; in a cluster, join the election.
+        Raises StartError.
+        """
         config, broker_id = self._config, self._config.broker_id
         try:
             await parts.election.start(
                 lambda: _local_ids(scan),
-                # In a cluster, brokers of both versions may be the controller. Topic ids that one of them has shown
-                # stay visible.
+                # During an upgrade, brokers of either version may become controller. If one of them has shown topic
+                # ids, they stay visible.
                 lambda stored, shown: (
                     with_stored(config, broker_id, stored).topic_ids or (config.in_cluster and shown())
                 ),
@@ -332,7 +334,7 @@ class Broker:
         await parts.services.ingests.start()
 
     async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work, but raise if the broker fails meanwhile: then the work would never finish."""
+        """Run work, but raise if the broker fails meanwhile, because the work would then never finish."""
         task = asyncio.ensure_future(work)
         await asyncio.wait([task, self.failed], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -385,8 +387,9 @@ class Broker:
         return broker_metrics(self.services) if self.services is not None else ""
 
     async def scrape(self) -> str:
-        """Return the text of /metrics. It is counted in steps and on another thread, so that neither the loop nor a
-        data thread waits."""
+        """Return the text of /metrics. The work is done in steps and on another thread, so that neither the loop nor a
+        data thread has to wait.
+        """
         if self.services is None:
             return ""
         from pybroker.broker.observability.broker_metrics import scrape
@@ -394,7 +397,7 @@ class Broker:
         return await scrape(self.services)
 
     async def metadata(self) -> Mapping[str, Node]:
-        """Return the nodes of the metadata store for a report; none before it is open. Raises StoreError."""
+        """Return the nodes of the metadata store for a report; empty before the store is open. Raises StoreError."""
         from pybroker.broker.observability.diagnosis.node_documents import read
 
         return await read(self._store) if self._store is not None else {}
@@ -422,7 +425,7 @@ class Broker:
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:
-            # Groups answer their parked requests themselves; other requests get a moment, then an error.
+            # Groups answer their parked requests themselves. Other requests get a moment to finish, then an error.
             await parts.services.transactions.coordinator.stop()
             await parts.services.transactions.owed.stop()
             parts.services.shares.stop()
@@ -509,7 +512,7 @@ def _waited_for(parts: BrokerParts, broker_id: int) -> bool:
 
 
 async def _login(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the login settings for other brokers; none on a single broker."""
+    """Return the login settings for other brokers; empty on a single broker."""
     if not config.in_cluster:
         return {}
     from pybroker.broker.interbroker.connector import client_settings
@@ -518,11 +521,13 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
 
 
 async def _both(start: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
-    """Run both; return only when both have ended, even if one failed, because closing must not run beside them."""
+    """Run both. Return only when both have ended, even if one has failed, because nothing may be closed while the other
+    still runs.
+    """
     election = asyncio.ensure_future(start)
     await asyncio.gather(election, scan, return_exceptions=True)
     if scan.exception() is not None:
-        # Raise the scan's error, which an election that waited for the scan repeats.
+        # Raise the error of the scan: an election that waits for the scan fails with the same error.
         election.exception()
         return
     await election
@@ -536,7 +541,7 @@ def _found(scan: asyncio.Future[list[LocalPartition]]) -> list[LocalPartition]:
 
 
 async def _local_ids(scan: asyncio.Future[list[LocalPartition]]) -> LocalIds:
-    """Return topic names by id from `partition.metadata` on this broker."""
+    """Return topic ids by name from the `partition.metadata` files on this broker."""
     ids: dict[str, set[Uuid]] = {}
     for directory in await scan:
         if directory.topic is not None and directory.topic_id is not None and directory.problem is None:

@@ -20,7 +20,9 @@ CLUSTER_NAME = "kafka-cluster"
 """The only name of resource type CLUSTER."""
 
 WILDCARD = "*"
-"""As a literal resource name: every resource. As a host: every host. "User:*": every principal."""
+"""As the name of a literal pattern, it means every resource; as a host, every host; as the name in "User:*", every
+principal.
+"""
 
 
 class AclBinding(NamedTuple):
@@ -38,7 +40,7 @@ class AclBinding(NamedTuple):
 
     @property
     def pattern(self) -> AclPattern:
-        """The pattern alone: one node of the store holds its ACLs."""
+        """The pattern without the ACL: one node of the store has all ACLs of a pattern."""
         return self.resource_type, self.pattern_type, self.name
 
     def for_native(self) -> AclEntry:
@@ -105,7 +107,7 @@ TYPE_NAMES = {
     ResourceType.DELEGATION_TOKEN: "DelegationToken",
     ResourceType.USER: "User",
 }
-"""As Kafka spells them in paths and in its tools."""
+"""The names of types as Kafka writes them in paths and in its tools."""
 
 OPERATION_NAMES = {operation: operation.name.title().replace("_", "") for operation in AclOperation}
 PERMISSION_NAMES = {PermissionType.ALLOW: "Allow", PermissionType.DENY: "Deny"}
@@ -116,7 +118,7 @@ _PERMISSIONS = {name: permission for permission, name in PERMISSION_NAMES.items(
 ACL_PATHS = tuple(
     path for name in TYPE_NAMES.values() for path in (f"{ACLS}/{name}", f"{EXTENDED_ACLS}/prefixed/{name}")
 )
-"""Parents of the nodes; created once."""
+"""Parents of the nodes. They are created once."""
 
 
 class AclNode(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Messages from the controller to brokers, and their responses: LeaderAndIsr v5, StopReplica v4 and UpdateMetadata v7
 of KIP-516, and messages that Kafka does not have. Brokers without topic ids (`inter.broker.protocol.version` below 2.8)
-get the versions before, by name: LeaderAndIsr v4 without type, StopReplica v3, UpdateMetadata v6.
+get the previous versions, which use names: LeaderAndIsr v4 without type, StopReplica v3, UpdateMetadata v6.
 
-With the embedded store they travel as objects, from the controller's channel to `api.controller_messages`. Controller
-and replicas share only these types.
+With the embedded store, the controller's channel passes them to `api.controller_messages` as objects. Controller and
+replicas share only these types.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ NO_ERROR = 0
 
 
 class LeaderAndIsrType(IntEnum):
-    """Whether a missing partition in the request has a meaning (KIP-516). 0 and unknown values count as INCREMENTAL:
-    they never delete."""
+    """Whether it means anything that a partition is missing in the request (KIP-516). Receivers treat 0 and unknown
+    values as INCREMENTAL, with which they never delete.
+    """
 
     UNKNOWN = 0
     INCREMENTAL = 1
@@ -30,7 +31,7 @@ class LeaderAndIsrType(IntEnum):
 
 
 class LeaderAndIsrPartitionState(msgspec.Struct, gc=False):
-    """State of one partition that the receiver is a replica of."""
+    """State of one partition of which the receiver is a replica."""
 
     partition_index: int
     controller_epoch: int
@@ -43,7 +44,7 @@ class LeaderAndIsrPartitionState(msgspec.Struct, gc=False):
     removing_replicas: tuple[int, ...]
     is_new: bool
     start_offset: int = 0
-    """The start of a new log: above 0 it continues an earlier incarnation. Our own tagged field."""
+    """The offset at which a new log starts; above 0 the log continues an earlier incarnation. Our own tagged field."""
 
 
 class LeaderAndIsrTopicState(msgspec.Struct):
@@ -112,16 +113,18 @@ class StopReplicaPartitionState(msgspec.Struct, gc=False):
 
 
 class StopReplicaTopicState(msgspec.Struct):
-    """Version 4 uses only the id: a request for a dead incarnation cannot touch a live one. Version 3 uses only the
-    name: leader epochs distinguish incarnations."""
+    """Version 4 uses only the id: a request for a dead incarnation cannot affect a live one. Version 3 uses only the
+    name, so only leader epochs distinguish incarnations.
+    """
 
     topic_name: str
     """"" if there is none."""
     topic_id: Uuid
     partition_states: list[StopReplicaPartitionState]
     last_epoch: int = -1
-    """The highest leader epoch of a deleted incarnation: a log with a higher one belongs to a successor. Our own tagged
-    field in version 3; -1 if absent."""
+    """The highest leader epoch of a deleted incarnation; if a log has a higher one, it belongs to a successor. Our own
+    tagged field in version 3; -1 if absent.
+    """
 
 
 EPOCH_DURING_DELETE = -2
@@ -147,7 +150,7 @@ class StopReplicaResponse(msgspec.Struct):
 
 
 class RestoreTopicState(msgspec.Struct, frozen=True):
-    """Partitions of a deleted topic that the receiver may still hold, and the topic's future name."""
+    """Partitions of a deleted topic that the receiver may still hold, and the name that the topic will have."""
 
     topic_name: str
     topic_id: Uuid
@@ -155,8 +158,9 @@ class RestoreTopicState(msgspec.Struct, frozen=True):
 
 
 class RestoreReplicasRequest(msgspec.Struct, frozen=True):
-    """Undelete: move staged data back, out of service; LeaderAndIsr follows after every replica has done it. Not a
-    Kafka message: with the embedded store it travels as an object."""
+    """Undelete: the receiver moves staged data back but does not serve it. When every replica has done so, LeaderAndIsr
+    follows. Not a Kafka message: with the embedded store it travels as an object.
+    """
 
     controller_id: int
     controller_epoch: int
@@ -188,7 +192,7 @@ LEADER_DURING_DELETE = -2
 
 
 class UpdateMetadataTopicState(msgspec.Struct):
-    """The partitions of a topic whose state changed."""
+    """The partitions of a topic that have a changed state."""
 
     topic_name: str
     topic_id: Uuid
@@ -233,24 +237,24 @@ SECURITY_PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SAS
 
 
 class UpdateCluster(msgspec.Struct, frozen=True):
-    """A change of the cluster, sent before the orders that follow from it: settings, for example, are applied before a
-    replica is opened under them. Not a Kafka message.
+    """A change of the cluster. The controller sends it before the orders that follow from it: for example, a broker
+    applies new settings before it opens a replica that needs them. Not a Kafka message.
 
-    Each controller epoch has one order of changes, and every broker gets all of them. A broker refuses a change that
-    does not follow its last one with INVALID_UPDATE_VERSION and then gets the whole image.
+    Each controller epoch has one order of changes, and every broker gets all of them. If a change does not follow the
+    last change of a broker, the broker refuses it with INVALID_UPDATE_VERSION and then gets the whole image.
     """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     number: int
-    """The number of the change in that order; for a whole image the number of its last change."""
+    """The number of the change in the controller's order. For a whole image, the number of the last change in it."""
     change: ImageDelta | ClusterImage
-    """The change, or the whole image: the first message to a broker."""
+    """The change; or the whole image, which is the first message to a broker."""
 
 
 class UpdateClusterResponse(msgspec.Struct, frozen=True):
-    """Sent when the broker uses the changed metadata and has applied its settings."""
+    """Sent when the broker uses the changed metadata and has applied the settings in it."""
 
     error_code: int = 0
 
@@ -273,27 +277,27 @@ class ClosedTopic(msgspec.Struct, frozen=True):
 
     topic_id: Uuid
     ends: Mapping[int, tuple[int, int]]
-    """Log start and log end of the partitions that it leads."""
+    """Log start and log end of each partition that the broker leads."""
     offsets: tuple[Mapping[str, Any], ...]
-    """Committed offsets of groups, in the form of the deletion record."""
+    """The groups' committed offsets, in the form of the deletion record."""
 
 
 class CloseTopicsResponse(msgspec.Struct, frozen=True):
-    """The broker sends it when earlier appends and commits are on disk."""
+    """The answer to CloseTopics. The broker sends it when earlier appends and commits are on disk."""
 
     error_code: int = 0
     topics: tuple[ClosedTopic, ...] = ()
 
 
 class ReopenTopics(msgspec.Struct, frozen=True):
-    """The decision is made: live topics accept appends and commits again. Follows each CloseTopics."""
+    """Sent after each CloseTopics, when the controller has decided: live topics accept appends and commits again."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
     number: int = 0
-    """The number of its CloseTopics."""
+    """The number of the CloseTopics to which it belongs."""
 
 
 class ReopenTopicsResponse(msgspec.Struct, frozen=True):
@@ -338,7 +342,7 @@ def refusal(request: ControlRequest, error_code: int) -> ControlResponse:
 
 
 def partition_state(index: int, partition: PartitionImage, new: bool, start_offset: int) -> LeaderAndIsrPartitionState:
-    """Return the state of a partition for its replicas; with `new` their logs do not exist yet."""
+    """Return the state of a partition for its replicas; if `new` is true, their logs do not exist yet."""
     return LeaderAndIsrPartitionState(
         index,
         partition.controller_epoch,

@@ -1,10 +1,11 @@
-"""Deletion records, `/admin/deleted_topics/[topic id]`. A record describes one deletion from the request to the removal
-of the last byte. Then it is a tombstone: the proof that the id is dead, with its history. Stray replicas of an unknown
-id have a record too, in its own state.
+"""Deletion records, `/admin/deleted_topics/[topic id]`. A record describes one deletion, from the request to the
+removal of the last byte. Afterwards it remains as a tombstone, which proves that the id is dead and has its history.
+Stray replicas of an unknown id have a record, too, with a state of its own.
 
-A record may exceed the size of a node (50,000 partitions, or a thousand groups' offsets). Its large, unchanging fields
-are then cut into pieces, `/0`, `/1`, … below its node. The controller may write them before it decides the deletion,
-under a node in state PREPARED: a load removes them if the deletion was not decided.
+A record may exceed the size of a node (50,000 partitions, or a thousand groups' offsets). Its large fields, which
+rarely change, are then cut into pieces: the nodes `/0`, `/1`, … below its own. The controller may write the pieces
+before it decides the deletion; the record's node then has the state PREPARED. If the deletion was not decided, the next
+load removes the node and the pieces.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 
 DELETING = "deleting"
-"""The name is free; not every replica has confirmed that its data is staged."""
+"""The name is free. Not every replica has confirmed that its data is staged."""
 STAGED = "staged"
 """Every replica has staged its data; it is kept until the delay ends."""
 UNDELETING = "undeleting"
@@ -32,9 +33,9 @@ REMOVED = "removed"
 """The data is gone. The record stays as a tombstone: proof that the id is dead."""
 
 FOUND = "found"
-"""Stray replicas: the topic is unknown, and brokers have staged its data and keep it."""
+"""Stray replicas: the topic is unknown. Brokers have staged its data and keep it."""
 PREPARED = "prepared"
-"""State of a node only: the controller is writing pieces for a deletion that it has not decided."""
+"""A state of the node only: the controller is writing the pieces for a deletion that it has not decided yet."""
 
 DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
 """States in which no replica of the topic may be in service."""
@@ -44,12 +45,13 @@ PIECE_BYTES_MAX = 512 * 1024
 
 
 BULK = ("partitions", "offsets", "ends", "isr", "departed")
-"""Fields stored in the pieces, if there are any."""
+"""Fields stored in the pieces, if the record has pieces."""
 
 
 class TransactionOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a transaction that had written to the topic before its deletion: the marker that its partitions
-    need if the topic comes back."""
+    """The outcome of a transaction that wrote to the topic before its deletion. If the topic is undeleted, its
+    partitions need a marker with this outcome.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -74,7 +76,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     deleted_ms: int
     deleted_by: str
     remove_after_ms: int
-    """No broker removes its data earlier, by its own clock."""
+    """The time before which no broker removes the data, by its own clock."""
     partitions: Mapping[int, tuple[int, ...]]
     config: Mapping[str, str]
     leader_epoch_max: int
@@ -86,7 +88,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """Log start and log end by partition; -1 if unknown."""
     lineage: TopicLineage = TopicLineage()
     successor: Uuid | None = None
-    """The incarnation that replaced it, if the same decision made it."""
+    """The incarnation that replaced the topic, if the same decision created it."""
     restore_as: str | None = None
     """While UNDELETING: the future name."""
     restored_by: str = ""
@@ -95,31 +97,37 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """The incarnation that still has to get `offsets`: the topic itself after an undelete, its successor after a
     truncate."""
     by_order: bool = False
-    """Deleted in the format without topic ids: the topic's node and the order in `/admin/delete_topics` occupy the name
-    until every replica has answered."""
+    """True if the topic was deleted in the format without topic ids: the topic's node and the order in
+    `/admin/delete_topics` occupy the name until every replica has answered.
+    """
     isr: tuple[tuple[int, ...], ...] = ()
     """The ISR by partition: only its members may lead after an undelete. () in old records without this field."""
     missing: tuple[int, ...] | None = None
-    """While DELETING: brokers that have not confirmed that their data is staged. None: all brokers are awaited."""
+    """While DELETING: brokers that have not confirmed that their data is staged. None: no broker has confirmed yet."""
     closed: bool = False
-    """True if the topic can no longer be undeleted: brokers may remove its data."""
+    """True if the topic can no longer be undeleted, so brokers may remove its data."""
     outcomes: tuple[TransactionOutcome, ...] = ()
-    """Outcomes of transactions that have ended since the deletion; while LIVE: those whose markers are not written."""
+    """Outcomes of transactions that have ended since the deletion. While the state is LIVE: the outcomes whose markers
+    are not written yet.
+    """
     departed: Mapping[int, tuple[int, ...]] = {}
-    """Brokers that may still have data of partitions moved away from them earlier, by partition."""
+    """By partition: brokers from which the partition was moved away earlier, and which may still have its data."""
     pieces: int = 0
     """Number of nodes below the record's own, as last read or written."""
     unregistered: tuple[int, ...] = ()
     """Brokers that had data of the topic and were unregistered since: the deletion does not wait for them."""
     offsets_given: tuple[str, ...] = ()
-    """Groups whose offsets `offsets_for` has already: their coordinators are on several brokers."""
+    """Groups that already have their offsets of `offsets_for` back. The coordinators of the other groups are on other
+    brokers.
+    """
     delay_max_ms: int = -1
-    """Maximum time for which brokers keep the data after staging it, because an administrator shortened the delay of
-    this deletion; 0: the topic was purged. -1: only the brokers' own delay counts."""
+    """Limit of the time for which brokers keep the data after they have staged it. Set if an administrator shortened
+    the delay of this deletion; 0: the topic was purged. -1: only the brokers' own delay counts.
+    """
 
     @property
     def purged(self) -> bool:
-        """Whether brokers remove the data at once."""
+        """Whether brokers remove the data immediately."""
         return self.delay_max_ms == 0
 
     @property
@@ -129,13 +137,13 @@ class DeletionRecord(msgspec.Struct, frozen=True):
 
     @property
     def brokers(self) -> set[int]:
-        """All brokers that had a replica, except unregistered ones."""
+        """All brokers that had a replica, except brokers that were unregistered since."""
         had = {broker for replicas in self.partitions.values() for broker in replicas}
         return had.difference(self.unregistered)
 
     @property
     def unconfirmed(self) -> set[int]:
-        """Brokers that are not known to have staged their data."""
+        """Brokers that have perhaps not staged their data yet."""
         if self.state != DELETING:
             return set()
         if self.missing is not None:
@@ -153,7 +161,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return [index for index in self.partitions if broker_id in self.holders(index)]
 
     def replicas(self, partition: int) -> tuple[int, ...]:
-        """Return the replicas of a partition if the topic comes back."""
+        """Return the replicas that a partition will have if the topic is undeleted."""
         return self._known(self.partitions[partition])
 
     def in_sync(self, partition: int) -> tuple[int, ...]:
@@ -171,14 +179,14 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields}, enc_hook=str)
 
     def encode_head(self, pieces: int) -> bytes:
-        """Return the record without the fields in the pieces."""
+        """Return the record without the fields that the pieces contain."""
         fields = msgspec.structs.asdict(self)
         for name in ("topic_id", *BULK):
             del fields[name]
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields, "pieces": pieces}, enc_hook=str)
 
     def encode_bulk(self) -> bytes:
-        """Return the fields in the pieces."""
+        """Return the fields that the pieces contain."""
         return msgspec.json.encode({name: getattr(self, name) for name in BULK}, enc_hook=str)
 
     def end(self, partition: int) -> tuple[int, int]:
@@ -224,7 +232,9 @@ class DeletionHead(msgspec.Struct):
     pieces: int = 0
     topic: str = ""
     deleted_ms: int = -1
-    """-1 with an empty name: an older broker cut the record into pieces and did not repeat the fields here."""
+    """-1, with an empty name, if an older broker wrote the node: it did not repeat the fields here when it cut the
+    record into pieces.
+    """
     closed: bool = False
 
 
@@ -273,7 +283,7 @@ def decode_deletion_head(path: str, data: bytes) -> DeletionHead:
 
 
 def read_deletions(admin: Mapping[str, Node]) -> tuple[dict[Uuid, DeletionRecord], list[str]]:
-    """Return all records below /admin, and an error message for each damaged one."""
+    """Return all records below /admin, and an error message for each damaged record."""
     found: dict[Uuid, DeletionRecord] = {}
     problems: list[str] = []
     prefix = len(znodes.DELETED_TOPICS) + 1
@@ -301,14 +311,14 @@ def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRec
     whole = b"".join(piece.data for piece in pieces if piece is not None)
     bulk = znodes.decode_json(path, whole, dict[str, msgspec.Raw])
     if "state" in bulk:
-        # Written by a version that put everything into the pieces.
+        # A version that put everything into the pieces has written it.
         return decode_deletion(path, whole, head.pieces)
     own = znodes.decode_json(path, data, dict[str, msgspec.Raw])
     return decode_deletion(path, msgspec.json.encode({**own, **bulk}), head.pieces)
 
 
 def forget_prepared(admin: Mapping[str, Node]) -> list[Operation]:
-    """Return the removal of records that were written for undecided deletions."""
+    """Return the operations that remove records of deletions which were prepared but not decided."""
     operations: list[Operation] = []
     prefix = len(znodes.DELETED_TOPICS) + 1
     prepared = set()
@@ -341,8 +351,8 @@ def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> t
 
 
 def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
-    """Return a new record, the operations that write it, each of which may be a separate multi, and the operation that
-    makes it valid.
+    """Return a new record, the operations that write it, and the operation that makes it valid. Each of the former may
+    be a multi of its own.
     """
     path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
     head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
@@ -358,6 +368,6 @@ def _pieces(record: DeletionRecord) -> list[bytes]:
 
 
 def forget_operations(record: DeletionRecord) -> list[Operation]:
-    """Return the removal of a record's nodes."""
+    """Return the operations that remove a record's nodes."""
     path = znodes.deletion_path(record.topic_id)
     return [*(Delete(f"{path}/{number}") for number in range(record.pieces)), Delete(path)]

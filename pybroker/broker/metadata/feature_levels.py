@@ -2,8 +2,8 @@
 
     /feature        {"version":2,"status":1,"features":{"group.version":1}}
 
-A feature that was never finalized has its highest level. Level 0 disables it; Kafka omits the feature then, which would
-mean "never finalized" here.
+A feature that was never finalized has its highest level. Level 0 disables a feature. Kafka then omits the feature from
+the node; pybroker writes it, because a missing feature means "never finalized".
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ STREAMS_VERSION = "streams.version"
 """1: streams groups (KIP-1071). They need topic ids."""
 
 TRANSACTION_VERSION = "transaction.version"
-"""2: each transaction has its own producer epoch, and produced partitions join it automatically (KIP-890). 1 is like 0
-here: in Kafka it is a storage format."""
+"""Level 2: each transaction has its own producer epoch, and a partition joins the transaction when the producer writes
+to it (KIP-890). Level 1 has no effect here; in Kafka it is a storage format.
+"""
 
 HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, SHARE_VERSION: 2, STREAMS_VERSION: 1, TRANSACTION_VERSION: 2}
 """All features; the lowest level is 0 (`native/server/src/api/k18_api_versions.rs` has the same list for clients)."""
@@ -45,7 +46,7 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the levels; grows with each change."""
+        """The epoch of the levels; it grows with each change."""
         return self.version + 1
 
     def level(self, name: str) -> int:

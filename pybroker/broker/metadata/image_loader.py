@@ -1,13 +1,13 @@
 """The first image, from the store's nodes, with the writes that complete unfinished changes. Pure.
 
-Incomplete are a topic without an id, and a topic without partition states (a crash interrupted its creation). An
-unreadable topic is `damaged`: not served, not deleted, its name taken.
+A topic is incomplete if it has no id, or no partition states (a crash interrupted its creation). A topic with
+unreadable nodes is `damaged`: the broker neither serves nor deletes it, and its name stays in use.
 
 With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; another node holds it
 (`controller/topic_id_visibility.py`). Otherwise a topic without an id is older than version 3, or an old tool has
 rewritten its node (KAFKA-14190). Its id then comes from the first of these sources that has one: a migration that has
-begun; a history that names this live topic; `partition.metadata` in all its local directories; a random number. If two
-ids qualify, the topic is damaged.
+begun; a history that belongs to this topic; `partition.metadata` in all its local directories; a random number. If a
+source has two ids, the topic is damaged.
 
 10,000 partitions share few distinct states; equal bytes are decoded once.
 """
@@ -62,7 +62,7 @@ NewId: TypeAlias = Callable[[], Uuid]
 
 
 class Nodes(NamedTuple):
-    """The store's subtrees that make up the cluster's state."""
+    """The store's subtrees that contain the cluster's state."""
 
     topics: Mapping[str, Node]
     configs: Mapping[str, Node]
@@ -81,11 +81,13 @@ class LoadedImage(NamedTuple):
     image: ClusterImage
     repairs: tuple[Operation, ...]
     unfinished: frozenset[str] = frozenset()
-    """Topics whose migration has begun (now, or before a crash): their records wait for the replicas."""
+    """Topics whose migration has begun, now or before a crash. Their records remain until the replicas have written the
+    id.
+    """
 
 
 LocalIds = Mapping[str, AbstractSet[Uuid]]
-"""Topic ids by name, from `partition.metadata` in the directories of that name."""
+"""By topic name: the topic ids in `partition.metadata` in the directories with that name."""
 
 
 def lacks_ids(nodes: Nodes) -> bool:
@@ -115,7 +117,8 @@ def shown_id(topics: Mapping[str, Node]) -> str | None:
 
 
 class LoweredError(Exception):
-    """The protocol version is below 2.8 and topics have ids already. Names a topic and the remedy."""
+    """Raised if the protocol version is below 2.8 but topics already have ids. The text names a topic and the remedy.
+    """
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -132,11 +135,12 @@ def load_image(
     *,
     topic_ids: bool = True,
 ) -> LoadedImage:
-    """Return the image, without live brokers. With `topic_ids`, nodes without an id are migrated; otherwise they stay,
-    and a node that shows an id raises LoweredError."""
+    """Return the image, without live brokers. If `topic_ids` is true, migrate the nodes without an id. Otherwise leave
+    them, and raise LoweredError if a node shows an id.
+    """
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
-        # The path still proves that the id is dead; the rest of the record is lost.
+        # The record is unreadable, but its path still proves that the id is dead.
         log.error("ignored a damaged deletion record: %s", problem)
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
@@ -239,7 +243,7 @@ class _Topics:
                 continue
             found = deletions.get(topic.topic_id)
             if found is not None and found.state == FOUND:
-                # The cluster did not know the topic for a while.
+                # The topic was unknown to the cluster for a while.
                 repairs += forget_operations(found)
                 self.forgotten.add(topic.topic_id)
             self.topics[name] = topic
@@ -247,7 +251,9 @@ class _Topics:
             self.repairs += repairs
 
     def _leftover(self, name: str) -> int:
-        """Return how many partitions of a dead topic still have nodes; remove the rest of a half-removed one."""
+        """Return how many partitions of a dead topic still have nodes. If an earlier removal has removed only a part,
+        remove the rest.
+        """
         parent = znodes.partitions_path(name)
         if parent not in self._nodes.topics:
             self.repairs.append(Create(parent))
@@ -283,7 +289,7 @@ class _Topics:
             topic_id,
             self._partitions(name, content, repairs),
             {} if config_node is None else znodes.decode_config(config_path, config_node.data),
-            # The node is younger than the topic after a move between stores, or after an undelete.
+            # After a move between stores, or after an undelete, the node is younger than the topic.
             node.created_ms if lineage.created_ms is None else lineage.created_ms,
             version,
             -1 if config_node is None else config_node.version,
@@ -315,8 +321,9 @@ class _Topics:
         return topic_id
 
     def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
-        """Return the ids whose history was created by the same write as the topic's node. A node that another tool has
-        created again under the name is another topic."""
+        """Return the ids whose history was created by the same write as the topic's node. If another tool has created
+        the node again under the name, it is the node of another topic.
+        """
         if self._histories is None:
             self._histories = defaultdict(list)
             for path, node in self._nodes.admin.items():
@@ -358,7 +365,7 @@ class _Topics:
             if node is not None:
                 found = self._partition(index, path, node, content)
                 if found.leader_epoch <= floor:
-                    # State of the earlier incarnation, whose truncation was interrupted.
+                    # The state belongs to the earlier incarnation: a crash interrupted the truncation.
                     found = msgspec.structs.replace(
                         _missing_state(content.partitions[index], self._controller_epoch, floor + 1),
                         state_version=node.version + 1,
@@ -399,7 +406,7 @@ class _Topics:
 
 
 def _missing_state(replicas: tuple[int, ...], controller_epoch: int, leader_epoch: int) -> PartitionImage:
-    """Return a state without a leader; the registration of a replica elects one."""
+    """Return a state without a leader. When a broker with a replica registers, the controller elects one."""
     return PartitionImage(replicas, NO_LEADER, leader_epoch, replicas, controller_epoch, 0)
 
 
@@ -408,7 +415,7 @@ def _state_bytes(partition: PartitionImage) -> bytes:
 
 
 def _ingests(nodes: Mapping[str, Node]) -> tuple[list[IngestRecord], frozenset[str]]:
-    """Return the records, and the paths of the damaged ones."""
+    """Return the records, and the paths of damaged records."""
     found: list[IngestRecord] = []
     damaged = set()
     for path, node in nodes.items():
@@ -443,7 +450,7 @@ def _floors(admin: Mapping[str, Node]) -> dict[str, int]:
 
 
 def _delete_orders(admin: Mapping[str, Node], deletions: Mapping[Uuid, DeletionRecord]) -> frozenset[str]:
-    """Return the orders that no deletion has begun to execute."""
+    """Return the orders for which no deletion has begun."""
     start = len(znodes.OLD_DELETE_TOPICS) + 1
     begun = {record.topic for record in deletions.values() if record.by_order}
     return frozenset(path[start:] for path in admin if path.startswith(znodes.OLD_DELETE_TOPICS + "/")) - begun
@@ -477,7 +484,9 @@ def guards_image(
 
 
 def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
-    """Return the ACLs. Raises DamagedNodeError: a lost ACL may be a DENY, so no broker starts without it."""
+    """Return the ACLs. Raises DamagedNodeError if one is unreadable: it may be a DENY, so no broker may start without
+    it.
+    """
     found: dict[AclPattern, AclNode] = {}
     for path, node in nodes.items():
         if node.data:
@@ -513,7 +522,7 @@ def _quotas(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
         if path.startswith((USER_CONFIGS + "/", CLIENT_CONFIGS + "/", IP_CONFIGS + "/")) and not is_credentials(path):
             config: dict[str, str] = {}
             try:
-                # A node that is only a parent has no data.
+                # A node without data is only a parent.
                 config = znodes.decode_config(path, node.data) if node.data else {}
             except DamagedNodeError as problem:
                 log.error("ignored damaged quotas: %s", problem)

@@ -1,7 +1,7 @@
 """Records of staged ingests in the store: the open and the committed ones (docs/staged-ingest.md).
 
-    /ingest/open/[topic id]/[key]        begun; removed by commit, abort, expiry
-    /ingest/committed/[topic id]/[key]   written by the multi that decides a commit; later with the offsets
+    /ingest/open/[topic id]/[key] begun; removed by commit, abort, expiry /ingest/committed/[topic id]/[key] written by
+    the multi that decides a commit; later with the offsets
 
 Keys are digests, because clients choose the names. A stream has one node under `committed`, for its latest batch.
 """
@@ -18,17 +18,19 @@ from pybroker.native import Uuid
 
 INGEST_OPEN = "/ingest/open"
 INGEST_COMMITTED = "/ingest/committed"
-"""Each broker creates both parent nodes at its start; the decision that first needs a topic's node creates that."""
+"""Each broker creates both parent nodes at its start. The node of a topic below them is created by the first decision
+that needs it.
+"""
 
 OPEN = "open"
 COMMITTING = "committing"
-"""Decided; not all partitions have the records yet."""
+"""The commit is decided; not all partitions have the records yet."""
 COMMITTED = "committed"
 
 NO_BATCH = -1
 
 ANSWERED_SETTINGS = ("cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type")
-"""The topic settings in IngestBegin's response. A committed ingest keeps only these."""
+"""The topic settings that IngestBegin's response contains. The record of a committed ingest keeps only these."""
 
 IngestKey = tuple[Uuid, str, int]
 """(topic id, ingest id, batch id)."""
@@ -61,19 +63,21 @@ class IngestRecord(msgspec.Struct, frozen=True):
     ttl_ms: int
     created_ms: int
     config: Mapping[str, str]
-    """The topic's settings at its beginning, which apply to all its records. If committed, only ANSWERED_SETTINGS."""
+    """The topic's settings at the beginning of the ingest; they apply to all its records. A committed ingest keeps only
+    ANSWERED_SETTINGS.
+    """
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
     plan: int = 0
-    """In a cluster, once committed: the number of the committed plan among the plans on the brokers' disks."""
+    """In a cluster, once committed: the number of the committed plan; brokers may have several plans on disk."""
     reopened: int = 0
-    """Number of failed prepares: an earlier prepare no longer counts."""
+    """Number of failed prepares. A prepare that began before the last failure no longer counts."""
     touched_ms: int = 0
-    """In a cluster: the time of its last append, as last stored."""
+    """In a cluster: the time of the last append, as last stored."""
 
     @property
     def last_ms(self) -> int:
-        """The time from which its expiry counts."""
+        """The time from which its ttl counts."""
         return max(self.created_ms, self.touched_ms)
 
     @property
@@ -86,27 +90,28 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def directory(self) -> str:
-        """Name of the directory of its files; each epoch has another one."""
+        """Name of the directory with its files; each epoch has a different one."""
         return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
 
     @property
     def pending(self) -> list[int]:
-        """Partitions that are not known to have the records."""
+        """Partitions that perhaps do not have the records yet."""
         return [index for index, part in self.partitions.items() if part.base_offset == PENDING]
 
     @property
     def lost(self) -> list[int]:
-        """Partitions that have lost the records for ever."""
+        """Partitions that have lost the records permanently."""
         return [index for index, part in self.partitions.items() if part.base_offset == LOST]
 
     @property
     def append_time(self) -> bool:
-        """Whether the commit stamps the records. Without the setting, records keep their times."""
+        """Whether the commit stamps the records with its time. If the setting is missing, records keep their own times.
+        """
         return self.config.get("message.timestamp.type") == "LogAppendTime"
 
     @property
     def path(self) -> str:
-        """Its node, in its state."""
+        """The path of its node, which depends on its state."""
         opened, committed = ingest_paths(self.key)
         return opened if self.state == OPEN else committed
 
@@ -116,14 +121,15 @@ class IngestRecord(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[0]
 
     def committed(self) -> IngestRecord:
-        """Return the record after its partitions have the records."""
+        """Return the record with these partitions marked as having the records."""
         rules = {name: self.config[name] for name in ANSWERED_SETTINGS if name in self.config}
         return msgspec.structs.replace(self, state=COMMITTED, config=rules)
 
     def encode(self) -> bytes:
         fields = msgspec.structs.asdict(self)
         fields["topic_id"] = str(self.topic_id)
-        # Four numbers each, without names: a commit to 10,000 partitions fits into one value of the store.
+        # Store four numbers per partition, without names: a commit to 10,000 partitions then fits into one value of the
+        # store.
         fields["partitions"] = {index: msgspec.structs.astuple(part) for index, part in self.partitions.items()}
         return msgspec.json.encode({"version": 1, **fields})
 
@@ -134,7 +140,7 @@ def series_of(key: IngestKey) -> SeriesKey:
 
 
 def ingest_paths(key: IngestKey) -> tuple[str, str]:
-    """Return the nodes of an ingest: while it is open, and once decided."""
+    """Return the nodes that an ingest may have: the open one and the committed one."""
     topic_id, ingest_id, batch_id = key
     kind = "stream" if series_of(key)[2] else "one"
     return (
@@ -163,7 +169,7 @@ class _RecordJson(msgspec.Struct):
     config: dict[str, str]
     committed_ms: int = 0
     partitions: dict[int, tuple[int, int, int, int] | IngestedPartition] = {}
-    """Earlier builds wrote the numbers with their names."""
+    """Earlier builds wrote the numbers with names."""
     plan: int = 0
     reopened: int = 0
     touched_ms: int = 0

@@ -1,8 +1,8 @@
-"""The cluster metadata that clients of this broker see, from UpdateMetadata. Handlers answer from it, and native code
-gets it.
+"""The cluster metadata that clients of this broker see. It comes from UpdateMetadata; handlers answer from it, and
+native code gets the same.
 
-One method changes it and passes the same change to native code as an ordered delta in the same call, so the two differ
-only during that call. Everything runs on the loop's thread.
+One method changes it. In the same call, it passes the change to native code as an ordered delta, so the two differ only
+during that call. Everything runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.version = 0
-        """Version of the native view: the last result of `publish`."""
+        """Version of the native view, as the last `publish` returned it."""
         self.topics_version = 0
-        """Grows with each topic that is added, removed or gets partitions."""
+        """Counter that grows whenever a topic is added, removed or gets partitions."""
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
@@ -70,7 +70,7 @@ class MetadataCache:
 
     @property
     def topics(self) -> Mapping[str, CachedTopic]:
-        """All topics by name; do not change it."""
+        """All topics by name. The caller must not change it."""
         return self._topics
 
     @property
@@ -106,8 +106,8 @@ class MetadataCache:
     def update(
         self, request: UpdateMetadataRequest, living: Container[Uuid] | None = None
     ) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
-        """Apply a request that the caller has checked to be current. Returns the removed incarnations, and the newly
-        visible ones. If the request lists all topics, `living` has the ids of the existing ones.
+        """Apply a request; the caller has checked that it is current. Return the removed incarnations and the newly
+        visible ones. If the request lists all topics, `living` has the ids of the topics that exist.
         """
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
@@ -159,7 +159,7 @@ class MetadataCache:
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)
         if topic is None or topic.topic_id != state.topic_id:
-            # A late request about a removed incarnation; the name may belong to a newer one.
+            # The request about a removed incarnation is late; the name may belong to a newer incarnation.
             return None
         self._forget(topic)
         return RemovedTopic(topic.name, topic.topic_id, len(topic.partitions))

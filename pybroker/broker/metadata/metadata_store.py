@@ -58,7 +58,7 @@ class ValueTooLargeError(StoreError):
 
 
 class RolledBackError(StoreError):
-    """In the results of a failed multi: this operation was valid, another one failed."""
+    """In the results of a failed multi: this operation was valid, but another one failed."""
 
 
 class MultiError(StoreError):
@@ -71,7 +71,7 @@ class MultiError(StoreError):
 
     @property
     def cause(self) -> StoreError:
-        """The error of the operation that failed first."""
+        """The error of the first operation that failed."""
         return self.results[self.index]
 
 
@@ -88,7 +88,8 @@ class UnavailableError(StoreError):
 
 
 class UnknownOutcomeError(StoreError):
-    """The connection broke during a write (ZooKeeper only): it may have succeeded. Later reads show the outcome."""
+    """The connection broke during a write (ZooKeeper only): it may have succeeded. A later read shows whether it has.
+    """
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -97,10 +98,10 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     version: int
     created_zxid: int
-    """Number of the change that created it: orders incarnations of one path."""
+    """Number of the change that created the node. It tells apart nodes that existed at one path at different times."""
     changed_zxid: int
     created_ms: int
-    """Wall time."""
+    """Wall time of the last change."""
     ephemeral_owner: int
     """The owner's session id, 0 for a persistent node."""
 
@@ -171,32 +172,32 @@ class SessionState(Enum):
 
 
 OPERATION_OVERHEAD_BYTES = 64
-"""Maximum overhead of one operation of a multi on ZooKeeper's wire, besides its path and value."""
+"""Limit of the overhead that one operation of a multi has on ZooKeeper's wire, in addition to its path and value."""
 
 
 def operation_bytes(operation: Operation) -> int:
-    """Return the maximum share of an operation in MULTI_BYTES_MAX."""
+    """Return an upper bound of the bytes that an operation uses of MULTI_BYTES_MAX."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
 PART_OPERATIONS_MAX = 2_000
-"""Limit of operations in one part: other tasks run between two parts."""
+"""Limit of operations that are processed without a pause; other tasks run in the pauses."""
 
 
 DECISION_BYTES_MAX = 900 * 1024
-"""Limit of one of our multis: larger changes are split where allowed, also where the embedded store would
-accept them."""
+"""Limit of one of our multis. Larger changes are split where that is allowed, even if the embedded store would accept
+them whole.
+"""
 
 
 def operations_bytes(operations: Iterable[Operation]) -> int:
-    """Return the maximum size of operations in a multi."""
+    """Return an upper bound of the size of operations in a multi."""
     return sum(map(operation_bytes, operations))
 
 
 def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequence[Operation]]:
-    """Return as few multis as possible, each below DECISION_BYTES_MAX if the split points allow it; one multi if
-    everything fits."""
+    """Split operations into as few multis as possible, each below DECISION_BYTES_MAX if the split points allow it."""
     if operations_bytes(operations) <= DECISION_BYTES_MAX:
         return [operations]
     ends = [*(seam for seam in seams if seam), len(operations)]
@@ -213,7 +214,7 @@ def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequ
 
 
 def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    """Split operations that need not be atomic into multis that every store accepts, in order."""
+    """Split operations that need not be atomic into multis, in order. Every store accepts multis of that size."""
     part: list[Operation] = []
     size = 0
     for operation in operations:
@@ -228,16 +229,18 @@ def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 class MetadataStore(Protocol):
-    """All operations may raise subclasses of StoreError; after a failure with an unknown state, StoreClosedError."""
+    """All operations may raise subclasses of StoreError; after a failure that leaves the state unknown, all raise
+    StoreClosedError.
+    """
 
     @property
     def session_id(self) -> int:
-        """Owner of this process's ephemeral nodes; never 0 while open."""
+        """Session id that owns this process's ephemeral nodes; never 0 while the store is open."""
         ...
 
     def starting(self, is_starting: bool) -> None:
-        """Set whether the broker is starting: then calls wait for an unreachable store as long as a start may take,
-        because no client waits for the broker yet.
+        """Set whether the broker is starting. While it is, calls wait for an unreachable store as long as a start may
+        take, because no client waits for the broker yet.
         """
         ...
 
@@ -246,8 +249,9 @@ class MetadataStore(Protocol):
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """Return the node. The watch fires when it is changed or deleted. Raises NoNodeError (and sets no watch) if it
-        does not exist."""
+        """Return the node. The watch fires when it is changed or deleted. Raises NoNodeError if the node does not
+        exist, and then sets no watch.
+        """
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
@@ -255,21 +259,27 @@ class MetadataStore(Protocol):
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Create a node and return its path. Raises NodeExistsError; NoNodeError without a parent;
-        NoChildrenForEphemeralsError."""
+        """Create a node and return its path. Raises NodeExistsError if it exists, NoNodeError if its parent does not
+        exist, NoChildrenForEphemeralsError if its parent is ephemeral.
+        """
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Replace the value and return the new version. Raises NoNodeError, BadVersionError."""
+        """Replace the value and return the new version. Raises NoNodeError if the node does not exist, BadVersionError
+        if it has another version.
+        """
         ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Remove the node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Remove the node. Raises NoNodeError if the node does not exist, BadVersionError if it has another version,
+        NotEmptyError if it has children.
+        """
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the sorted names of the children. The watch fires when a child is added or removed, or the node is
-        deleted. Raises NoNodeError."""
+        deleted. Raises NoNodeError if the node does not exist.
+        """
         ...
 
     async def subtree(self, path: str) -> dict[str, Node]:
@@ -282,13 +292,13 @@ class MetadataStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Apply all operations or none; later operations see earlier ones. Raises MultiError, which has the error of
-        each operation.
+        """Apply all operations or none; later operations see earlier ones. Raises MultiError, with the error of each
+        operation, if one is invalid.
         """
         ...
 
     async def sync(self) -> None:
-        """Ensure that later reads see every write that was acknowledged to any client before the call."""
+        """Ensure that later reads see every write that the store acknowledged to any client before the call."""
         ...
 
     async def close(self) -> None:
@@ -297,7 +307,7 @@ class MetadataStore(Protocol):
 
 
 def check_path(path: str) -> None:
-    """Raise InvalidPathError unless both stores accept the path."""
+    """Raise InvalidPathError unless both kinds of store accept the path."""
     if path == "/":
         return
     if not path.startswith("/") or "\x00" in path:
@@ -319,7 +329,9 @@ async def ensure_path(store: MetadataStore, path: str) -> None:
 
 
 async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
-    """Create each path and its missing parents; one commit for all missing nodes, none if all exist."""
+    """Create each path and its missing parents; one commit creates all missing nodes; if none is missing, there is no
+    commit.
+    """
     looked_at: set[str] = set()
     missing: list[str] = []
     for path in paths:
@@ -337,7 +349,7 @@ async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
     try:
         await store.multi([Create(path) for path in missing])
     except MultiError:
-        # Another broker of the cluster was faster.
+        # Another broker of the cluster has created it first.
         for path in missing:
             await ensure_path(store, path)
 
@@ -351,7 +363,7 @@ async def get_or_none(store: MetadataStore, path: str) -> Node | None:
 
 
 def values(nodes: Mapping[str, Node], prefix: str) -> dict[str, Node]:
-    """Return the direct children of `prefix` in a subtree, by name."""
+    """Return the direct children of `prefix` by name; `nodes` is a subtree."""
     start = len(prefix) + 1
     return {
         path[start:]: node for path, node in nodes.items() if path.startswith(prefix + "/") and "/" not in path[start:]

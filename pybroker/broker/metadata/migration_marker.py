@@ -1,6 +1,7 @@
 """`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper, and brokers must not open it.
 
-It is written before the copy in ZooKeeper may be used, so the two are never usable at the same time.
+The migration writes this file before brokers may use the copy in ZooKeeper, so store and copy are never usable at the
+same time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SEAL_BYTES_MAX = 64 * 1024
 
 
 class Seal(msgspec.Struct):
-    """The present location of the metadata. `migration` is a random word that the copy in ZooKeeper has too."""
+    """Where the metadata is now. `migration` is a random word that the copy in ZooKeeper has, too."""
 
     connect: str
     cluster_id: str
@@ -42,7 +43,7 @@ def write_seal(directory: Path, seal: Seal) -> None:
 
 
 def refuse_sealed(directory: Path) -> None:
-    """Raise StartError if the store of the directory has moved."""
+    """Raise StartError if the content of the directory's store has moved elsewhere."""
     seal = read_seal(directory)
     if seal is not None:
         raise StartError(

@@ -1,6 +1,6 @@
-"""`/migration`: this ZooKeeper has, or is getting, the metadata of a single broker.
+"""`/migration`: the mark of a ZooKeeper to which the metadata of a single broker was moved, or is being moved.
 
-While it is COPYING no broker starts on it: missing nodes would count as deleted.
+While the mark says COPYING, no broker starts on this ZooKeeper: it would treat missing nodes as deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DONE = "done"
 
 
 class Mark(msgspec.Struct):
-    """The mark. `migration` is a random word that the seal of the source has too."""
+    """The mark. `migration` is a random word that the seal of the source has, too."""
 
     migration: str
     cluster_id: str
@@ -36,7 +36,7 @@ def decode_mark(node: Node) -> Mark:
 
 
 async def refuse_unfinished(store: MetadataStore) -> None:
-    """Raise StartError while the copy is incomplete; DamagedNodeError."""
+    """Raise StartError if the copy is incomplete, DamagedNodeError if the mark is unreadable."""
     node = await get_or_none(store, PATH)
     if node is not None and decode_mark(node).state != DONE:
         raise StartError(

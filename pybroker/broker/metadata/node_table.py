@@ -2,8 +2,8 @@
 
     node(parent, name) → data, version, children_version, zxids, owner        clustered on its key
 
-A node's children are adjacent, and a subtree is two ranges of the key: listing 10 topics does not read their 10,000
-partitions. The root is the row ("", "").
+A node's children are adjacent, so a list of 10 topics does not read their 10,000 partitions. A subtree consists of two
+ranges of the key. The root is the row ("", "").
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 class NodeTable:
-    """Access to the table. Only sqlite3.Error is fatal; StoreError means that an operation was refused."""
+    """Access to the table. A sqlite3.Error is fatal; a StoreError only means that an operation was refused."""
 
     def __init__(self, connection: sqlite3.Connection, *, create: bool) -> None:
         self._sql: Callable[..., sqlite3.Cursor] = connection.execute
@@ -103,7 +103,7 @@ class NodeTable:
         return [row[0] for row in rows]
 
     def subtree(self, path: str) -> dict[str, Node]:
-        """Return everything below, by full path, ordered by (parent, name), so parents come first."""
+        """Return all nodes below, by full path, ordered by (parent, name), so that parents come first."""
         check_path(path)
         key = "" if path == "/" else path
         # "0" is the character after "/": the second range is every parent that starts with `key/`.
@@ -119,7 +119,9 @@ class NodeTable:
     def apply(
         self, operations: Sequence[Operation], session: int, now_ms: int
     ) -> tuple[list[OperationResult], list[WatchEvent]]:
-        """Apply all operations as one change. MultiError names the first that failed; the caller rolls back."""
+        """Apply all operations as one change. Raises MultiError, which names the first operation that failed; the
+        caller then rolls back.
+        """
         change = _Change(self._sql, self._zxid + 1, session, now_ms)
         results: list[OperationResult] = []
         for index, operation in enumerate(operations):
@@ -137,7 +139,7 @@ class NodeTable:
 
 
 class _Change:
-    """One multi. Caches the parents: 10,000 partitions of a new topic share one."""
+    """One multi. It caches the parents, because the 10,000 partitions of a new topic share one."""
 
     def __init__(self, sql: Callable[..., sqlite3.Cursor], zxid: int, session: int, now_ms: int) -> None:
         self._sql = sql
@@ -161,7 +163,7 @@ class _Change:
         return None
 
     def finish(self) -> None:
-        """Write the gathered child versions of the parents."""
+        """Write the collected child versions to the parents."""
         for (parent, name), version in self._children_versions.items():
             self._sql("UPDATE node SET children_version = ? WHERE parent = ? AND name = ?", (version, parent, name))
 
@@ -175,7 +177,7 @@ class _Change:
         return version
 
     def _count_child(self, parent_path: str, *, adding: bool) -> int:
-        """Record that a child of the node is added or removed; return the child version before."""
+        """Record that a child of the node is added or removed. Return the child version before that."""
         key = split(parent_path or "/")
         version = self._children_versions.get(key)
         if version is None:

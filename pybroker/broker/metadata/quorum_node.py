@@ -36,34 +36,34 @@ log = logging.getLogger(__name__)
 
 
 class QuorumListener(Protocol):
-    """Keeps the image. An exception of a method stops the broker: the image would miss records."""
+    """Keeps the image. If a method raises, the broker stops, because the image would miss records."""
 
     def snapshot_began(self, start: SnapshotStart) -> None:
-        """Forget the image; the records of a snapshot follow."""
+        """Forget the image. The records of a snapshot follow."""
 
     def snapshot_loaded(self, records: list[bytes]) -> None:
         """Add records of the snapshot."""
 
     def snapshot_ended(self, end: SnapshotEnd) -> None:
-        """The image is that of the log up to the snapshot's end."""
+        """The snapshot is complete: the image is that of the log up to the snapshot's end."""
 
     def committed(self, batch: CommittedRecords) -> None:
-        """Apply a batch. One of the quorum's control records has no records."""
+        """Apply a batch. The batch is empty if it has only control records of the quorum."""
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
-        """Take note of the leader. When this node leads, everything before its epoch was applied."""
+        """Take note of the leader. If this node is the leader, everything before its epoch has been applied."""
 
     def voters_changed(self, voters: Sequence[QuorumReplica], endpoints: Sequence[QuorumEndpoint]) -> None:
         """Take note of the voters and their known addresses."""
 
 
 class ProposalError(KafkaError):
-    """A proposal or a change of voters was not committed, as far as this node knows."""
+    """Raised if this node does not know that a proposal or a change of voters was committed."""
 
     def __init__(self, code: int, maybe_committed: bool) -> None:
         super().__init__(code, "its outcome is unknown" if maybe_committed else None)
         self.maybe_committed = maybe_committed
-        """The records were appended, and another leader may still commit them."""
+        """True if the records were appended: another leader may still commit them."""
 
 
 class QuorumNode:
@@ -89,13 +89,13 @@ class QuorumNode:
         self._fd: int | None = None
 
     def start(self) -> None:
-        """Start taking what the node has: the image first."""
+        """Start to take the node's output: first the image."""
         self._fd = self._native.fileno()
         self._loop.add_reader(self._fd, self._take)
         self._loop.call_soon(self._take)
 
     async def stop(self) -> None:
-        """Bring everything to disk. Undecided proposals end with NOT_CONTROLLER."""
+        """Write everything to disk. Undecided proposals end with NOT_CONTROLLER."""
         try:
             await asyncio.to_thread(self._native.stop)
         finally:
@@ -113,13 +113,16 @@ class QuorumNode:
     async def propose(self, epoch: int, records: Sequence[bytes]) -> int:
         """Append records in one batch, as the leader of `epoch`; return the offset of the first one.
 
-        On return they are committed, and the listener has applied them. Raises ProposalError.
+        On return the records are committed, and the listener has applied them. Raises ProposalError if that is not
+        certain.
         """
         outcome = await self._decided(lambda number: self._native.propose(number, epoch, records))
         return outcome.base_offset
 
     async def add_voter(self, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None:
-        """Make an observer a voter. Raises ProposalError: REQUEST_TIMED_OUT if it has not caught up."""
+        """Make an observer a voter. Raises ProposalError; its code is REQUEST_TIMED_OUT if the observer has not caught
+        up.
+        """
         await self._decided(lambda number: self._native.add_voter(number, voter, endpoints))
 
     async def remove_voter(self, voter: QuorumReplica) -> None:
@@ -131,7 +134,9 @@ class QuorumNode:
         self._native.resign(successor)
 
     async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
-        """Return the body of the response to another node's request. Raises ValueError for another message."""
+        """Return the body of the response to another node's request. Raises ValueError if the body is not a request of
+        the quorum.
+        """
         handle = next(self._numbers)
         response: asyncio.Future[bytes] = self._loop.create_future()
         self._native.receive_request(handle, api_key, api_version, body)
@@ -142,18 +147,19 @@ class QuorumNode:
             del self._requests[handle]
 
     def receive_response(self, correlation: int, body: bytes) -> None:
-        """Take in the response to a request that was sent."""
+        """Process the response to a request that was sent."""
         self._native.receive_response(correlation, body)
 
     def request_failed(self, correlation: int, refused: bool) -> None:
-        """Report that a request has no response. `refused`: the node's port refuses connections."""
+        """Report that a request has no response. `refused` is true if the node's port refused the connection."""
         self._native.request_failed(correlation, refused)
 
     async def write_snapshot(self, end_offset: int, timestamp_ms: int, chunks: Iterable[Sequence[bytes]]) -> bool:
-        """Write a snapshot of the image as of `end_offset`, a chunk of records at a time; whether there was need.
+        """Write a snapshot of the image as of `end_offset`, a chunk of records at a time. Return whether a snapshot was
+        needed.
 
-        `timestamp_ms` is that of the last batch before `end_offset`. Chunks are made on the event loop, and written
-        beside it. Raises NativeError for a full disk: the snapshot before stays.
+        `timestamp_ms` is that of the last batch before `end_offset`. The event loop encodes the chunks, and a thread
+        writes them. Raises NativeError if the disk is full; the previous snapshot then remains.
         """
         snapshot = await asyncio.to_thread(self._native.begin_snapshot, end_offset, timestamp_ms)
         if snapshot is None:
@@ -215,6 +221,6 @@ class QuorumNode:
 
 
 def complete(waiting: asyncio.Future[Any] | None, value: Any) -> None:
-    """Complete a future, if its caller still waits."""
+    """Complete a future, unless its caller has gone."""
     if waiting is not None and not waiting.done():
         waiting.set_result(value)

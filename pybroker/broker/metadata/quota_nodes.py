@@ -5,7 +5,7 @@
     /config/clients/[client]
     /config/ips/[address]
 
-The default of each kind has the name <default>; no sanitized name can be equal to it.
+The default of each kind has the name <default>; a sanitized name is never equal to it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ DEFAULT = "<default>"
 _CLIENTS = "clients"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names, ascending by type; None is the default of the type. The entities of `path_of`: a user, a client id,
-both, or an address."""
+"""Entity types and names, ascending by type; the name None means the default of the type. `path_of` accepts these
+entities: a user, a client id, both, or an address.
+"""
 
 
 class QuotaKind(NamedTuple):
-    """The kind of a quota's value."""
+    """The type of a quota's value."""
 
     integral: bool
     highest: float
@@ -94,7 +95,7 @@ def entity_of(path: str) -> Entity | None:
 
 
 def is_credentials(path: str) -> bool:
-    """Return whether it is the node of a user, which also holds credentials."""
+    """Return whether it is the node of a user, which also has the user's credentials."""
     entity = entity_of(path)
     return entity is not None and len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None
 

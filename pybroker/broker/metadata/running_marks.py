@@ -8,8 +8,8 @@
 | ended otherwise, `log.flush.mode=os` | the machine was restarted, or it is unknown | perhaps lost |
 | ended in any way | a log directory is gone, or another one is in its place | lost there |
 
-The id in `meta.properties` identifies a log directory. The mark remembers a lost one until a run ends cleanly while no
-replica waits for its data.
+The id in `meta.properties` identifies a log directory. If a directory is lost, the mark keeps its id until a run ends
+cleanly and no replica waits for the directory's data.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pybroker.broker.metadata.znodes import RunningNode
 
 
 class RunAssessment(NamedTuple):
-    """The mark of a run that begins, and what it lacks of the run before."""
+    """The mark of a run that begins, and what may be lost since the previous run."""
 
     mark: RunningNode
-    """It is suspect if visible records may be lost."""
+    """True if the run is suspect: records that were visible before may be lost."""
     lost_directories: tuple[str, ...] = ()
-    """Ids of log directories that are gone since the run before."""
+    """Ids of log directories that the previous run had and this one lacks."""
 
 
 def assess(before: RunningNode | None, now: RunningNode) -> RunAssessment:
-    """Return the mark for the run `now` after the run `before`."""
+    """Return the mark for the run `now`, which follows the run `before`."""
     if before is None:
         return RunAssessment(now)
     gone = set(before.directory_ids + before.gone) - set(now.directory_ids)

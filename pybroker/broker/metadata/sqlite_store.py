@@ -1,11 +1,13 @@
 """The embedded `MetadataStore`: SQLite, one file in the data directory, for one node.
 
-Guarantees: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash
-the store opens with the last committed state. It assumes that fsync works. After a failed commit or fsync the content
-of the disk is unknown, so nothing is retried: the store closes itself, reports the failure, and the broker stops.
+Guarantees: when an operation returns, it is on disk (WAL with synchronous=FULL); a multi is one transaction; after a
+crash the store opens with the last committed state. These hold if fsync works. After a failed commit or fsync the
+content of the disk is unknown, so nothing is retried: the store closes itself, reports the failure, and the broker
+stops.
 
 One thread owns the connection. Calls queue up for it in their order, so the loop never waits for the disk. The thread
-also holds the watches: a watch fires in the order of the changes, before the change's own answer.
+also has the watches. Watches fire in the order of the changes; a watch fires before the caller gets the answer to the
+change.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ FILE_NAME = "metadata.db"
 LOCK_NAME = "metadata.lock"
 
 FORMAT = 1
-"""Version of the table layout. A newer one is refused."""
+"""Version of the table layout. The store refuses a file with a newer one."""
 
 APPLICATION_ID = 0x70796272
 """Marks the file as pybroker's ("pybr")."""
@@ -82,10 +84,10 @@ class EmbeddedStore:
         *,
         sealed: bool = False,
     ) -> EmbeddedStore:
-        """Open or create the store in `directory`. `on_fatal` is called on the loop if a commit fails later. `sealed`
+        """Open or create the store in `directory`. If a commit fails later, `on_fatal` is called on the loop. `sealed`
         also allows a store whose content has moved to ZooKeeper.
 
-        Raises StartError if another broker holds the directory, or the file has a newer format, is damaged, is not
+        Raises StartError if another broker uses the directory, or if the file has a newer format, is damaged, is not
         pybroker's or is sealed.
         """
         if not sealed:
@@ -164,7 +166,7 @@ class EmbeddedStore:
         try:
             return await self._loop.run_in_executor(self._executor, function, *arguments)
         except sqlite3.Error as problem:
-            # After any SQLite error (disk full, I/O error, corruption), memory and disk may differ.
+            # After any SQLite error (disk full, I/O error, corruption), the state in memory may differ from the disk.
             raise self._fail(problem) from problem
 
     def _fail(self, problem: Exception) -> StoreClosedError:

@@ -1,10 +1,11 @@
-"""Detection of a store that was restored from a backup. Such a ZooKeeper has the right cluster id and an old state: a
-broker that trusts it takes live topics for unknown, and undone deletions for final.
+"""Detection of a store that was restored from a backup. Such a ZooKeeper has the right cluster id but an old state. A
+broker that trusts it would treat live topics as unknown, and deletions as final that were undone later.
 
 Every controller writes its epoch, a random word and the number of its first decision to the store; decisions are
-counted across epochs. A broker keeps the last of each on its own disk. The store is the same one, and not older,
-exactly if it still has that epoch with that word, and no later epoch began before that decision. This also works if the
-store has caught up meanwhile, which a comparison of numbers (zxid, epoch) would miss.
+counted across epochs. A broker keeps on its own disk the last epoch, its word, and the number of the last decision that
+it has seen. The store is the same and not older if it still has that epoch with that word, and no later epoch began
+before that decision. This works even if the restored store has made new decisions meanwhile; a comparison of numbers
+(zxid, epoch) would then miss the restore.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import msgspec
 from pybroker.broker.metadata import znodes
 
 TERMS_MAX = 1_000
-"""Number of remembered terms, the latest."""
+"""Limit of terms that the store remembers; the latest are kept."""
 
 
 class ControllerHistory(NamedTuple):
-    """The newest controller decision that a broker has received."""
+    """The last controller decision that a broker has received."""
 
     epoch: int
     word: str
@@ -36,8 +37,10 @@ class StoredTerm(NamedTuple):
 
 
 def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], last_decision: int) -> str | None:
-    """Return why a store with these terms by epoch, and this number of decisions, is older than the seen state, or
-    another store; None if it is neither. Terms before the oldest in `offices` are forgotten and prove nothing."""
+    """Return the reason why the store is older than the seen state or is another store, or None. The arguments are the
+    store's terms by epoch and its number of decisions. Terms before the oldest in `offices` are no longer in the store,
+    so they prove nothing.
+    """
     if seen is None:
         return None
     term = offices.get(seen.epoch)
@@ -68,7 +71,8 @@ class _Terms(msgspec.Struct):
 
 
 def decode_terms(data: bytes) -> dict[int, StoredTerm]:
-    """Return the terms in /controller_offices, which is empty at first. Raises DamagedNodeError."""
+    """Return the terms in /controller_offices, which is initially empty. Raises DamagedNodeError if it is unreadable.
+    """
     if not data:
         return {}
     node: _Terms = znodes.decode_json(znodes.OFFICES, data, _Terms)
@@ -76,13 +80,13 @@ def decode_terms(data: bytes) -> dict[int, StoredTerm]:
 
 
 def term_of(offices: Mapping[int, StoredTerm], decision: int) -> tuple[int, StoredTerm] | None:
-    """Return the epoch and the term of a decision; None if it is forgotten."""
+    """Return the epoch and the term in which a decision was made; None if the store no longer has that term."""
     begun = [epoch for epoch, term in offices.items() if term.first_decision <= decision]
     return (max(begun), offices[max(begun)]) if begun else None
 
 
 class Acceptance(msgspec.Struct, frozen=True):
-    """The node /cluster/restored: an operator has accepted the store as it is."""
+    """The content of /cluster/restored: an operator has accepted the store in its present state."""
 
     id: str
     accepted_ms: int

@@ -12,21 +12,21 @@ class MetadataSession(Protocol):
 
     state: SessionState
     told: dict[SessionState, int]
-    """Number of each event since the start."""
+    """Number of occurrences of each session event since the start."""
 
     @property
     def connected(self) -> bool:
-        """Whether decisions are possible."""
+        """Whether decisions are possible now."""
         ...
 
 
 class StoreSession:
-    """Record of the store's session events from its creation. An embedded store is always connected."""
+    """Counts the store's session events from its creation on. An embedded store is always connected."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.state = SessionState.CONNECTED
         self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
-        """Number of each event since the start."""
+        """Number of occurrences of each session event since the start."""
         store.on_session(self._changed)
 
     @property

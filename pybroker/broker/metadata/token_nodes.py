@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 TOKENS = "/tokenauth/tokens"
 
 _VERSION = 3
-"""The version with `tokenRequester` (KIP-373); without it the owner is the requester."""
+"""The version with `tokenRequester` (KIP-373); in earlier versions the owner is the requester."""
 
 
 class DelegationToken(msgspec.Struct, frozen=True):
@@ -29,12 +29,12 @@ class DelegationToken(msgspec.Struct, frozen=True):
 
     token_id: str
     owner: str
-    """The principal whose permissions it grants."""
+    """The principal whose permissions a client with the token has."""
     requester: str
     renewers: tuple[str, ...]
     issued_ms: int
     max_ms: int
-    """The token cannot be renewed beyond this time."""
+    """The latest expiry to which the token can be renewed."""
     expires_ms: int
     version: int = -1
     """Version of its node."""
@@ -77,7 +77,7 @@ def encode_token(token: DelegationToken) -> bytes:
 
 
 def load_tokens(nodes: Mapping[str, Node]) -> dict[str, DelegationToken]:
-    """Return the readable tokens of the nodes below `TOKENS`. A damaged token is skipped, so it allows no login."""
+    """Return the readable tokens of the nodes below `TOKENS`. Skip a damaged token: a client cannot log in with it."""
     found: dict[str, DelegationToken] = {}
     for path, node in nodes.items():
         if not path.startswith(TOKENS + "/"):

@@ -61,7 +61,7 @@ AUDIT = "/admin/audit"
 TOPIC_IDS = "/admin/topic_ids"
 BROKER_EPOCHS = "/brokers/epochs"
 DECISIONS = "/controller_decisions"
-"""Number of durable decisions of all controllers."""
+"""Number of durable decisions that all controllers together have made."""
 OFFICES = "/controller_offices"
 """The terms of controllers, see `store_history`."""
 RESTORED = "/cluster/restored"
@@ -90,14 +90,14 @@ PERSISTENT_PATHS = (
     DECISIONS,
     OFFICES,
 )
-"""Created once, when the store is new."""
+"""Nodes created once, when the store is new."""
 
 TOPIC_VERSION = 3
 TOPIC_VERSION_WITHOUT_ID = 2
 
 
 class DamagedNodeError(Exception):
-    """A node's content is invalid. Names the node and the problem."""
+    """A node's content is invalid. The text names the node and the problem."""
 
 
 def sanitized(name: str) -> str:
@@ -184,7 +184,7 @@ class TopicNode(msgspec.Struct, frozen=True):
     adding_replicas: Mapping[int, tuple[int, ...]] = {}
     removing_replicas: Mapping[int, tuple[int, ...]] = {}
     departed_replicas: Mapping[int, Mapping[int, int]] = {}
-    """See `TopicImage.departed`. Not in Kafka's node."""
+    """See `TopicImage.departed`. Kafka's node does not have this field."""
 
     def encode(self) -> bytes:
         """Return version 3, fields in the order of KIP-516's example; without an id version 2."""
@@ -236,7 +236,9 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 def encode_leftover(topic_id: Uuid) -> bytes:
-    """Return the content of a dead topic's node whose partition nodes are still to be removed: its name is free."""
+    """Return the content of a dead topic's node while the nodes of its partitions still exist. Its name is already
+    free.
+    """
     return msgspec.json.encode({"version": TOPIC_VERSION, "deleted": str(topic_id)})
 
 
@@ -253,18 +255,20 @@ def decode_leftover(path: str, data: bytes) -> Uuid | None:
 
 
 WITH_ITS_TOPIC = 0
-"""One multi created the record and the topic's node; it knows no zxid yet."""
+"""The record and the topic's node are created by one multi, so the record cannot contain the node's zxid."""
 
 
 class TopicIdRecord(msgspec.Struct, frozen=True):
-    """/admin/topic_ids/[topic]: written in the multi that gives a topic an id that its node does not show yet. Removed
-    when the node shows it and every replica has it in `partition.metadata`. Until then it proves that a directory
-    without that file belongs to the topic."""
+    """/admin/topic_ids/[topic]: the same multi gives a topic its id and writes this record, if the topic's node does
+    not show the id yet. The record is removed when the node shows the id and every replica has it in
+    `partition.metadata`. Until then it proves that a directory without that file belongs to the topic.
+    """
 
     topic_id: Uuid
     created_zxid: int
-    """The zxid of the topic's node: a topic created again under the name has another one. WITH_ITS_TOPIC: this node's
-    zxid."""
+    """The zxid of the topic's node: a topic that was created again under the name has another one. WITH_ITS_TOPIC: the
+    zxid is that of this record's node.
+    """
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), "created_zxid": self.created_zxid})
@@ -286,7 +290,7 @@ class LogEnd(NamedTuple):
     broker_id: int
     epoch: int
     end: int
-    """`UNKNOWN_END` until the broker reports it, `MISSING_LOG` if there is no log."""
+    """`UNKNOWN_END` until the broker has reported it, `MISSING_LOG` if there is no log."""
 
 
 UNKNOWN_END = -1
@@ -303,7 +307,7 @@ class StateNode(msgspec.Struct, frozen=True, omit_defaults=True):
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     young: bool = False
-    """See `PartitionImage`, also for `suspect`. Not in Kafka's node."""
+    """See `PartitionImage`, also for `suspect`. Kafka's node does not have this field."""
 
 
 _state_decoder = msgspec.json.Decoder(StateNode)
@@ -348,15 +352,17 @@ class BrokerNode(msgspec.Struct, frozen=True):
     rack: str | None
     timestamp_ms: int
     intact: bool = True
-    """True if no record visible before the restart can be lost. Not in Kafka's node."""
+    """True if the restart cannot have lost a record that was visible before it. Not in Kafka's node."""
     directory_id: str = ""
-    """The id of the first log directory: it identifies the broker of a left-over registration. Not in Kafka's node."""
+    """The id of the first log directory. It identifies the broker to which a left-over registration belongs. Not in
+    Kafka's node.
+    """
     emptied: bool = False
-    """A log directory of an earlier run is gone, with data that no other broker may have. Not in Kafka's node."""
+    """True if a log directory of an earlier run is gone. No other broker may have its data. Not in Kafka's node."""
     log_dirs: tuple[str, ...] = ()
     """Not in Kafka's node."""
     cordoned: tuple[str, ...] = ()
-    """The log directories that its configuration file cordons. Not in Kafka's node."""
+    """The log directories that the broker's configuration file cordons. Not in Kafka's node."""
 
     def encode(self) -> bytes:
         first = self.endpoints[0]
@@ -428,7 +434,7 @@ def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
 
 
 def decode_broker_epochs(data: bytes) -> Mapping[int, int]:
-    """Return the content of /brokers/epochs, which is empty at first."""
+    """Return the content of /brokers/epochs, which is initially empty."""
     found: dict[int, int] = decode_json(BROKER_EPOCHS, data, dict[int, int]) if data else {}
     return found
 
@@ -438,7 +444,7 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_decisions(data: bytes) -> int:
-    """Return the content of /controller_decisions, which is empty at first."""
+    """Return the content of /controller_decisions, which is initially empty."""
     try:
         return int(data or b"0")
     except ValueError:
@@ -519,28 +525,27 @@ def decode_floor(path: str, data: bytes) -> int:
 
 
 class StagedNode(msgspec.Struct, frozen=True):
-    """/admin/staged/[broker]/[topic id]: this broker's promise not to remove the data earlier.
+    """/admin/staged/[broker]/[topic id]: this broker's promise not to remove the data before a time.
 
-    Wall time is for readers. The delay counts in the monotonic clock of this run of the machine (`boot_id`), so a wall
-    clock that was changed while the broker was down causes no early removal.
+    Wall time is for readers. The delay counts in the monotonic clock of this run of the machine (`boot_id`), so the
+    data is not removed too early if the wall clock is changed while the broker is down.
     """
 
     topic: str
     staged_ms: int
     remove_after_ms: int
-    """-1: never automatically. The topic is unknown, and missing information never deletes."""
+    """-1: never automatically. The topic is unknown, and absence of information must never delete data."""
     boot_id: str = ""
     """The run of the machine to which `monotonic_ms` belongs; "" if the system has no id."""
     monotonic_ms: int = 0
     left_ms: int = -1
     """The remaining time at `monotonic_ms`."""
     promised: bool = False
-    """True if stored before the move, and the move is not stored yet: the delay has not begun, or its beginning is
-    unknown."""
+    """True if the move of the data may not be complete: the delay has not begun, or its beginning is unknown."""
 
     @property
     def endless(self) -> bool:
-        """Whether it waits for an operator."""
+        """Whether the removal waits for an operator."""
         return self.remove_after_ms < 0
 
     def encode(self) -> bytes:
@@ -558,13 +563,13 @@ class RunningNode(msgspec.Struct, frozen=True):
     boot_id: str
     flush_mode: str
     directory_ids: tuple[str, ...] = ()
-    """The ids of its log directories, as far as they are readable."""
+    """The ids of its log directories, without the unreadable ones."""
     gone: tuple[str, ...] = ()
-    """The ids that earlier runs had."""
+    """The ids of log directories that earlier runs had."""
     stopped: bool = False
     """True if the run ended with a clean stop."""
     suspect: bool = False
-    """True if a controller has not processed yet that the run before has lost records, or may have."""
+    """True if the previous run has lost, or may have lost, records, and no controller has processed that yet."""
     topic_ids: bool = False
     """True if its `inter.broker.protocol.version` was 2.8 or later."""
 

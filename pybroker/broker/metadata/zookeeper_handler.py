@@ -11,12 +11,13 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 CALLBACKS_A_TURN_MAX = 512
-"""Number of callbacks in one turn of the loop: a bulk read with 100,000 answers must not block it for more than a few
-milliseconds."""
+"""Limit of callbacks in one iteration of the loop: a bulk read with 100,000 answers must not block it for more than a
+few milliseconds.
+"""
 
 
 class _LoopQueue:
-    """Callables from kazoo's thread to the loop, in order. One wake-up of the loop runs all waiting ones."""
+    """Queue of callables from kazoo's thread to the loop, in order. One wake-up of the loop runs all that wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_problem: Callable[[Exception], None]) -> None:
         self._loop = loop
@@ -29,7 +30,7 @@ class _LoopQueue:
         self._waiting.append(function)
         if not self._awake and self._open:
             self._awake = True
-            # After the loop is closed, callbacks are dropped.
+            # After the loop has closed, drop callbacks.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._drain)
 
@@ -39,7 +40,7 @@ class _LoopQueue:
 
     def _drain(self) -> None:
         for _ in range(CALLBACKS_A_TURN_MAX):
-            # Reset before the pop: a later put wakes the loop again.
+            # Reset the flag before the pop, so that a later put wakes the loop again.
             self._awake = False
             try:
                 function = self._waiting.popleft()
@@ -48,7 +49,7 @@ class _LoopQueue:
             self._awake = True
             try:
                 function()
-            except Exception as problem:  # a failed watcher would miss changes; report it as fatal
+            except Exception as problem:  # A watcher that has failed would miss changes, so the failure is fatal.
                 self._on_problem(problem)
         self._loop.call_soon(self._drain)
 
@@ -64,7 +65,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def running(self) -> bool:
-        """Always True: otherwise kazoo calls back on its own thread."""
+        """Always True: otherwise kazoo runs the callbacks on its own thread."""
         return True
 
     def start(self) -> None:

@@ -1,7 +1,7 @@
 """ZooKeeper's `multiRead` (key 22, servers 3.6 and later), which kazoo lacks: many reads in one request.
 
-A separate read costs 150 µs of CPU here, most of it in kazoo's loop; one of several hundred in a request costs 10 µs. A
-starting controller reads a node for each partition of the cluster.
+A read in its own request costs 150 µs of CPU time, most of it in kazoo's loop; in a request with several hundred reads,
+each costs 10 µs. A starting controller reads a node for each partition of the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pybroker.broker.metadata.metadata_store import Node
 GET_DATA = 4
 GET_CHILDREN = 8
 READS_A_TURN_MAX = 4_000
-"""Number of reads to send and process before other tasks get a turn on the loop."""
+"""Number of reads to send and process before other tasks run."""
 _ERROR = -1
 _END = -1
 
@@ -45,13 +45,13 @@ class MultiRead:
         head = _HEADER.pack(self.kind, False, _END)
         for path in self.paths:
             name = path.encode()
-            # The last byte is false: no watch.
+            # The last byte is false: the read sets no watch.
             parts.append(head + _INT.pack(len(name)) + name + b"\0")
         parts.append(_HEADER.pack(_END, True, _END))
         return b"".join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[tuple[bytes, ZnodeStat] | list[str] | None]:
-        """Return a result for each path, None for a missing node. Raises kazoo's exception for any other error."""
+        """Return a result for each path; None if the node is missing. Raises kazoo's exception for any other error."""
         results: list[tuple[bytes, ZnodeStat] | list[str] | None] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
@@ -93,8 +93,9 @@ def slices(paths: Sequence[str], size: int) -> list[Sequence[str]]:
 async def read_subtree(
     path: str, read_many: Callable[[int, Sequence[str]], Awaitable[list[Any]]], node_of: Callable[..., Node]
 ) -> dict[str, Node]:
-    """Read everything below a path, level by level. The stat of a node shows whether it has children, so leaves, which
-    are most nodes, cost one read."""
+    """Read everything below a path, level by level. The stat of a node shows whether it has children, so a leaf needs
+    only one read; most nodes are leaves.
+    """
     found: dict[str, Node] = {}
     parents = [path]
     while parents:

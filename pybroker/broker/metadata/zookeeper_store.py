@@ -4,10 +4,10 @@ kazoo works on its own thread. All its events (results, watches, session changes
 the order in which the server sent them.
 
 Beyond the contract, callers must know:
-- A read is retried after any connection error, for the length of a session, or of a start (`starting`); then it raises
-  UnavailableError.
+- A read is retried after any connection error, for the length of a session timeout, or of a start while `starting` is
+  set. Then it raises UnavailableError.
 - A write is sent once. If the connection breaks before the answer, its outcome is unknown: UnknownOutcomeError. The
-  caller must read; a read after the reconnect sees the outcome.
+  caller must read the node; a read after the reconnect shows the outcome.
 - The session outlives a broken connection. SUSPENDED: it may or may not have ended. LOST: it has ended, with its
   ephemeral nodes, and every watch has fired with SESSION; kazoo opens a new session by itself and reports CONNECTED.
 - Watches do not outlive the connection: at SUSPENDED each fires with SESSION.
@@ -69,16 +69,17 @@ log = logging.getLogger(__name__)
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
 CONNECTIONS_A_SESSION_MIN = 3
-"""kazoo divides the session timeout by the number of hosts to get its connection timeout. One server that accepts the
-request and never answers, as a starting one may, must not cost the session."""
+"""kazoo divides the session timeout by the number of hosts to get its connection timeout. A server that accepts the
+request and never answers, as a starting server may do, must not cost the session.
+"""
 CLOSE_S_MAX = 5.0
-"""A close that takes longer is given up: the server then ends the session after its timeout."""
+"""Time limit of a close. If it takes longer, the server ends the session after its timeout."""
 
 READS_A_REQUEST_MAX = 500
 """Limit for one `multiRead`. Partition states have a few hundred bytes; the server builds the answer in memory."""
 
 OPERATIONS_A_TURN_MAX = 200
-"""Number of operations of one multi to process in one turn of the loop."""
+"""Number of operations of one multi to process in one iteration of the loop."""
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
     kz.NoNodeError: NoNodeError,
@@ -103,7 +104,7 @@ class Tls(NamedTuple):
     """PEM files for a TLS connection."""
 
     truststore: str | None
-    """Trusted certificates; None uses those of the system."""
+    """Trusted certificates; None means those of the system."""
     keystore: str | None
     """The client's certificate and key."""
     key_password: str | None
@@ -119,9 +120,9 @@ class ZooKeeperSettings(NamedTuple):
     connection_timeout_ms: int
     """Limit for the first connection, and for each reconnect while the broker starts."""
     digest: str | None = None
-    """`user:password` of ZooKeeper's digest scheme."""
+    """`user:password` for ZooKeeper's digest scheme."""
     set_acl: bool = False
-    """True if only that user may change the created nodes."""
+    """True if only that user may change the nodes that pybroker creates."""
     tls: Tls | None = None
 
 
@@ -142,7 +143,9 @@ class ZooKeeperStore:
         self._was_connected = False
         self._handler = LoopHandler(loop, self._failed)
         self._sending = asyncio.Lock()
-        """Writes are sent in the order of the calls, also behind a multi that is built in several turns."""
+        """Lock that keeps writes in the order of the calls, even after a multi that is built in several iterations of
+        the loop.
+        """
         tls, digest = settings.tls, settings.digest
         acl = None
         if settings.set_acl and digest is not None:
@@ -170,8 +173,8 @@ class ZooKeeperStore:
     async def open(
         cls, settings: ZooKeeperSettings, on_fatal: Callable[[FatalError], None] = lambda problem: None
     ) -> ZooKeeperStore:
-        """Connect, and create the chroot if it is missing. `on_fatal` is called on the loop if the ensemble refuses the
-        credentials, or if a watcher fails (a bug).
+        """Connect, and create the chroot if it is missing. If the ensemble refuses the credentials later, or if a
+        watcher fails (a bug), `on_fatal` is called on the loop.
 
         Raises StartError if no server answers within `connection_timeout_ms`, or the credentials are refused.
         """
@@ -196,7 +199,7 @@ class ZooKeeperStore:
                 f"zookeeper.connect={where}: {why} within zookeeper.connection.timeout.ms="
                 f"{self._settings.connection_timeout_ms}"
             ) from None
-        # kazoo prefixes every path with the chroot, also the paths of the chroot's own nodes.
+        # kazoo adds the chroot to every path, even to the paths of the chroot's own nodes.
         chroot, self._client.chroot = self._client.chroot, ""
         try:
             if chroot:
@@ -235,7 +238,8 @@ class ZooKeeperStore:
             stat = await self._read(path, self._client.exists_async, path, _watcher(path, watch))
             if stat is None:
                 return None
-            # A second read gets the value. The watch is set already: a change in between fires it.
+            # A second read gets the value. It needs no watch of its own: the watch that is already set fires if the
+            # node changes in between.
             try:
                 data, stat = await self._read(path, self._client.get_async, path)
             except NoNodeError:
@@ -272,7 +276,9 @@ class ZooKeeperStore:
         return await read_subtree(path, self._read_many, _node)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return the nodes in order, None for each missing one. Not a snapshot: several requests read them."""
+        """Return the nodes in order, None for each missing one. The result is not a snapshot, because several requests
+        read the nodes.
+        """
         answers = await self._read_many(GET_DATA, paths)
         return [None if answer is None else _node(*answer) for answer in answers]
 
@@ -480,7 +486,8 @@ def _outcome(operation: Operation, result: Any) -> OperationResult:
 
 
 def _repeated(connect: str) -> str:
-    """Return the hosts, repeated until kazoo makes at least the minimum of attempts within the session timeout."""
+    """Return the hosts, repeated so often that kazoo makes at least the minimum of attempts within the session timeout.
+    """
     hosts, slash, chroot = connect.partition("/")
     times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
     return ",".join([hosts] * times) + slash + chroot
@@ -492,8 +499,8 @@ def _check_size(path: str, data: bytes) -> None:
 
 
 def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
-    """Return the size of these operations and the `before` bytes of earlier ones. The server closes the connection on a
-    packet that is too large, so the size is checked before sending.
+    """Return the size of these operations and the `before` bytes of earlier ones. If a packet is too large, the server
+    closes the connection, so check the size before sending.
     """
     total = before
     for index, operation in enumerate(operations[begin:end], begin):

@@ -14,10 +14,10 @@ from pybroker.broker.metadata.metadata_store import Create
 
 
 def audit_record(command: str, **facts: object) -> Create:
-    """Return the operation that records `command`, the user, the time, and the change."""
+    """Return the operation that stores an audit record: the command, the user, the time, and the change."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
+    except (KeyError, OSError):  # The user id has no name.
         user = str(os.getuid())
     content = {"version": 1, "command": command, "user": user, "time_ms": int(time.time() * 1000), **facts}
     return Create(f"{znodes.AUDIT}/op-", msgspec.json.encode(content), sequential=True)

@@ -1,7 +1,8 @@
 """`pybroker cluster adopt-id`: changes the cluster id of a stopped broker.
 
-The store is written first, with the audit record, then `meta.properties` of each directory. After a crash in between,
-the next start refuses the remaining directories and suggests this command, which then finishes the work.
+The command writes the id and the audit record to the store first, then `meta.properties` of each directory. After a
+crash in between, the next start refuses the remaining directories and suggests this command, which then finishes the
+work.
 
 In a cluster the id is in ZooKeeper and shared by all brokers: the command changes only the directories of this broker.
 """
@@ -33,8 +34,8 @@ class ClusterIdChange(NamedTuple):
 async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdChange:
     """Make `cluster_id` the id of the broker with these settings.
 
-    Raises StartError: an invalid id, a directory in use, a lost store, damaged files, or in a cluster an id other than
-    the cluster's.
+    Raises StartError if the id is invalid, a directory is in use, the store is lost, files are damaged, or, in a
+    cluster, the id is not the cluster's.
     """
     directories = [Path(each) for each in config.log_dirs]
     if not znodes.is_cluster_id(cluster_id):

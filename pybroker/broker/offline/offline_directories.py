@@ -21,7 +21,8 @@ PROPERTIES_BYTES_MAX = 64 << 10
 def locked(directories: Sequence[Path]) -> Iterator[None]:
     """Lock the existing directories. Raises StartError if one is in use.
 
-    It takes two locks on one file: flock, as this broker does, and a POSIX record lock, as the JVM does.
+    It takes two locks on one file: flock against brokers of pybroker, and a POSIX record lock against brokers on the
+    JVM.
     """
     with contextlib.ExitStack() as held:
         for directory in directories:

@@ -20,8 +20,9 @@ Place = Path | BrokerConfig
 
 
 async def _open(place: Place) -> MetadataStore:
-    """Open the store. Raises StartError if it cannot be read, or if a broker runs, because that would not see the
-    change."""
+    """Open the store. Raises StartError if it cannot be read, or if a broker runs, because a running broker would not
+    see the change.
+    """
     if isinstance(place, Path):
         return await EmbeddedStore.open(place)
     store = await open_store(place, lambda problem: None)
@@ -35,8 +36,9 @@ async def _open(place: Place) -> MetadataStore:
 async def set_credentials(
     place: Place, name: str, credentials: dict[ScramMechanism, ScramCredential | None]
 ) -> None:
-    """Set or (None) remove credentials in the store; create a missing data directory. Raises StartError: a broker runs,
-    the store cannot be read, or a credential to remove does not exist."""
+    """Set or (None) remove credentials in the store; create a missing data directory. Raises StartError if a broker
+    runs, the store cannot be read, or a credential to remove does not exist.
+    """
     if isinstance(place, Path):
         await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
     store = await _open(place)
@@ -61,7 +63,7 @@ async def set_credentials(
 
 
 async def list_credentials(place: Place) -> dict[str, list[tuple[ScramMechanism, int]]]:
-    """Return (mechanism, iterations) of every user. Raises StartError."""
+    """Return (mechanism, iterations) of every user. Raises StartError if the store cannot be read or a broker runs."""
     if isinstance(place, Path) and not await asyncio.to_thread(place.is_dir):
         raise StartError(f"{place} does not exist")
     store = await _open(place)

@@ -37,7 +37,9 @@ class RestoredStore:
         self._directories = directories
 
     async def reason(self) -> str | None:
-        """Return the reason to refuse the store; None if there is none. Raises StartError."""
+        """Return the reason to refuse the store; None if there is none. Raises StartError if it cannot be compared with
+        the directories.
+        """
         if self._own_cluster() is not None and await get_or_none(self._store, znodes.CLUSTER_ID) is None:
             return "the store holds no cluster"
         return await StoreGuard(self._store, self._directories[0]).reason()
@@ -64,8 +66,9 @@ class RestoredStore:
 
 
 async def accept_restored_store(config: BrokerConfig, agree: bool) -> str | None:
-    """Return the reason to refuse the store, which is now accepted if `agree` is true; return None, without a change,
-    if there is none. Raises StartError."""
+    """Return the reason why brokers refuse the store, or None if there is none. If there is a reason and `agree` is
+    true, also accept the store. Raises StartError if the store cannot be read.
+    """
     if not config.in_cluster:
         raise StartError(
             "metadata.store is not zookeeper: a single broker has its metadata in a file, which needs no acceptance"

@@ -51,11 +51,11 @@ from pybroker.files import fsync_directory
 
 PUT_ASIDE = FILE_NAME + ".migrated"
 ATTEMPTS_MAX = 10
-"""Attempts of a copy whose connection breaks: each continues from the existing nodes."""
+"""Limit of attempts to copy if the connection breaks; each attempt continues with the nodes that exist already."""
 
 AGAIN = "run `pybroker metadata migrate --to zookeeper` again"
 NOT_COPIED = frozenset({znodes.BROKER_EPOCHS})
-"""Nodes that exist in the target but whose values are not copied."""
+"""Nodes that exist in the target, but whose values must not be copied."""
 
 Told = Callable[[str], None]
 
@@ -65,7 +65,7 @@ class MigrationResult(NamedTuple):
 
     cluster_id: str
     nodes: int
-    """0 if an earlier run copied them."""
+    """0 if an earlier run has copied them."""
     topics: int
 
 
@@ -73,7 +73,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
     """Move the metadata to ZooKeeper. `config` has the settings with which the broker will start in the cluster. `told`
     is called at the end of each step, with its name.
 
-    Raises StartError with a remedy: the broker runs, there is nothing to migrate, ZooKeeper has another cluster's
+    Raises StartError, with a remedy, if the broker runs, there is nothing to migrate, ZooKeeper has another cluster's
     metadata or is unreachable, or something is damaged.
     """
     if not config.in_cluster:
@@ -121,7 +121,7 @@ async def _cluster_id(source: EmbeddedStore) -> str:
 
 
 class _Run:
-    """One run of the command, between two open stores."""
+    """One run of the command; both stores are open."""
 
     def __init__(
         self, source: MetadataStore, target: MetadataStore, connect: str, cluster_id: str, first: Path
@@ -133,7 +133,7 @@ class _Run:
         self._first = first
 
     async def all(self, seal: Seal | None, told: Told) -> MigrationResult:
-        """Run all steps up to the opened copy."""
+        """Run all steps up to the mark that opens the copy."""
         mark = await self._mark(seal)
         told("marked")
         wanted = _to_copy(await self._source.subtree("/"))
@@ -152,7 +152,7 @@ class _Run:
         return MigrationResult(self._cluster_id, len(wanted), topics)
 
     async def _mark(self, seal: Seal | None) -> Mark:
-        """Return the migration mark in the target; create it unless an earlier run did."""
+        """Return the migration mark in the target; create it unless an earlier run has created it."""
         node = await get_or_none(self._target, migration_node.PATH)
         if node is not None:
             mark = decode_mark(node)
@@ -194,7 +194,7 @@ class _Run:
                     await self._target.multi(part)
                 return
             except (UnavailableError, UnknownOutcomeError, MultiError):
-                # A pending write may or may not have happened: the next attempt reads it.
+                # A write whose connection broke may or may not have happened; the next attempt reads the nodes again.
                 if attempt == ATTEMPTS_MAX:
                     raise
 
@@ -229,8 +229,9 @@ def _to_copy(nodes: Mapping[str, Node]) -> dict[str, bytes]:
 
 
 def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:
-    """Refuse topics whose id refers to the transaction id that created their node in this store: it means nothing in
-    another store."""
+    """Refuse to migrate if the id of a topic refers to the transaction id that created its node in this store: that
+    transaction id means nothing in another store.
+    """
     for path, data in sorted(wanted.items()):
         parent, _, name = path.rpartition("/")
         if parent == znodes.TOPICS and znodes.decode_topic(path, data).topic_id is None:
@@ -250,8 +251,9 @@ def _copied(nodes: Mapping[str, Node]) -> dict[str, bytes]:
 
 
 def _differences(wanted: Mapping[str, bytes], there: Mapping[str, bytes]) -> list[Operation]:
-    """Return the operations that make the target equal. They delete children before parents, and create parents before
-    children."""
+    """Return the operations that make the target equal to the source. Deletions remove children before parents;
+    creations create parents before children.
+    """
     gone: list[Operation] = [Delete(path) for path in sorted(set(there) - set(wanted), reverse=True)]
     changed: list[Operation] = [
         Create(path, wanted[path]) if path not in there else Set(path, wanted[path])

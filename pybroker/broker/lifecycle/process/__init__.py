@@ -1,1 +1,3 @@
-"""The process of a broker: from the command line to an exit code, and the parent process whose end it follows."""
+"""The process of a broker: from the command line to an exit code. A test's broker also ends when its parent process
+ends.
+"""

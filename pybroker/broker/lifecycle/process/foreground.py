@@ -44,17 +44,16 @@ EXIT_BAD_SETTINGS = 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ECHO_SECONDS = 0.1
-"""A signal this soon after the first is an echo of it: no operator presses Ctrl-C twice that fast."""
+"""A second signal within this time after the first is its echo: no operator presses Ctrl-C twice that fast."""
 
 STOP_GRACE_SECONDS = 5
-"""Time that a stop may take beyond `shutdown.timeout.ms`, which limits its single steps, before the process is
-killed."""
+"""If a stop takes longer than `shutdown.timeout.ms` (which limits its steps) plus this time, the process is killed."""
 
 
 def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | None, parent_fd: int | None) -> int:
     """Run a broker until a signal (`pybroker start`) and return the exit code.
 
-    `ready_fd`: a pipe that gets one JSON line once the broker serves clients. `parent_fd`: see `parent_watch`.
+    `ready_fd` is a pipe that gets one JSON line when the broker serves clients. For `parent_fd` see `supervision`.
     """
     if parent_fd is not None:
         from pybroker.broker.lifecycle.process.supervision import die_with_parent
@@ -88,8 +87,9 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
 
 
 def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Ignore uvloop's error after a failed TLS handshake: it sends the alert after it has closed the connection. The
-    caller of the connection gets and logs the real error."""
+    """Ignore uvloop's error after a failed TLS handshake: uvloop sends the TLS alert after it has closed the
+    connection. The code that opened the connection gets and logs the real error.
+    """
     of_uvloop = str(context.get("message", "")).startswith("Fatal error on SSL protocol")
     if of_uvloop and isinstance(context.get("exception"), RuntimeError):
         log.debug("%s", context["exception"])
@@ -109,7 +109,7 @@ def _raise_file_limit() -> None:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):  # macOS reports an unlimited hard limit that it does not grant
+    except (OSError, ValueError):  # macOS reports an unlimited hard limit but does not grant it.
         log.debug("cannot raise the limit of open files; it stays at %d", soft)
 
 
@@ -140,7 +140,8 @@ class Foreground:
 
         broker = Broker(self._config)
         diagnosis = DiagnosisSocket(Path(self._config.log_dirs[0]), lambda: self._subject(broker))
-        # Listen before the start, which may take long; a new data directory exists only after it.
+        # Listen before the start, which may take long. If the data directory is new, listen after the start, which
+        # creates it.
         diagnosis.start()
         try:
             return await self._run(broker, diagnosis)
@@ -178,14 +179,16 @@ class Foreground:
         return Subject(self._config, self._loop, broker.scrape, broker.metadata)
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        """Handle a signal. This is Python's handler, not the loop's: removing the loop's restores the kernel's default
-        for a moment, and some senders signal twice (timeout(1) signals its child and then the child's group)."""
+        """Handle a signal. Install it with `signal`, not on the loop: removing a handler from the loop restores the
+        kernel's default for a moment, and some senders signal twice (timeout(1) signals its child and then the child's
+        group).
+        """
         for each in STOP_SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         self._loop.call_soon_threadsafe(self._begin_stop, number)
 
     def _begin_stop(self, number: int) -> None:
-        if self._signal.done():  # SIGINT and SIGTERM came at the same moment
+        if self._signal.done():  # SIGINT and SIGTERM arrived together.
             return
         self._signal.set_result(number)
         self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
@@ -211,7 +214,7 @@ class Foreground:
             if not broker.failed.done():
                 log.error("The stop was not clean; the next start recovers", exc_info=problem)
                 return EXIT_CANNOT_START
-            # The fatal failure gives the reason: print one line, without a second traceback.
+            # The fatal failure has the reason: print it in one line, without a second traceback.
             log.warning("The stop was not clean, the next start recovers: %s", problem)
         if broker.failed.done():
             return _complain(str(broker.failed.exception() or "the broker failed"), EXIT_CANNOT_START)
@@ -219,7 +222,9 @@ class Foreground:
         return 0
 
     def _arm_deadline(self) -> None:
-        """End the process if the stop hangs. SIGALRM's default action needs neither the loop nor the GIL."""
+        """End the process if the stop hangs. The default action of SIGALRM ends the process without the loop or the
+        GIL.
+        """
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self._config.get_int("shutdown.timeout.ms") / 1000 + STOP_GRACE_SECONDS)
 

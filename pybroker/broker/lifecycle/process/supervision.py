@@ -1,10 +1,10 @@
-"""Who supervises this process: systemd is notified, and a broker that a test started ends with its parent process,
-however that ends.
+"""Supervision of this process: it notifies systemd, and a broker that a test has started ends with its parent process,
+however the parent ends.
 
 The parent holds the writing end of a pipe and never writes. When the parent ends, the kernel kills this process: the
 pipe sends SIGKILL on hang-up, which needs neither a thread nor the GIL. PR_SET_PDEATHSIG watches one *thread* of the
-parent, and would kill a broker when the worker thread that started it ends. A process forked from the parent inherits
-the pipe, so on Linux the parent itself is watched too.
+parent, and would kill a broker when the worker thread that started it ends. If the parent forks, the other child
+inherits the pipe and keeps it open, so on Linux this process watches the parent itself, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def die_with_parent(parent_fd: int) -> None:
 
 
 def watch_parent(loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
-    """Watch the parent from the loop: for systems without that pipe signal, and for parents that forked."""
+    """Watch the parent from the loop. This covers systems without a signal on the pipe's hang-up, and parents that have
+    forked.
+    """
 
     def end() -> None:
         os._exit(1)
@@ -42,14 +44,14 @@ def watch_parent(loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
         try:
             loop.add_reader(os.pidfd_open(os.getppid()), end)
         except OSError:
-            return  # a kernel before 5.3, or a sandbox without pidfd: the pipe remains
+            return  # The kernel is older than 5.3, or a sandbox forbids pidfd: only the pipe remains.
 
 
 log = logging.getLogger(__name__)
 
 
 def notify(state: str) -> None:
-    """Send one state, such as `READY=1`, as sd_notify(3) does. Ignore a service manager that does not listen."""
+    """Send one state, such as `READY=1`, as sd_notify(3) does. Do nothing if no service manager listens."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

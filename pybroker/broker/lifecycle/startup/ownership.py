@@ -1,8 +1,8 @@
 """Checks of the log directories before a start writes anything: which broker and cluster own them, and whether the
 last stop was clean.
 
-Native code checks again with the directories locked, but only after the store was created and an election has raised
-the controller epoch.
+Native code checks again when it has locked the directories, but by then the store exists and an election may have
+raised the controller epoch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ PROPERTIES_BYTES_MAX = 64 * 1024
 
 
 def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool, sealed: bool = False) -> None:
-    """Raise StartError if a directory belongs to another broker, if the metadata store of claimed directories is
-    missing, or if a store exists although the metadata is kept elsewhere (not `own_store`), because its topics would be
-    lost. With `sealed`, accept a store whose content was migrated."""
+    """Raise StartError in three cases: a directory belongs to another broker; a cluster has claimed the directories but
+    their metadata store is missing; or a store exists although the metadata is kept elsewhere (not `own_store`), so
+    that its topics would be lost. If `sealed` is true, accept a store after its content was migrated.
+    """
     if own_store:
         if not sealed:
             refuse_sealed(Path(log_dirs[0]))
@@ -60,7 +61,7 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
         owner = owner_of(Path(directory))
         found = next((owner[name] for name in names if name in owner), expected)
         if found != expected:
-            # Only experts should change ids (KIP-78): the message shows them the command.
+            # Only experts should change ids (KIP-78), so the message contains the command.
             adopt = f". If it is the data of this cluster, run `pybroker cluster adopt-id {expected} --config FILE`"
             raise StartError(
                 f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}. "
@@ -85,10 +86,12 @@ def owner_of(directory: Path) -> Mapping[str, str]:
 
 
 def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
-    """Raise StartError if directories that a cluster has claimed have no store: a start would replace it with an empty
-    one of another cluster and lose every topic."""
+    """Raise StartError if a cluster has claimed the directories but they have no store. The start would create an empty
+    store of another cluster in its place, and every topic would be lost.
+    """
     store = first / STORE_FILE
-    # SQLite's write-ahead log is worthless without the file, which is never empty once it was opened.
+    # SQLite's write-ahead log is worthless without the main file. The main file is never empty after it was opened
+    # once.
     if store.exists() and store.stat().st_size:
         return
     for directory in directories:
@@ -103,7 +106,7 @@ MARKER = ".kafka_cleanshutdown"
 
 
 def unclean(log_dirs: Sequence[str]) -> list[str]:
-    """Return a sentence for each directory that no clean stop closed (a crash, a power cut)."""
+    """Return a sentence for each directory without a mark of a clean stop (after a crash or a power cut)."""
     return [
         f"{directory} was not closed by a clean stop; checking its logs from their recovery points"
         for directory in map(Path, log_dirs)

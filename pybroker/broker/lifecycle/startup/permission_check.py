@@ -31,7 +31,8 @@ def exposed(settings_file: str | None, log_dirs: Sequence[str]) -> list[str]:
 
 def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
     """Yield a sentence for each non-empty data directory that users can read beyond `log.dirs.group.access`. An older
-    release, Apache Kafka or the operator created it: the umask of `keep_private` only covers new files."""
+    release, Apache Kafka or the operator may have created it: the umask of `keep_private` only affects new files.
+    """
     for directory in map(Path, log_dirs):
         classes = _who_enters(directory) & GROUP_UMASKS[group_access]
         open_to_them = sorted(_open_entries(directory, classes)) if classes else []
@@ -46,8 +47,10 @@ def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
 
 
 def _who_enters(directory: Path) -> int:
-    """Return the classes of users that can reach files in the directory, as permission bits. A parent that others
-    cannot enter protects it from them. Groups of parents may differ, so their permission bits do not count."""
+    """Return the classes of users that can reach files in the directory, as permission bits. If other users cannot
+    enter a parent directory, that protects the files from them. The group bits of parents are ignored, because each
+    parent may have another group.
+    """
     mode = _mode(directory)
     others = mode & stat.S_IXOTH and all(_mode(parent) & stat.S_IXOTH for parent in directory.absolute().parents)
     return (_GROUP if mode & stat.S_IXGRP else 0) | (_OTHERS if others else 0)
@@ -56,13 +59,13 @@ def _who_enters(directory: Path) -> int:
 def _open_entries(directory: Path, classes: int) -> Iterator[str]:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # removed meanwhile
+            with contextlib.suppress(OSError):  # The file was removed meanwhile.
                 if entry.stat(follow_symlinks=False).st_mode & classes & (stat.S_IRGRP | stat.S_IROTH):
                     yield entry.name
 
 
 def _mode(place: Path) -> int:
-    """Return the mode, or 0 if it cannot be read: the code that opens the file next reports the problem."""
+    """Return the mode, or 0 if it cannot be read. The code that opens the file later reports that problem."""
     try:
         return place.stat().st_mode
     except OSError:

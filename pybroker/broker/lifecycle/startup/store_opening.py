@@ -28,11 +28,11 @@ from pybroker.native import Uuid
 ALWAYS_THERE = (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED, *SECURITY_PATHS)
 """Parents of all nodes that the brokers of a cluster store."""
 ATTEMPTS_MAX = 5
-"""Attempts of a start whose connection to the store breaks."""
+"""Limit of attempts to read the store at a start if the connection breaks."""
 
 
 async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None]) -> MetadataStore:
-    """Open the metadata store of the settings. Raises StartError."""
+    """Open the metadata store of the settings. Raises StartError if it cannot be opened."""
     if not config.in_cluster:
         return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
     # Import kazoo only for clusters.
@@ -62,14 +62,14 @@ async def prepare_store(store: MetadataStore) -> str:
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
         except (UnavailableError, UnknownOutcomeError) as problem:
-            # Each step is idempotent.
+            # Each step is idempotent, so an attempt can be repeated.
             if attempt == ATTEMPTS_MAX:
                 raise StartError(f"cannot reach the metadata store: {problem}") from None
     raise AssertionError
 
 
 async def get_or_generate_cluster_id(store: MetadataStore) -> str:
-    """Return the cluster id. The first broker that creates the node decides; all others read it."""
+    """Return the cluster id. The first broker to create the node chooses the id; all others read it."""
     node = await get_or_none(store, znodes.CLUSTER_ID)
     if node is None:
         await ensure_path(store, "/cluster")

@@ -1,5 +1,6 @@
-"""Keystore and truststore of a TLS connection to ZooKeeper. kazoo reads PEM files at each connection; stores of other
-formats are read here, at the start, and kept in memory as PEM."""
+"""Keystore and truststore of a TLS connection to ZooKeeper. kazoo reads PEM files for each connection. This module
+reads stores of other formats once, at the start, and keeps them in memory as PEM.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def zookeeper_tls(config: BrokerConfig) -> Tls | None:
-    """Return None if `zookeeper.ssl.client.enable` is off. Raises StartError with the setting and the file."""
+    """Return None if `zookeeper.ssl.client.enable` is off. Raises StartError, which names the setting and the file, if
+    a file is unusable.
+    """
     from pybroker.broker.metadata.zookeeper_store import Tls
 
     if not config["zookeeper.ssl.client.enable"]:
@@ -41,7 +44,7 @@ def _store(config: BrokerConfig, which: str, location: str, password: str | None
 
 
 def _is_pem(location: str, kind: str | None) -> bool:
-    """Return whether a store is PEM; without a type, look at the file. Raises InvalidValue."""
+    """Return whether a store is PEM; if no type is configured, look at the file. Raises InvalidValue."""
     if kind is not None:
         return kind.upper() == PEM
     try:

@@ -1,7 +1,7 @@
 """ACLs and delegation tokens as AccessControlEntryRecord, DelegationTokenRecord, and the records that remove them.
 
-Kafka's record removes an ACL by its id. Ids here are digests of the ACL; a removal also has the pattern in tagged
-fields, so that no index by id is needed.
+Kafka's record removes an ACL by its id. Here the id is a digest of the ACL. A removal also has the pattern in tagged
+fields, so that the reader needs no index by id.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _acl_frames(pattern: AclPattern, old: Sequence[AclBinding], new: Sequence[Ac
     kept = tuple(binding for binding in old if binding in new)
     added = new[len(kept) :]
     if (*kept, *added) != tuple(new) or len(set(old)) < len(old):
-        # The order has changed: write all of them.
+        # The order of the ACLs has changed: write all of them.
         kept, added = (), new
     for binding in old:
         if binding not in kept:
@@ -77,7 +77,7 @@ def _token_record(token: DelegationToken) -> object:
 
 
 class AccessReader:
-    """Reads ACLs and delegation tokens from records that follow an image."""
+    """Reads ACLs and delegation tokens from the records that follow an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -108,7 +108,7 @@ class AccessReader:
         raise UnreadableRecordError(f"the removal of ACL {record.id}, which is unknown")
 
     def versions(self, structs: list[Any]) -> None:
-        """Read versions of patterns from NoOpRecord."""
+        """Read the versions of patterns from NoOpRecord."""
         for struct in structs:
             self._versions[struct.resource_type, struct.pattern_type, struct.resource_name] = struct.version
 
@@ -130,7 +130,7 @@ class AccessReader:
         self.tokens[record.token_id] = None
 
     def acls(self) -> Mapping[AclPattern, AclNode]:
-        """Return the ACLs of each changed pattern."""
+        """Return, for each changed pattern, all its ACLs."""
         found: dict[AclPattern, AclNode] = {}
         for pattern in {**self._acls, **self._versions}:
             known = self._before.acls.get(pattern, AclNode((), _NO_VERSION))

@@ -1,7 +1,7 @@
 """Brokers as RegisterBrokerRecord, BrokerRegistrationChangeRecord and UnregisterBrokerRecord.
 
-A broker of the image is alive: it is registered unfenced. A lost broker is fenced, a broker that is about to stop is in
-controlled shutdown, and a forgotten broker is unregistered.
+The image has the live brokers; their records say "registered, not fenced". For a lost broker the record says "fenced",
+for a broker that is about to stop "in controlled shutdown", and for a removed broker "unregistered".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Deletion records in NoOpRecord: a head, and the large fields in pieces.
 
-The large fields change rarely: if they are unchanged, the head says that the previous image has them. Otherwise pieces
-follow it, in its own NoOpRecord or in later ones of the same delta.
+The large fields change rarely. If they are unchanged, the head says that the previous image has them. Otherwise pieces
+follow the head, in the same NoOpRecord or in later ones of the same delta.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEVER = -1
 
 
 def deletion_frames(before: ClusterImage, deletions: Sequence[DeletionRecord], facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of changed deletions that do not fit into the next NoOpRecord."""
+    """Yield the records of changed deletions. What fits into the next NoOpRecord stays in `facts`."""
     for record in deletions:
         known = before.deletions.get(record.topic_id)
         same = known is not None and all(
@@ -145,7 +145,7 @@ class DeletionReader:
                     getattr(known, field).extend(getattr(piece, field))
 
     def records(self) -> tuple[DeletionRecord, ...]:
-        """Return the changed records. Raises UnreadableRecordError."""
+        """Return the changed records. Raises UnreadableRecordError if a piece is missing."""
         return tuple(map(self._record, self._heads.values()))
 
     def _record(self, head: Any) -> DeletionRecord:

@@ -48,7 +48,7 @@ def from_records(before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
 
 
 def delta_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of a delta; the last facts remain in `facts`."""
+    """Yield the records of a delta. The facts that are not yielded remain in `facts`."""
     for gone in delta.removed:
         yield encode_record(m.RemoveTopicRecord(gone.topic_id))
     topics = TopicWriter(before, facts)

@@ -1,8 +1,8 @@
 """The frame of a metadata record (KIP-631): frame version, API key and version as unsigned varints, then the record.
 
-A fact is written as one of Kafka's records if one can express it. Other fields are tagged fields from 10000 on of the
-same record, or of NoOpRecord if Kafka has no such record: Kafka's tools print such records without an error. Version
-and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
+A fact is written as one of Kafka's records if one can express it. Fields that Kafka lacks are tagged fields, from
+number 10000 on, of the same record, or of NoOpRecord if Kafka has no record for the subject. Kafka's tools print such
+records without an error. Version and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMES = {api_key: name for name, (api_key, _) in WRITTEN.items()}
 
 
 class UnreadableRecordError(ValueError):
-    """The bytes are not a metadata record, have a newer version, or do not fit the image."""
+    """Raised if the bytes are not a metadata record, have a newer version, or contradict the image."""
 
 
 class RecordFrame(NamedTuple):
@@ -55,7 +55,7 @@ class RecordFrame(NamedTuple):
 
 
 def header_of(name: str) -> bytes:
-    """Return the frame's bytes before a record of that name."""
+    """Return the frame's bytes, which precede a record of that name."""
     return _HEADERS[name]
 
 
@@ -66,7 +66,9 @@ def encode_record(record: object) -> bytes:
 
 
 def split_frame(frame: bytes) -> RecordFrame:
-    """Split a record from its frame; each of the three numbers takes one byte so far. Raises UnreadableRecordError."""
+    """Separate a record from its frame. So far each of the three numbers takes one byte. Raises UnreadableRecordError
+    if the bytes are no frame.
+    """
     if len(frame) < HEADER_BYTES or max(frame[:HEADER_BYTES]) > _VARINT_OF_A_BYTE_MAX:
         raise UnreadableRecordError(f"a metadata record that begins with {frame[:HEADER_BYTES].hex() or 'nothing'}")
     frame_version, api_key, version = frame[:HEADER_BYTES]

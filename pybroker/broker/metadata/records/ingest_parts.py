@@ -13,7 +13,7 @@ from pybroker.protocol import messages as m
 
 
 def ingest_frames(delta: ImageDelta, facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of a delta's ingests that do not fit into the next NoOpRecord."""
+    """Yield the records of a delta's ingests. What fits into the next NoOpRecord stays in `facts`."""
     for field in ("ingests", "committed_ingests"):
         for record in getattr(delta, field):
             facts.add(field, _struct(record), weight=1 + len(record.partitions))

@@ -1,6 +1,7 @@
 """Facts that no Kafka record can express, collected into few NoOpRecords.
 
-Their structs are filled by position, in the order of the schema: a topic's details are written for each new topic.
+The structs are filled by position, in the order of the schema: this is fast, which matters because each new topic has
+details.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.protocol import messages as m
 
 ELEMENTS_MAX = 1_000
-"""Limit of the elements in one NoOpRecord; a topic's history is never cut."""
+"""Limit of elements in one NoOpRecord. A single topic's history is never cut, even if it exceeds the limit."""
 
 
 class OwnFacts:
-    """Facts that wait for their NoOpRecord. Facts of one list keep their order."""
+    """Facts that have not been written to a NoOpRecord yet. The facts of one list keep their order."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._elements = 0
 
     def add(self, field: str, *elements: Any, weight: int = 1) -> None:
-        """Add elements to a list of NoOpRecord. `weight` is the number of elements inside each of them."""
+        """Add elements to a list of NoOpRecord. `weight` is the number of elements that each of them contains."""
         self._values.setdefault(field, []).extend(elements)
         self._elements += weight * len(elements)
 
@@ -33,12 +34,12 @@ class OwnFacts:
         self._values[field] = value
 
     def full(self) -> Iterator[bytes]:
-        """Yield a frame if enough facts wait."""
+        """Yield a NoOpRecord in its frame if it is full."""
         if self._elements >= ELEMENTS_MAX:
             yield from self.rest()
 
     def rest(self) -> Iterator[bytes]:
-        """Yield the facts that wait, in one frame."""
+        """Yield the remaining facts as one NoOpRecord in its frame."""
         if self._values:
             yield encode_record(m.NoOpRecord(**self._values))
             self._values, self._elements = {}, 0

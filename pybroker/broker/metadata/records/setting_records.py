@@ -1,7 +1,8 @@
 """Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
 FeatureLevelRecord, and the records that remove them.
 
-The image holds texts, as ZooKeeper's nodes do. A text that Kafka's record would change is an entry of NoOpRecord.
+The image holds texts, as ZooKeeper's nodes do. If Kafka's record cannot reproduce a text exactly, an entry of
+NoOpRecord has it.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ FIELDS: Mapping[int, str] = {
     USER: "users",
     QUOTAS: "quotas",
 }
-"""Fields of image and delta by resource type. A topic has its settings in its own image."""
+"""Fields of image and delta by resource type. Topics are missing, because the image of a topic has its settings."""
 TEXT_BYTES_MAX = 0x7FFF
-"""Kafka cannot read longer texts."""
+"""Limit of a text in Kafka's record: Kafka cannot read longer ones."""
 SAME_VERSION = -2
 _QUOTA_KINDS = {**OF_CLIENTS, **OF_ADDRESSES}
 

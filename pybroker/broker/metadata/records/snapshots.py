@@ -13,11 +13,11 @@ from pybroker.broker.metadata.records.own_facts import OwnFacts
 from pybroker.protocol import messages as m
 
 PIECE_BYTES_MAX = 256 * 1024
-"""A piece ends with the record that reaches this size."""
+"""Size of a piece: the record that reaches this size is its last."""
 
 
 def image_to_records(image: ClusterImage) -> Iterator[list[bytes]]:
-    """Yield the records of a whole image in pieces, each quick to make and to write."""
+    """Yield the records of a whole image in pieces. Each piece takes little time to encode and to write."""
     piece, size = [], 0
     for frame in _frames(image):
         piece.append(frame)
@@ -98,7 +98,7 @@ class SnapshotReader:
             damaged_ingests=frozenset(details.damaged_ingests),
             delete_orders=frozenset(details.delete_orders),
             offset=details.end_offset,
-            # `apply` treats registered brokers as new ones, which are not leaving.
+            # `apply` treats registered brokers as new ones, so none of them is leaving.
             leaving=frozenset(delta.leaving),
         )
 

@@ -1,7 +1,7 @@
 """Topics as TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord and RemoveTopicRecord.
 
-For a topic that the previous image has, only the differences are written: one changed setting of a topic with 10,000
-partitions is one ConfigRecord and the topic's details.
+If the previous image has the topic, only the differences are written: if one setting of a topic with 10,000 partitions
+changes, that is one ConfigRecord and the topic's details.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TopicWriter:
 
 
 class _TopicChange:
-    """The content of the records read so far about one topic."""
+    """What the records read so far say about one topic."""
 
     def __init__(self, name: str, topic_id: Uuid, known: TopicImage | None) -> None:
         self.known = known
@@ -106,7 +106,7 @@ class _TopicChange:
         return state
 
     def states_alone(self) -> ChangedStates | None:
-        """Return the change if it only concerns partitions that the topic already had."""
+        """Return the change if it only concerns partitions that the topic already had, else None."""
         if self.known is None or self.config is not None or self.details is not None:
             return None
         if max(self.states, default=-1) >= len(self.known.partitions):
@@ -148,7 +148,7 @@ class TopicChangeReader:
         self._new_names: dict[str, _TopicChange] = {}
         self._partitions = PartitionReader()
         self._last: tuple[bytes, _TopicChange] | None = None
-        """The topic of the last PartitionRecord: the records of one topic are consecutive."""
+        """The topic of the last PartitionRecord. The records of one topic follow each other."""
         self.removed: list[TopicImage] = []
 
     def topic(self, record: m.TopicRecord) -> None:
@@ -200,7 +200,9 @@ class TopicChangeReader:
             )
 
     def topics(self) -> tuple[tuple[TopicImage, ...], tuple[ChangedStates, ...]]:
-        """Return new and changed topics, and topics of which only states have changed. Raises UnreadableRecordError."""
+        """Return the new and changed topics, and the topics in which only partition states have changed. Raises
+        UnreadableRecordError.
+        """
         topics, states = [], []
         for change in self._changes.values():
             alone = change.states_alone()

@@ -1,5 +1,6 @@
-"""Plans an adoption by reading the directories, without changes. A problem that could make a later step fail is refused
-here, in one sentence."""
+"""Plans an adoption by reading the directories, without changes. If a problem could make a later step fail, the plan
+refuses the adoption with one sentence.
+"""
 
 from __future__ import annotations
 
@@ -60,19 +61,19 @@ class AdoptionPlan(msgspec.Struct):
     group_configs: dict[str, dict[str, str]] = {}
     client_metrics_configs: dict[str, dict[str, str]] = {}
     security: list[Operation] = []
-    """Operations that create users, quotas, ACLs and delegation tokens."""
+    """Store operations that create users, quotas, ACLs and delegation tokens."""
     features: dict[str, int] = {}
-    """Finalized feature levels (KIP-584); other features have their highest level."""
+    """Finalized feature levels (KIP-584); a feature that is not listed has its highest level."""
     next_producer_id: int = 0
     notes: list[str] = []
-    """Metadata that is left out, and the reasons."""
+    """Metadata that the adoption leaves out, with the reasons."""
 
 
 def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[str, str]] | None) -> AdoptionPlan:
     """Read the directories and return the plan. `topic_configs` is for directories of a ZooKeeper cluster, which do not
     contain topic settings.
 
-    Raises StartError.
+    Raises StartError if the directories cannot be adopted.
     """
     properties = [_properties(directory) for directory in directories]
     first = properties[0]

@@ -1,6 +1,6 @@
 """Executes an adoption in durable steps. The point of no return is one rename: before it the directories belong to
-Apache Kafka, complete and unchanged; after it they are ours. The next `adopt` finishes the later steps; without them a
-start works as well.
+Apache Kafka, complete and unchanged; after it they belong to pybroker. If the later steps are interrupted, the next
+`adopt` finishes them; the broker can start without them.
 
     1  .adopting/metadata.db     the whole metadata store, closed and synced
     2  metadata.db               renamed into place: adopted
@@ -124,7 +124,8 @@ async def _fill(store: EmbeddedStore, plan: AdoptionPlan) -> None:
         await store.multi([operation for topic in batch for operation in _topic(topic, plan.node_id)])
     for topic in plan.topics:
         if topic.first_id:
-            # The directories have records but no topic id; from this record, the first start writes the id.
+            # The directories have records but no topic id. This node records the id, and the first start writes it to
+            # the directories.
             created = (await store.get(znodes.topic_path(topic.name))).created_zxid
             record = znodes.TopicIdRecord(topic.topic_id, created)
             await store.create(znodes.topic_id_path(topic.name), record.encode())

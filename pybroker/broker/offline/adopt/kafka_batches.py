@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pybroker.native import RecordDecoder, Uuid
 
 OVERHEAD = 12
-"""Bytes of base offset and length, which the length field does not include."""
+"""Bytes of base offset and length; the length field does not count them."""
 MAGIC_AT = 16
 MAGIC = 2
 BATCH_BYTES_MAX = 1 << 30
@@ -52,7 +52,7 @@ def formats(segment: Path) -> set[int]:
 
 
 def values(segment: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, value) of the records in a segment or snapshot. Raises Malformed for damage."""
+    """Yield (offset, value) of the records in a segment or snapshot. Raises Malformed if the bytes are damaged."""
     data = segment.read_bytes()
     decoded = RecordDecoder().decode(data, 0, topic=segment.parent.name, topic_id=Uuid.ZERO, partition=0)
     for record in decoded.records:

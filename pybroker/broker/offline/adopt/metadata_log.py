@@ -1,7 +1,7 @@
 """Reads topics, settings and other metadata from KRaft's metadata log: the latest snapshot, then the log.
 
-Record types have the numbers of KIP-631 and its successors. Each type of Apache Kafka 4.4 is taken over, marks a
-transaction, or is listed in `LEFT_OUT` with the reason.
+Record types have the numbers of KIP-631 and its successors. For each record type of Apache Kafka 4.4 there are three
+possibilities: the reader takes it over, it marks a transaction, or `LEFT_OUT` lists it with the reason.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ LEFT_OUT: Mapping[int, tuple[str, str]] = {
     27: ("RegisterControllerRecord", _CONTROLLERS),
     29: ("UnregisterControllerRecord", _CONTROLLERS),
 }
-"""Record types that are not taken over: their names and the reasons."""
+"""Record types that are not taken over: by type, the name and the reason."""
 
 
 class Partition(msgspec.Struct):
-    """The final state of a partition in the log."""
+    """The state of a partition after the last record of the log."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -62,7 +62,7 @@ class KafkaTopic(msgspec.Struct):
 
 
 class KafkaMetadata(msgspec.Struct):
-    """The cluster at the end of the log."""
+    """The state of the cluster after the last record of the log."""
 
     topics: dict[Uuid, KafkaTopic] = {}
     topic_configs: dict[str, dict[str, str]] = {}
@@ -73,14 +73,16 @@ class KafkaMetadata(msgspec.Struct):
     """By name of the subscription (KIP-714)."""
     security: AdoptedSecurity = msgspec.field(default_factory=AdoptedSecurity)
     features: dict[str, int] = {}
-    """Finalized levels by name (KIP-584); 0 after a removal."""
+    """Finalized levels by name (KIP-584); 0 if a record removed the level."""
     next_producer_id: int = 0
     left_out: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """Counts of the records that are not taken over, by type and reason."""
 
 
 def read_metadata(directory: Path) -> KafkaMetadata:
-    """Read `__cluster_metadata-0`. Raises Malformed for damage and for records newer than the known ones."""
+    """Read `__cluster_metadata-0`. Raises Malformed if the log is damaged or has records that a newer version of Kafka
+    wrote.
+    """
     metadata = KafkaMetadata()
     start = 0
     snapshots = sorted(path for path in directory.glob("*.checkpoint") if "-" in path.name)
@@ -94,7 +96,7 @@ def read_metadata(directory: Path) -> KafkaMetadata:
 
 
 def _apply_all(metadata: KafkaMetadata, records: Iterator[bytes]) -> None:
-    """Apply records, except those of a transaction that was aborted or never ended."""
+    """Apply the records. Skip the records of a transaction that was aborted or never ended."""
     pending: list[RecordFrame] | None = None
     for value in records:
         try:
@@ -220,4 +222,4 @@ TAKEN_OVER: dict[int, tuple[str, Callable[[KafkaMetadata, Any], None]]] = {
     28: ("ClearElrRecord", _clear_eligible),
     **{kind: (name, _of_security(apply)) for kind, (name, apply) in security_records.KNOWN.items()},
 }
-"""Record types that are taken over, and the functions that apply them."""
+"""Functions that apply the record types that are taken over."""

@@ -37,7 +37,9 @@ _PATTERNS = {PatternType.LITERAL, PatternType.PREFIXED}
 
 
 def operations_of(security: AdoptedSecurity, notes: list[str]) -> list[Operation]:
-    """Return operations that create the nodes. `notes` collects what this broker does not support, and manual steps."""
+    """Return operations that create the nodes. Add a line to `notes` for each thing that this broker does not support,
+    and for each step that the operator must do.
+    """
     nodes: dict[str, dict[str, str]] = {}
     for (name, number), credential in security.credentials.items():
         _add_credential(nodes, name, number, credential, notes)
@@ -88,8 +90,9 @@ def _add_quotas(
 
 
 def _with_parents(nodes: Mapping[str, dict[str, str]]) -> dict[str, bytes]:
-    """Encode the nodes. Nodes of a user's clients are below the user's node, which exists even without settings;
-    parents come before children."""
+    """Encode the nodes. The nodes of a user's clients are below the user's node, so that node is created even if the
+    user has no settings. Parents come before children.
+    """
     found: dict[str, bytes] = {}
     for path, config in nodes.items():
         for parent in parents_of(path):

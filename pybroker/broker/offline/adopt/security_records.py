@@ -16,13 +16,13 @@ from pybroker.protocol.scram import ScramCredential
 
 
 class AdoptedSecurity(msgspec.Struct):
-    """Users, quotas, ACLs and delegation tokens at the end of the log."""
+    """The users, quotas, ACLs and delegation tokens after the last record of the log."""
 
     credentials: dict[tuple[str, int], ScramCredential] = {}
     """By user and mechanism."""
     quotas: dict[Entity, dict[str, float]] = {}
     acls: dict[Uuid, AclBinding] = {}
-    """By KRaft's ACL id."""
+    """By the ACL id in KRaft's records."""
     tokens: dict[str, DelegationToken] = {}
 
 
@@ -86,4 +86,4 @@ KNOWN: Mapping[int, tuple[str, Callable[[AdoptedSecurity, Any], None]]] = {
     22: ("RemoveUserScramCredentialRecord", _remove_credential),
     26: ("RemoveDelegationTokenRecord", _remove_token),
 }
-"""Names and functions by record type."""
+"""By record type: the name, and the function that applies the record."""
