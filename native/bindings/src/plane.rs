@@ -234,7 +234,7 @@ impl DataPlane {
         self.settings.load_full()
     }
 
-    /// Apply settings, as far as they can change while the broker runs.
+    /// Apply those settings that can change while the broker runs.
     pub(crate) fn change_settings(&self, changed: NativeSettings) -> PyResult<()> {
         self.metadata.cached_responses().invalidate_all();
         let changed = Arc::new(changed);

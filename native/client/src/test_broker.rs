@@ -40,7 +40,7 @@ const FETCH: i16 = 12;
 const METADATA: i16 = 12;
 const PRODUCE: i16 = 13;
 
-/// A request, as far as tests inspect it.
+/// The parts of a request that tests inspect.
 pub struct Request {
     /// API key.
     pub key: i16,

@@ -157,8 +157,8 @@ impl Following {
         self.state = State::Paused(until);
     }
 
-    /// Include it in the next request from this position; `None`: it cannot be followed now. Return false if it is
-    /// paused instead.
+    /// Include the partition in the next request, from this position. `None` means that it cannot be followed now.
+    /// Return false if it is paused instead.
     pub(crate) fn ask(&mut self, from: Option<FetchFrom>, now: Instant, backoff: Duration) -> bool {
         let follows = from.filter(|from| from.leader_epoch == self.leader_epoch);
         match follows {

@@ -135,7 +135,7 @@ impl Fetcher {
         }
     }
 
-    /// Run until the mailbox says stop.
+    /// Run until the mailbox has a stop.
     pub(crate) fn run(mut self) {
         loop {
             let mail = self.mailbox.take();
@@ -279,7 +279,7 @@ impl Fetcher {
         self.ready.is_empty() && self.out_of_range.is_empty() && self.session.is_empty()
     }
 
-    /// Return the time of the next check without mail; `None`: never.
+    /// Return the time at which to check again even without mail; `None` if only mail requires a check.
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let paused = self.paused.iter();
         let pauses = paused.filter_map(|tip| self.followed.get(tip)?.paused());

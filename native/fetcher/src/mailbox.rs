@@ -1,5 +1,5 @@
-//! Messages to a running fetcher: changes of its partitions, stop, a finished flush. Senders never block; a fetcher
-//! that waits at its leader is interrupted by closing its connection.
+//! Messages to a running fetcher: changes of its partitions, the stop, a finished flush. Senders never block. If the
+//! fetcher waits at its leader, the mailbox closes the fetcher's connection to interrupt it.
 
 use std::sync::Arc;
 use std::task::Wake;

@@ -10,7 +10,7 @@ use pybroker_protocol::primitives::Span;
 /// Topic ids; or names, if the leader or this broker knows no ids (`inter.broker.protocol.version` below 2.8).
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Whether requests use ids. Otherwise they use names, and this has the names of all requested topics.
+    /// Whether requests use ids. Otherwise they use names, and `Names` has the names of all requested topics.
     pub(crate) by_id: bool,
     names: IdMap<TopicId, Arc<str>>,
     ids: BTreeMap<Arc<str>, TopicId>,

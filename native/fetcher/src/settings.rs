@@ -11,7 +11,7 @@ pub struct FetcherSettings {
     pub wait_max: Duration,
     /// `replica.fetch.min.bytes`.
     pub min_bytes: i32,
-    /// `replica.fetch.max.bytes`: of one partition in one response; a larger batch comes alone.
+    /// `replica.fetch.max.bytes`: maximum bytes of one partition in one response. A larger batch is sent alone.
     pub partition_bytes_max: i32,
     /// `replica.fetch.response.max.bytes`.
     pub response_bytes_max: i32,

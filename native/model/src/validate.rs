@@ -167,7 +167,8 @@ pub fn validate_produce<'a>(
 /// As [`validate_produce`], but decompress no more than `budget` allows.
 ///
 /// # Errors
-/// As [`validate_produce`], and [`BatchError::OverBudget`]: the records are unchanged, and not completely checked.
+/// The errors of [`validate_produce`]; also [`BatchError::OverBudget`], after which the records are unchanged and not
+/// completely checked.
 pub fn validate_within<'a>(
     records: &'a mut [u8],
     rules: &ProduceRules,

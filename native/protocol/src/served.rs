@@ -8,8 +8,8 @@ use crate::codec::Registry;
 pub struct InterBrokerApi {
     /// The key.
     pub key: ApiKey,
-    /// The previous version, with topic names, for brokers whose `inter.broker.protocol.version` is below 2.8. `None`:
-    /// none among brokers.
+    /// The previous version, with topic names, for brokers whose `inter.broker.protocol.version` is below 2.8. `None`
+    /// if brokers have no such version.
     pub by_name: Option<i16>,
     /// Version of the KIP-516 text.
     pub version: i16,

@@ -40,7 +40,7 @@ pub enum Ask {
         /// Voters in the order in which they should start elections.
         preferred_successors: Vec<i32>,
     },
-    /// A voter or an observer requests the records from `from` on. Its own log is on disk up to there.
+    /// A voter or an observer requests the records from `from` on. Its own log is on disk up to that offset.
     Fetch {
         /// The end of the sender's log.
         from: EpochEnd,

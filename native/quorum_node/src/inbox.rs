@@ -20,7 +20,7 @@ pub(crate) enum Input {
         correlation: u64,
         body: Bytes,
     },
-    /// The request has failed; `refused` says whether the port refused the connection.
+    /// The request has failed. `refused`: whether the node's port refused the connection.
     Failed {
         correlation: u64,
         refused: bool,

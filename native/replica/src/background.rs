@@ -71,7 +71,7 @@ impl Background {
         self.shared.stop();
         self.shared.replicas.failed.close();
         for thread in self.threads.lock().drain(..) {
-            // The panic was reported when it happened; the stop continues.
+            // Ignore a panic of the thread; it was reported when it happened.
             drop(thread.join());
         }
     }

@@ -1,8 +1,8 @@
 //! AlterReplicaLogDirs (KIP-113): partitions move between log directories while clients write and read them.
 //!
-//! One thread for each broker copies one partition after the other. At the end it holds appends of the partition,
-//! copies the rest, and replaces the partition in the map by a new `Partition` that uses the copy. Requests that still
-//! hold the old one get `NOT_LEADER_OR_FOLLOWER`, and clients retry.
+//! Each broker has one thread that copies one partition after the other. At the end of a copy it blocks appends to the
+//! partition, copies the rest, and replaces the partition in the map by a new `Partition` that uses the copy. Requests
+//! that still use the old `Partition` get `NOT_LEADER_OR_FOLLOWER`, and clients retry.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

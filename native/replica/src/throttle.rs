@@ -52,7 +52,7 @@ impl Throttle {
         *paid_at = Some(paid_at.map_or(now, |then| then.max(now)) + cost.min(PAID_MAX));
     }
 
-    /// Return when copying may continue; `None`: now.
+    /// Return when copying may continue; `None` if it may continue now.
     pub fn until(&self, now: Instant) -> Option<Instant> {
         let rate = self.rate.load(Relaxed);
         if rate >= UNLIMITED {

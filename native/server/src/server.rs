@@ -284,7 +284,7 @@ impl Server {
         }
         for thread in &mut *threads {
             if let Some(handle) = thread.thread.take() {
-                // The panic itself has reported a data thread that panicked.
+                // Ignore a panic of the thread; it was reported when it happened.
                 drop(handle.join());
             }
         }

@@ -47,7 +47,7 @@ pub(crate) struct SimulatedDisk {
     pub(crate) cached: Contents,
     /// The log as of its last flush.
     pub(crate) durable: Contents,
-    /// The end of the log that survives a power cut, and the hash of the log up to there.
+    /// The end of the log that survives a power cut, and the hash of the log up to that end.
     floor: (i64, u64),
     files: SimulatedFiles,
     /// Of the running process.

@@ -23,7 +23,7 @@ const DELAY_MIN: Micros = 100;
 const DELAY_MAX: Micros = 1_000;
 
 impl Network {
-    /// Create undamaged links between so many nodes.
+    /// Create undamaged links between `nodes` nodes.
     #[must_use]
     pub(crate) fn new(nodes: usize) -> Self {
         Self {

@@ -1,5 +1,5 @@
 //! Decoding of record batches into Arrow columns, under the names and types of Spark's Kafka source, plus two ids of
-//! ours.
+//! pybroker.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Every file name and suffix of a log directory, defined once. All are Apache Kafka's: its tools read our files, and
-//! ours read its files.
+//! Every file name and suffix of a log directory, defined once. All are Apache Kafka's: Kafka's tools can read the
+//! broker's files, and the broker can read Kafka's.
 
 use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@
 //! ```
 //! Numbers are big-endian, entries ascending. Entries of the active segment collect in memory and are written to the
 //! file at a roll, a checkpoint or a clean close: both files can be rebuilt from the log, so nothing waits for them. A
-//! lookup only says where to start reading, and never trusts the file: the batch found there must have the entry's
-//! offset.
+//! lookup only finds a position to start reading at. It never trusts the file: the batch at that position must have the
+//! entry's offset.
 
 use crate::handles::SegmentFile;
 use std::fs::File;

@@ -16,7 +16,7 @@
 //!
 //! # Voiding entries
 //! An operation that removes records (truncation, compaction, move, deletion) first syncs the log's files, then writes
-//! a group that voids all earlier entries of that log. The group does not say what was done, see
+//! a group that voids all earlier entries of that log. The group does not contain the operation; see
 //! [`crate::log::Log::leave_journal`].
 //!
 //! Replay at start: [`replay`].

@@ -289,7 +289,7 @@ impl Log {
     }
 
     /// Return the largest known epoch not above `epoch` and its end offset (OffsetForLeaderEpoch). Below the first
-    /// known epoch: (`epoch`, log start). `None`: not known.
+    /// known epoch, return `epoch` and the log start. `None` if the epoch is not known.
     #[must_use]
     pub fn end_offset_for(&self, epoch: i32) -> Option<(i32, i64)> {
         let (start, end) = (self.log_start_offset(), self.log_end_offset());

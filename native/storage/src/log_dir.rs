@@ -140,7 +140,7 @@ impl LogDir {
         self.directory_id
     }
 
-    /// Return the top-level files that could not be read at start; recovery goes on without them.
+    /// Return the top-level files that could not be read at start; recovery continues without them.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems

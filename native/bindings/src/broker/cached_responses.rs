@@ -54,7 +54,7 @@ impl CacheScope {
             .cache(self.key.clone(), group, answer.into(), Instant::now())
     }
 
-    /// Delegate commits. `None`: commits of this version cannot be delegated.
+    /// Delegate commits. Return `None` if commits of this version cannot be delegated.
     pub(super) fn delegate_commits(
         &self,
         shard: &ShardCommits,

@@ -83,7 +83,7 @@ pub(crate) struct LogDirRoom {
 pub(crate) struct StagedDirectory {
     path: String,
     log_dir: String,
-    /// `None`: its name and its `partition.metadata` disagree; an operator must decide.
+    /// `None` if the directory's name and its `partition.metadata` disagree; an operator must then decide.
     topic_id: Option<Uuid>,
     partition: i32,
     directory: Option<String>,

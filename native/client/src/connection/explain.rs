@@ -118,7 +118,7 @@ fn untrusted(problem: &CertificateError, prefix: &str) -> String {
     format!("{text} ({})", name_of(problem))
 }
 
-/// Return why the broker rejects this client, as far as the alert says.
+/// Return why the broker rejects this client, if the alert tells.
 fn refused(alert: AlertDescription, settings: &ConnectionSettings) -> Option<String> {
     use AlertDescription as Alert;
     let name = name_of(&alert);

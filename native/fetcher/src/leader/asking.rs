@@ -98,7 +98,7 @@ impl Fetcher {
     }
 
     /// Return the ready partitions, sorted, with their fetch positions. A partition with unflushed records waits for
-    /// its flush first. `None`: the leader's session has another topic of the same name.
+    /// its flush first. Return `None` if the leader's session has another topic of the same name.
     fn next_named(
         &mut self,
         replicas: &Replicas,

@@ -77,7 +77,7 @@ pub struct Field {
     pub name: String,
     /// Its type.
     pub kind: FieldType,
-    /// The versions that have it.
+    /// The versions that have the field.
     pub versions: VersionRange,
     /// The versions in which it may be null.
     pub nullable: VersionRange,

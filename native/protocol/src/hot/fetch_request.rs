@@ -13,8 +13,8 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
 pub const FLEXIBLE: i16 = 12;
 /// First version that names topics by id.
 pub const BY_ID: i16 = 13;
-/// Tag of the follower's broker epoch (KIP-903) among brokers in versions 12 and 13: our own, because neither released
-/// Kafka nor the KIP-516 text has a field for it there.
+/// Tag of the follower's broker epoch (KIP-903) among brokers in versions 12 and 13. It is pybroker's own, because
+/// neither released Kafka nor the KIP-516 text has a field for it in these versions.
 const REPLICA_EPOCH_TAG: u32 = 10_000;
 /// First version with the consumer's rack (KIP-392).
 pub const WITH_RACK: i16 = 11;

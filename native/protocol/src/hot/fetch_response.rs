@@ -82,7 +82,7 @@ pub struct FetchPartitionHead {
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
     /// A nearer replica, −1 = none (v11+).
     pub preferred_read_replica: i32,
-    /// Instruction to append the replica's staged records (among brokers only; our own field).
+    /// Instruction to append the replica's staged records (among brokers only; a field of pybroker's own).
     pub attach: Option<Box<StagedAttach>>,
 }
 

@@ -1,5 +1,5 @@
 //! A committed offset in `__consumer_offsets`: Kafka's OffsetCommitKey (type 1) and OffsetCommitValue (version 4, with
-//! our tag). The schema interpreter decodes it (`StoredOffset`), with the same layouts.
+//! a tagged field of pybroker). The schema interpreter decodes it (`StoredOffset`), with the same layouts.
 
 use pybroker_model::Uuid;
 

@@ -119,7 +119,7 @@ impl<'v> Writer<'v> {
     }
 
     /// (COMPACT_)STRING. The legacy form has at most `i16::MAX` bytes: longer strings are cut at a character boundary,
-    /// which only affects our own error texts.
+    /// which only affects the broker's own error texts.
     #[inline]
     pub fn string(&mut self, value: &str) {
         self.nullable_string(Some(value));

@@ -1,4 +1,4 @@
-//! Jobs of the maintenance thread. Each job visits all logs in turn, reports a log that fails and goes on with the
+//! Jobs of the maintenance thread. Each job visits all logs in turn, reports a log that fails and continues with the
 //! next; a disk failure takes the log directory offline.
 
 use super::shared::Shared;

@@ -74,8 +74,8 @@ impl Partition {
         Ok(end)
     }
 
-    /// Attach staged records where the leader attached them, as its response to a fetch from `asked` says; return the
-    /// log end. Durable on return. Blocks on the disk.
+    /// Attach staged records at the offsets in the leader's response to a fetch from `asked`; return the log end.
+    /// Durable on return. Blocks on the disk.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`]; `Storage` also if the staged files differ from the leader's.
@@ -115,8 +115,8 @@ impl Partition {
         self.progress.config().log.flush_mode == FlushMode::Os || log.flushed_end_offset() >= offset
     }
 
-    /// Take over the high watermark, up to this replica's flushed end, and the log start from the leader of
-    /// `leader_epoch`.
+    /// Apply the high watermark and the log start of the leader of `leader_epoch`. The high watermark is limited to
+    /// this replica's flushed end.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].

@@ -114,9 +114,9 @@ impl Partition {
         Ok(read)
     }
 
-    /// Read for another replica, up to the log end at any isolation level. Its fetch offset tells how far its log is
-    /// flushed; it counts if the request names the current leader epoch. Once the follower has caught up, propose to
-    /// add it to the ISR.
+    /// Read for another replica, up to the log end at any isolation level. If the request names the current leader
+    /// epoch, its fetch offset counts as the end of the replica's flushed log. Once the follower has caught up, propose
+    /// to add it to the ISR.
     ///
     /// # Errors
     /// As [`Partition::read`]; for a broker that is not a replica `UnknownLeaderEpoch`, or `NotLeader` if it names no

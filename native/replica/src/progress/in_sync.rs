@@ -1,9 +1,9 @@
-//! In-sync replicas of a leader, and the end that all of them have. Pure: offsets and time come in.
+//! In-sync replicas of a leader, and the log end that all of them have reached. Pure: offsets and time come in.
 //!
-//! The controller owns the ISR. The leader proposes changes, and a proposal counts once the controller has written it;
-//! until the response arrives either set may be in force. The high watermark therefore needs the members of both sets
-//! (KIP-497): a joining replica counts from the moment it is proposed, a leaving one counts until it is gone. A leader
-//! cut off from the controller can never shrink its ISR and go on alone.
+//! The controller owns the ISR. The leader proposes changes, and a proposal counts once the controller has written it.
+//! Until the response arrives, either set may be in force. So a record is committed only when the members of both sets
+//! have it (KIP-497): a joining replica counts from the moment it is proposed, a leaving one counts until it has left.
+//! A leader cut off from the controller can never shrink its ISR and continue alone.
 
 use std::time::{Duration, Instant};
 

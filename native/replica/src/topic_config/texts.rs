@@ -12,7 +12,7 @@ use super::{BrokerLogSettings, ThrottledReplicas, TopicConfig};
 pub(super) struct Texts {
     log: LogConfig,
     config: TopicConfig,
-    /// `compression.type`; `None`: `producer`.
+    /// Codec of `compression.type`; `None` for the value `producer`.
     codec: Option<Codec>,
     gzip_level: Option<i32>,
     zstd_level: Option<i32>,

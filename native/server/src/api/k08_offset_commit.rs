@@ -20,8 +20,8 @@ use crate::net::outgoing::Outgoing;
 use crate::net::reply::ReplyFrame;
 use crate::shared::ThreadState;
 
-/// Append the commits, and write the reply or keep it until the commits are on disk. `None`: the control plane must
-/// answer.
+/// Append the commits, and write the reply or keep it until the commits are on disk. Return `None` if the control plane
+/// must answer.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &mut ThreadState,

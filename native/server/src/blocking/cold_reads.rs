@@ -124,7 +124,7 @@ impl Default for ColdReads {
 }
 
 impl ColdReads {
-    /// Create a pool of so many threads.
+    /// Create a pool of `size` threads.
     pub(crate) fn new(name: &'static str, size: usize) -> Self {
         Self::with(Workers::new(name, size))
     }

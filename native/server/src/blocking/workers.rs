@@ -104,7 +104,7 @@ impl Workers {
     /// Wait for the threads, after [`Workers::stop`].
     pub(crate) fn join(&self) {
         for thread in self.threads.lock().drain(..) {
-            // The panic itself has reported a thread that panicked.
+            // Ignore a panic of the thread; it was reported when it happened.
             drop(thread.join());
         }
     }

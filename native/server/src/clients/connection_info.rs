@@ -36,8 +36,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) raw_tokens: bool,
     /// Deadline for re-authentication (KIP-368).
     pub(crate) session_ends: Option<Instant>,
-    /// Last read incarnation of each partition, by requests that use names without a session: the only way to detect
-    /// that a topic name was re-created. Bounded; used by the connection's own task only.
+    /// For each partition, the incarnation that the client read last with requests that use names and no session: the
+    /// only way to detect that a topic name was re-created. Bounded; used by the connection's own task only.
     incarnations: RefCell<HashMap<Arc<str>, HashMap<i32, TopicId>>>,
     /// Client id of the last request, for the log.
     pub(crate) client_id: RefCell<Option<Box<str>>>,

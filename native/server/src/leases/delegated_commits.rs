@@ -230,7 +230,7 @@ pub(crate) enum CommitOutcome {
 
 impl CommitLease {
     /// Delegate the commits of the member that sent this request. `before`: an earlier delegation of the member, whose
-    /// topics are included if it is still valid. `None`: the version cannot be delegated.
+    /// topics are included if it is still valid. Return `None` if the version cannot be delegated.
     ///
     /// # Errors
     ///
@@ -399,7 +399,7 @@ impl CommitLease {
     }
 }
 
-/// Return the batch of the commits, in their order. `None`: it would be too large.
+/// Return the batch of the commits, in their order; `None` if it would be too large.
 fn batch_of(commits: &[MemberCommit]) -> Option<ValidBatches<'static>> {
     let mut builder = BatchBuilder::new(Codec::None);
     let (mut key, mut value) = (Vec::with_capacity(96), Vec::with_capacity(64));

@@ -11,9 +11,9 @@ pub(crate) struct Moments {
     pub(crate) received: Instant,
     /// Processing started.
     pub(crate) began: Instant,
-    /// The request started to wait; `None`: it did not wait.
+    /// Time at which the request started to wait; `None` if it did not wait.
     pub(crate) waits: Option<Instant>,
-    /// The reply was ready; `None`: when it was written.
+    /// Time at which the reply was ready; `None` if that is the time at which it was written.
     pub(crate) ready: Option<Instant>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Stage {
     ResponseSend,
 }
 
-/// Kafka's name of the timer of each stage, and ours.
+/// The timer of each stage: Kafka's name and pybroker's name.
 pub(crate) const STAGES: [(Stage, &str, &str); 5] = [
     (Stage::Queue, "requestqueuetimems", "queue"),
     (Stage::Local, "localtimems", "local"),

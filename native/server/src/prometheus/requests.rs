@@ -81,7 +81,7 @@ fn used(threads: &[Arc<ThreadMetrics>]) -> Vec<OfApi<'_>> {
         .collect()
 }
 
-/// Write the names of older versions of pybroker.
+/// Write the totals under the metric names of older versions of pybroker.
 fn totals(apis: &[OfApi<'_>], page: &mut Page) {
     let name = "pybroker_requests_total";
     page.family(name, Kind::Counter, "Requests answered, by API.");

@@ -156,8 +156,8 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::leave_journal`], for a caller that holds the flush lock, which keeps new entries out, and that later
-    /// calls [`Log::tell_flushed`] with the result.
+    /// As [`Log::leave_journal`], for a caller that holds the flush lock, so that no new entries are written. The
+    /// caller must later call [`Log::tell_flushed`] with the result.
     pub(crate) fn leave_journal_locked(
         &self,
         flushing: &MutexGuard<'_, ()>,

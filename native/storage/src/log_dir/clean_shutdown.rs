@@ -1,8 +1,8 @@
 //! The clean-shutdown marker: with it, opening a log scans nothing.
 //!
-//! Kafka's marker says only that there was a clean stop. Ours lists for each log every segment with size and
-//! modification time, so that data changed afterwards (a cut file, a restored backup, another disk) is not trusted, and
-//! it has a checksum. Kafka accepts the file as its own marker.
+//! Kafka's marker only means that there was a clean stop. Pybroker's marker also lists every segment of each log with
+//! its size and modification time, so that data changed afterwards (a cut file, a restored backup, another disk) is not
+//! trusted, and it has a checksum. Kafka accepts the file as its own marker.
 //!
 //! ```text
 //! pybroker clean shutdown 2

@@ -236,7 +236,7 @@ impl LogCopy {
             files::sync_dir(&from)?;
             return Err(error);
         }
-        // Now the copy is the partition, whatever happens.
+        // From here on the copy is the partition, even after an error.
         self.future = None;
         *log.dir.write() = to;
         Ok(log)

@@ -31,7 +31,7 @@ pub struct LocalPartition {
 pub enum Moving {
     /// Not part of a move: a partition.
     No,
-    /// A copy, complete only if the original says so.
+    /// A copy. It is complete only if the original is marked as moved.
     Future,
     /// The original, and the path that it has moved to.
     Moved(PathBuf),

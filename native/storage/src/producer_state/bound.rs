@@ -26,7 +26,7 @@ pub struct ProducerCount {
 }
 
 impl ProducerCount {
-    /// Return the entries in all logs: a producer counts once for each partition that it has written to.
+    /// Return the number of entries in all logs: a producer counts once for each partition that it has written to.
     #[must_use]
     pub fn known(&self) -> usize {
         self.known.load(Ordering::Relaxed)

@@ -44,8 +44,8 @@ pub(super) fn same_aborted(before: &CleanState, found: &[SegmentStamp]) -> bool 
     })
 }
 
-/// Extend a log that ends before `log_end` up to it: clients know the offsets up to there, so no other record may get
-/// one of them. An empty batch covers them; consumers skip it.
+/// Extend a log that ends before `log_end` up to that offset: clients know the offsets below it, so no other record may
+/// get one of them. An empty batch covers them; consumers skip it.
 pub(super) fn go_on_after(
     log_end: i64,
     segments: &Segments,

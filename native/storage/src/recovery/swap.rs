@@ -78,7 +78,7 @@ fn replace_originals(
     Ok(())
 }
 
-/// Return the last offset in the swap file of `base`: it replaces the originals up to there.
+/// Return the last offset in the swap file of `base`. The swap file replaces the originals up to that offset.
 fn last_offset(dir: &Path, base: i64) -> Result<i64, StorageError> {
     let path = || file_names::of_segment(dir, base, &format!("{LOG}{SWAP}"));
     let slot = Arc::default();

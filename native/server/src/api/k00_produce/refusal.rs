@@ -108,8 +108,8 @@ impl Refusal {
     }
 }
 
-/// Return the record error as Kafka does: if all records have the same fault, only the message says it; timestamp
-/// errors are reported for each record.
+/// Return the record error as Kafka does: if all records have the same fault, only the error message names it;
+/// timestamp errors are reported for each record.
 fn told(rejected: &RejectedRecord) -> (i32, Option<String>) {
     let own = match rejected.fault {
         RecordFault::NoKey => None,

@@ -87,7 +87,8 @@ impl PendingFetch {
         self.finish(shared, thread, context, outcomes, warm, outgoing)
     }
 
-    /// Read all partitions. `None`: there is nothing to answer yet, and the fetch is registered for new records.
+    /// Read all partitions. Return `None` if there is nothing to answer yet; the fetch is then registered for new
+    /// records.
     fn read_or_wait(
         &mut self,
         shared: &Shared,
@@ -152,7 +153,7 @@ impl PendingFetch {
             })
     }
 
-    /// Register for new records of the partitions. `None`: one of them has more records already.
+    /// Register for new records of the partitions. Return `None` if one of them already has more records.
     fn register(
         &self,
         map: &TopicMap<Partition>,

@@ -118,8 +118,8 @@ fn name_of(certificate: &CertificateDer<'_>) -> String {
     name
 }
 
-/// Return the reason why a certificate was rejected, in words. `subject` is the client certificate's. `None`: the error
-/// is not about a certificate.
+/// Return the reason why a certificate was rejected, in words. `subject` is the subject of the client certificate.
+/// `None` if the error is not about a certificate.
 pub(crate) fn refusal(error: &Error, subject: &str) -> Option<String> {
     let Error::InvalidCertificate(problem) = error else {
         return None;

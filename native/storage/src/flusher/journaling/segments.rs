@@ -108,7 +108,7 @@ impl Journaling {
     }
 }
 
-/// Return the pause after each log's sync for this many logs; `None`: sync the remaining ones together.
+/// Return the pause after each log's sync, with `logs` logs to sync; `None` to sync the remaining ones together.
 ///
 /// `together`: one `syncfs` is faster for the remaining ones. `hurry`: the journal needs the space soon.
 fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {

@@ -22,7 +22,7 @@ pub struct AttachNotice {
     pub leader_epoch: i32,
     /// LogAppendTime of the records, if the topic uses it.
     pub append_time: Option<i64>,
-    /// Ids of the brokers that have it staged: they attach it themselves, the others copy the records.
+    /// Ids of the brokers that have staged the ingest: they attach it themselves; the others copy the records.
     pub holders: Arc<[i32]>,
 }
 
