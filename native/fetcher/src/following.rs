@@ -1,4 +1,4 @@
-//! State of one followed partition: the last request, the meaning of its response, and the time of the next request.
+//! State of one followed partition: the last request, the reaction to its response, and the time of the next request.
 //! Pure: responses and times come in, orders go out.
 
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(crate) struct Trouble {
     pub(crate) error: ErrorCode,
     /// Until the next assignment.
     pub(crate) for_good: bool,
-    /// It had no error before.
+    /// Whether the partition had no error before.
     pub(crate) new: bool,
 }
 
@@ -147,7 +147,7 @@ impl Following {
         }
     }
 
-    /// Return whether it had all committed records at the last response.
+    /// Return whether the partition had all committed records at the last response.
     pub(crate) const fn has_caught_up(&self) -> bool {
         self.high_watermark >= 0 && self.lag == 0
     }
@@ -186,14 +186,14 @@ impl Following {
         self.state == State::Attaching
     }
 
-    /// Make it ready again: its attach or flush is done, its pause is over, or the session has ended.
+    /// Make the partition ready again: its attach or flush is done, its pause is over, or the session has ended.
     pub(crate) fn resume(&mut self) {
         if self.state != State::Stopped {
             self.state = State::Ready;
         }
     }
 
-    /// Make it ready again after the session has ended; return whether it must be requested again.
+    /// Make the partition ready again after the session has ended. Return whether the next request must include it.
     pub(crate) fn ask_again(&mut self) -> bool {
         if let State::Asked(_) | State::OutOfRange(_) = self.state {
             self.state = State::Ready;

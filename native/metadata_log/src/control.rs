@@ -22,7 +22,7 @@ const KRAFT_VOTERS: i16 = 6;
 
 /// Tag of pybroker's fields; lower tags are left for Kafka.
 const TAG: u32 = 10_000;
-/// Value of Kafka's `kraft.version` that means dynamic voters (KIP-853).
+/// The value of Kafka's `kraft.version` for dynamic voters (KIP-853).
 const DYNAMIC_VOTERS: i16 = 1;
 
 /// An address of a voter's controller listener.

@@ -265,7 +265,7 @@ impl<F: Files> MetadataLog<F> {
             self.remove(&name.unwrap_or_default())?;
         }
         if self.segments.len() < segments {
-            // Without this sync a removed segment could be back after a crash, and would not continue the others.
+            // Without this sync a removed segment could reappear after a crash, and would not continue the others.
             self.sync_names()?;
         }
         let position = self.last().position_of(&self.files, end)?;

@@ -163,7 +163,7 @@ fn newest_snapshot<F: Files>(
     }
 }
 
-/// Return the snapshot at whose end the log begins: the one before the newest, if the log reaches back to it.
+/// Return the snapshot whose end is the start of the log: the one before the newest, if the log reaches back to it.
 fn start_of<F: Files>(
     files: &F,
     ids: &[EpochEnd],

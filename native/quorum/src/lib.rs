@@ -18,9 +18,10 @@
 //! From every role but Halted: a higher epoch → Unattached, or Follower if its leader is named; a storage error →
 //! Halted. An observer is Unattached or Follower. The only voter of a cluster goes to Candidate without pre-votes.
 //!
-//! Rules of durability: no message leaves while a write of the quorum state is pending, so votes and epochs are on disk
-//! before another node can learn of them; a fetch claims only what is flushed; a leader counts only what it has
-//! flushed. `Committed` means: on the disks of a majority of voters, and not before a record of the leader's epoch.
+//! Rules of durability: no message is sent while a write of the quorum state is pending, so votes and epochs are on
+//! disk before another node can learn of them; a fetch claims only flushed records; a leader counts only records that
+//! it has flushed. A record is committed when it is on the disks of a majority of voters, but not before a record of
+//! the leader's own epoch is.
 
 mod action;
 mod batch;

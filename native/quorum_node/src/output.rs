@@ -13,7 +13,7 @@ pub enum Output {
         peer: i32,
         /// The node's address, if the log or a message names it.
         address: Option<Endpoint>,
-        /// Identifies the request when the owner passes the response back.
+        /// Identifies the request. The owner passes it back with the response.
         correlation: u64,
         /// API key.
         api_key: i16,

@@ -108,7 +108,7 @@ impl Partition {
             leader_epoch,
             reason,
         };
-        // It never leads, so it proposes no ISR.
+        // A partition that is offline never leads, so it proposes no ISR.
         let proposals = Arc::default();
         Arc::new(Self::new(
             tip, topic, broker_id, config, role, None, proposals,
@@ -176,7 +176,7 @@ impl Partition {
             .includes(self.tip.partition, self.broker_id)
     }
 
-    /// Return whether its fetches from the leader are throttled while it is out of sync.
+    /// Return whether this replica's fetches from the leader are throttled while it is out of sync.
     pub fn is_throttled_as_follower(&self) -> bool {
         let config = self.progress.config();
         config

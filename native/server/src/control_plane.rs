@@ -189,11 +189,11 @@ pub struct ReplySender {
 /// Timestamps of a request in the control plane.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ControlTimes {
-    /// The control plane took it from the queue.
+    /// Time at which the control plane took the request from the queue.
     pub(crate) taken: Option<Instant>,
-    /// Its handler started to wait.
+    /// Time at which the request's handler started to wait.
     pub(crate) waits: Option<Instant>,
-    /// The answer was ready.
+    /// Time at which the answer was ready.
     pub(crate) ready: Option<Instant>,
 }
 

@@ -103,9 +103,10 @@ pub(crate) const FETCH_SESSION_PARTITIONS_MAX: usize = 500_000;
 /// Bytes of finished replies above which a connection is not read further until its peer has taken them.
 pub(crate) const PENDING_REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// Work of one connection in one turn of its thread: after either limit it yields to the others.
+/// Maximum bytes that one connection processes in one turn of its thread. After this limit or [`TURN_REQUESTS_MAX`] it
+/// yields to the others.
 pub(crate) const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Requests of one connection in one turn.
+/// Maximum number of requests that one connection processes in one turn.
 pub(crate) const TURN_REQUESTS_MAX: usize = 32;
 /// Decompressed bytes of one turn: five to fifteen milliseconds of a data thread, during which its other connections
 /// wait. Another thread processes larger requests.

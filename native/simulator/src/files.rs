@@ -1,4 +1,4 @@
-//! A directory that forgets, tears and damages what was not synced: the disk below the real metadata log.
+//! A directory whose unsynced changes a power cut loses, tears or damages: the disk below the real metadata log.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,12 +25,12 @@ enum Naming {
     Remove(String),
 }
 
-/// Changes that the process sees, and those that a power cut leaves.
+/// The content that the process sees, and the content after a power cut.
 #[derive(Debug)]
 struct Versioned<T, C> {
     cached: T,
     durable: T,
-    /// Changes that are not synced, each with its number.
+    /// Unsynced changes, each with its number.
     changes: VecDeque<(u64, C)>,
     last: u64,
 }
@@ -51,7 +51,7 @@ impl<T: Default, C: Clone> Versioned<T, C> {
         self.changes.push_back((self.last, change));
     }
 
-    /// Everything up to a number is on the disk.
+    /// Bring all changes up to `number` to the disk.
     fn sync(&mut self, number: u64, apply: fn(&mut T, &C)) {
         let covered = self.changes.partition_point(|(each, _)| *each <= number);
         for (_, change) in self.changes.drain(..covered) {
@@ -102,14 +102,14 @@ struct Disk {
     full: bool,
 }
 
-/// What a power cut did to writes that were not synced.
+/// The damage of a power cut to unsynced writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// Changes that are gone.
+    /// Number of lost changes.
     pub(crate) lost: u64,
-    /// Writes that are half there.
+    /// Number of writes that are only half done.
     pub(crate) torn: u64,
-    /// Writes with flipped bits.
+    /// Number of writes with flipped bits.
     pub(crate) flipped: u64,
 }
 
@@ -127,13 +127,13 @@ impl SimulatedFiles {
         })))
     }
 
-    /// Writes fail.
+    /// Make writes fail, or stop that.
     pub(crate) fn set_full(&self, full: bool) {
         self.0.borrow_mut().full = full;
     }
 
-    /// The power is cut: each file has its synced bytes and some of the changes since, in their order; so have the
-    /// names. A write may be half there, or have a flipped bit.
+    /// Cut the power: each file keeps its synced bytes and the first of its later changes, in order; so do the names. A
+    /// write may be half done, or have a flipped bit.
     pub(crate) fn cut_power(&self, random: &mut Random) -> Damage {
         let disk = &mut *self.0.borrow_mut();
         let mut damage = Damage::default();

@@ -135,8 +135,8 @@ impl ClientBatch {
             .map_err(|error| native_error(ErrorCode::MESSAGE_TOO_LARGE.0, error))
     }
 
-    /// Return two batches with the first and the second half of the records, for a broker that rejects this one as too
-    /// large. Raises ValueError for a batch of one record.
+    /// Return two batches with the first and the second half of the records. The caller uses them if a broker rejects
+    /// the whole batch as too large. Raises ValueError for a batch of one record.
     fn split(&self, py: Python<'_>) -> PyResult<(ClientBatch, ClientBatch)> {
         let count = self.builder.len();
         if count < 2 {

@@ -9,7 +9,7 @@ use crate::following::Order;
 use crate::requests::{self, EARLIEST, LATEST, Listed};
 
 impl Fetcher {
-    /// Fetch the bounds of out-of-range partitions, and start them over at the leader's log start.
+    /// Fetch the bounds of out-of-range partitions, and restart their logs at the leader's log start.
     pub(super) fn ask_bounds(&mut self) -> Result<(), Stop> {
         let mut tips = std::mem::take(&mut self.out_of_range);
         tips.sort_unstable();

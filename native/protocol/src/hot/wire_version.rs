@@ -34,7 +34,7 @@ impl WireVersion {
         }
     }
 
-    /// Return whether it is a version among brokers.
+    /// Return whether this is a version among brokers.
     #[inline]
     pub const fn is_inter_broker(self) -> bool {
         matches!(self.registry, Registry::InterBroker)

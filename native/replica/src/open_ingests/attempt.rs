@@ -53,7 +53,7 @@ impl Attempt {
         }
     }
 
-    /// Return whether it may have records on disk.
+    /// Return whether the attempt may have records on disk.
     pub(crate) fn has_staged(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
             || self.dir.has_staged(&self.place, self.writer, self.attempt)

@@ -8,8 +8,8 @@ use crate::log_dirs::{Found, FoundDir};
 use crate::{PartitionError, Replicas, Role};
 
 impl Replicas {
-    /// Move staged partitions back under a topic's name; return a result for each. The next order for them serves them.
-    /// Succeeds for partitions that are back already. Blocks on the disk.
+    /// Move staged partitions back under a topic's name; return a result for each. The broker serves them after the
+    /// next order for them. Succeeds for partitions that are back already. Blocks on the disk.
     pub fn restore(
         &self,
         partitions: &[TopicIdPartition],

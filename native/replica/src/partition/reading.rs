@@ -282,8 +282,8 @@ impl Partition {
         Ok(self.epoch_end(&hosted.log, epoch))
     }
 
-    /// Return whether a leader epoch is older than this log's first one: it belongs to an earlier incarnation of the
-    /// topic, whose epochs this one continues. False if this broker does not lead.
+    /// Return whether a leader epoch is older than this log's first one. Such an epoch belongs to an earlier
+    /// incarnation of the topic, whose epochs this log continues. Return false if this broker does not lead.
     pub fn is_before(&self, epoch: i32) -> bool {
         let role = self.progress.role();
         self.led(&role)

@@ -37,7 +37,7 @@ struct FirstRefused {
     sequence: i32,
     reason: PartitionError,
     until_ms: i64,
-    /// The batch had a sequence gap, first seen after this follower request.
+    /// If the batch had a sequence gap: number of the last follower request before the gap was first seen.
     gap: Option<u64>,
 }
 

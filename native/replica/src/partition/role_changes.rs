@@ -71,8 +71,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Return whether it declines the leadership: records were damaged when its log was opened, and another replica may
-    /// have them. Declines only once: a second order means that no better replica exists.
+    /// Return whether this replica declines the leadership, because records were damaged when its log was opened and
+    /// another replica may have them. It declines only once: a second order means that no better replica exists.
     pub(crate) fn declines_to_lead(&self, isr: &[i32]) -> bool {
         let damaged = self.log().is_some_and(|log| log.lost_from().is_some());
         damaged && isr.len() > 1 && !self.declined.swap(true, Ordering::AcqRel)

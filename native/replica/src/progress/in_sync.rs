@@ -132,8 +132,8 @@ impl InSync {
         if offset >= leader_end {
             follower.caught_up = follower.caught_up.max(Some(now));
         } else if offset >= follower.leader_end_at_last_fetch {
-            // It has everything up to the leader's end at its last fetch: it can be in sync even if the leader never
-            // pauses.
+            // The follower has everything up to the leader's end at the follower's last fetch. So it can be in sync
+            // even if the leader never pauses.
             follower.caught_up = follower.caught_up.max(follower.last_fetch);
         }
         follower.end = Some(offset);

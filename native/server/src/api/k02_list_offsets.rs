@@ -107,8 +107,8 @@ fn asks_for_the_end(timestamp: i64) -> bool {
     timestamp == -1 || reads_files(timestamp)
 }
 
-/// Return the flushes in progress that make records visible which were acknowledged with acks=1 but are not committed
-/// yet.
+/// Return the flushes in progress after which consumers see records that were acknowledged with acks=1 but are not
+/// committed yet.
 fn flushes_under_way(
     shared: &Shared,
     request: &ListOffsetsRequest<'_>,

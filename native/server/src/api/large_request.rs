@@ -18,7 +18,8 @@ use crate::metrics::Moments;
 use crate::net::reply::ReplyHeader;
 use crate::shared::{Shared, ThreadState};
 
-/// Return whether a pool should answer the request. Brokers' requests stay here, so that they never wait for clients'.
+/// Return whether a pool should answer the request. Requests of brokers stay on the data thread, so that they never
+/// wait for requests of clients.
 #[inline]
 pub(crate) fn is_large(call: &Call<'_>, key: ApiKey, body: &[u8]) -> bool {
     body.len() > LARGE_REQUEST_BYTES

@@ -74,7 +74,7 @@ impl Lease {
         }
     }
 
-    /// Return whether it is valid; if so, record a use.
+    /// Return whether the lease is valid; if so, record a use.
     pub(crate) fn record_use(&self, now: Instant) -> bool {
         if self.current.load(Ordering::Acquire) != self.generation {
             return false;

@@ -1,7 +1,7 @@
 //! One file of the journal for writing. Writes bypass the page cache and are on disk when the call returns (O_DIRECT
 //! and O_DSYNC). If the system does not support that, writes go through the cache and are synced.
 //!
-//! Direct writes cost less CPU and time for most groups, and clearly more for none: benches/journal.md.
+//! Direct writes cost less CPU and time for most groups, and clearly more for no group: benches/journal.md.
 
 use super::format::BLOCK_BYTES;
 use crate::error::StorageError;

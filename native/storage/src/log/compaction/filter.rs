@@ -55,7 +55,7 @@ pub(super) struct Filter<'a> {
     aborted: AbortedRanges,
     now_ms: i64,
     delete_retention_ms: i64,
-    /// Producers with data of a transaction, before the pass has reached its marker.
+    /// Producers with data of a transaction whose marker the pass has not reached yet.
     committed_with_data: HashSet<i64>,
     /// First offsets of aborted transactions whose data this pass met.
     aborted_with_data: HashSet<i64>,
@@ -152,7 +152,7 @@ impl<'a> Filter<'a> {
             record.key.is_some_and(|key| keys.is_newest(key, offset))
                 && (record.value.is_some() || tombstones_stay)
         };
-        // Count first: most batches of a clean log are unchanged.
+        // Count the remaining records first, because most batches of a clean log stay unchanged.
         let plain = decompressed_records(header, batch, &mut self.scratch)?;
         let records = Records::new(header, plain);
         let (mut kept, mut tombstones) = (0, 0);
