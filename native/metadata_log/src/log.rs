@@ -282,8 +282,8 @@ impl<F: Files> MetadataLog<F> {
         Ok(())
     }
 
-    /// Return whole batches from `from` on that end at or before `to`, about `bytes_max` bytes, but at least one batch
-    /// if there is any.
+    /// Return whole batches, from the one that contains `from` up to the offset `to`: about `bytes_max` bytes, but at
+    /// least one batch if there is any.
     ///
     /// # Errors
     /// If the disk fails.

@@ -98,8 +98,8 @@ impl<F: Files> Segment<F> {
         Ok(position)
     }
 
-    /// Return whole batches from `from` on that end at or before `to`: at most `bytes_max` bytes, but at least one
-    /// batch.
+    /// Return whole batches, from the one that contains `from` up to the offset `to`: at most `bytes_max` bytes, but at
+    /// least one batch.
     pub(crate) fn read(
         &self,
         files: &F,

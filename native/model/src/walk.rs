@@ -11,8 +11,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Largest single record inside a compressed batch: the buffer grows to hold one whole record.
 const RECORD_BYTES_MAX: usize = 128 << 20;
 
-/// Limit of decompressed records as a multiple of the compressed size, with at least [`DECOMPRESSED_BYTES_MAX`]
-/// allowed. A megabyte of zstd can expand to thirty gigabytes; a check of it would block the thread and its other
+/// Limit of the decompressed size of records, as a multiple of the compressed size; [`DECOMPRESSED_BYTES_MAX`] is
+/// always allowed. A megabyte of zstd can expand to thirty gigabytes; checking it would block the thread and its other
 /// clients for a minute.
 pub(crate) const EXPANSION_MAX: usize = 64;
 

@@ -1,8 +1,8 @@
 //! Typed codecs of the messages that the data plane answers: no allocation per field, no copies of names or records.
 //! The schema interpreter handles all other messages; a test compares the two.
 //!
-//! Decoding rejects anything but the exact message (also remaining bytes) and never panics. Messages with many
-//! partitions keep them in one flat vector, which the caller reuses.
+//! Decoding rejects anything but the exact message (also remaining bytes) and never panics. A message with many
+//! partitions has them in one flat vector, which the caller reuses.
 
 pub mod api_versions;
 pub mod fetch_request;

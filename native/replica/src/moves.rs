@@ -15,9 +15,9 @@ use pybroker_storage::{Log, LogCopy, LogDir, StorageError};
 use crate::move_table::Move;
 use crate::{Partition, PartitionError, Placed, Replicas, Role, TopicConfig};
 
-/// Remaining bytes below which the last pass runs with appends held.
+/// Number of remaining bytes below which the last pass runs, while appends are blocked.
 const REST_BYTES: u64 = 4 << 20;
-/// Passes over a partition that grows faster than the copy, before the mover holds appends anyway.
+/// Maximum number of passes over a partition that grows faster than the copy; then the mover blocks appends anyway.
 const PASSES_MAX: usize = 50;
 /// Interval at which a throttled copy checks whether it is cancelled.
 const PACE: Duration = Duration::from_millis(50);

@@ -91,7 +91,7 @@ impl Progress {
         self.config.load_full()
     }
 
-    /// Return the end of the records that are safe here and count for this replica.
+    /// Return the log end that this replica may claim: the flushed end in commit mode, else the log end.
     fn local_end(&self, log: &Log) -> i64 {
         match self.config.load().log.flush_mode {
             FlushMode::Commit => log.flushed_end_offset(),

@@ -62,7 +62,7 @@ pub struct EpochEnd {
     pub end_offset: i64,
 }
 
-/// The offset that ListOffsets asks for, with names for the negative timestamps of the protocol.
+/// The offset that ListOffsets requests. The variants name the negative timestamps of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffsetSpec {
     /// -1: the end at the request's isolation level.

@@ -46,7 +46,8 @@ pub struct QuotaDelta {
     pub full: bool,
     /// Quotas of users and client ids.
     pub entities: Vec<EntityQuotas>,
-    /// Connection rates by address (`None`: the default), in connections a second; `None`: no limit.
+    /// Connection rates in connections a second, by address. An address of `None` means the default; a rate of `None`
+    /// means no limit.
     pub addresses: Vec<(Option<IpAddr>, Option<f64>)>,
 }
 

@@ -1,4 +1,4 @@
-//! A replica's disk: the real metadata log on simulated files, and beside it what should be in the log.
+//! A replica's disk: the real metadata log on simulated files, and the log's expected content.
 
 use std::collections::VecDeque;
 
@@ -29,19 +29,20 @@ enum Write {
     Truncate(i64),
 }
 
-/// A flush that runs.
+/// A running flush.
 #[derive(Debug)]
 struct Running {
     ticket: u64,
     flush: Flush<SimulatedFiles>,
-    /// How many of the unflushed writes it covers.
+    /// Number of the unflushed writes that it covers.
     writes: usize,
 }
 
-/// A disk of a replica. The process sees its writes at once; a power cut leaves the synced ones, and of the others some.
+/// A replica's disk. The process sees its writes immediately. A power cut keeps the flushed writes and some of the
+/// others.
 #[derive(Debug)]
 pub(crate) struct SimulatedDisk {
-    /// Whose disk it is; another disk makes another replica.
+    /// The replica that owns the disk; the same node with another disk is another replica.
     pub(crate) key: ReplicaKey,
     /// The log as the process sees it.
     pub(crate) cached: Contents,
@@ -50,7 +51,7 @@ pub(crate) struct SimulatedDisk {
     /// The end of the log that survives a power cut, and the hash of the log up to that end.
     floor: (i64, u64),
     files: SimulatedFiles,
-    /// Of the running process.
+    /// The log of the running process.
     log: Option<Log>,
     unflushed: VecDeque<Write>,
     flushes: VecDeque<Running>,
@@ -60,7 +61,7 @@ pub(crate) struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// A formatted disk.
+    /// Create a formatted disk.
     #[must_use]
     pub(crate) fn new(key: ReplicaKey, voters: VoterSet) -> Self {
         let files = SimulatedFiles::new();
@@ -80,17 +81,17 @@ impl SimulatedDisk {
         }
     }
 
-    /// Appends fail.
+    /// Make appends fail, or stop that.
     pub(crate) fn set_full(&self, full: bool) {
         self.files.set_full(full);
     }
 
-    /// The power is cut, or the process dies with writes that the system has not done.
+    /// Cut the power, or end the process before the system has executed its writes.
     pub(crate) fn cut_power(&mut self, random: &mut Random) -> Damage {
-        // A write of the state that was not reported may be done.
+        // Some of the unreported writes of the state may have reached the disk.
         let written = random.index(self.states.len() + 1);
         for (_, write) in self.states.drain(..).take(written) {
-            // A full disk refuses it.
+            // Ignore the error of a full disk.
             let _ = write.run();
         }
         self.unflushed.clear();
@@ -99,7 +100,7 @@ impl SimulatedDisk {
         self.files.cut_power(random)
     }
 
-    /// Appends batches.
+    /// Append batches.
     pub(crate) fn append(&mut self, batches: &[Batch<u64>]) -> Result<(), DiskError> {
         let voters = VoterSet::empty();
         let context = EncodeContext {
@@ -118,7 +119,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Cuts the log off. From now on what is cut off may be lost.
+    /// Truncate the log. The removed batches need no longer survive a power cut.
     pub(crate) fn truncate(&mut self, end: i64) -> Result<(), DiskError> {
         if let Some(chain) = self.cached.chain_at(end)
             && end < self.floor.0
@@ -131,10 +132,10 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Replaces the log by a snapshot.
+    /// Replace the log by a snapshot.
     pub(crate) fn install(&mut self, snapshot: Snapshot<u64>) -> Result<(), DiskError> {
         let id = snapshot.header.id;
-        // The leader's file, byte by byte.
+        // Download the leader's file in small parts.
         let leaders = SimulatedFiles::new();
         write_snapshot(&leaders, &snapshot).expect("an empty disk");
         let whole = SnapshotReader::open(&leaders, id).expect("a snapshot");
@@ -146,7 +147,7 @@ impl SimulatedDisk {
         }
         let header = download.complete().expect("a whole snapshot");
         assert_eq!(header, snapshot.header, "a snapshot says what was written");
-        // From here on either log is right.
+        // From here on, both the old and the new log are correct after a power cut.
         self.floor = (0, 0);
         self.log_mut().install(id).map_err(|_| DiskError)?;
         self.floor = (id.offset, snapshot.content);
@@ -159,7 +160,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Up to `batches_max` batches from `from` on, below `to`.
+    /// Return up to `batches_max` batches from offset `from` on, below `to`.
     #[must_use]
     pub(crate) fn read(&self, from: i64, to: i64, batches_max: usize) -> Vec<Batch<u64>> {
         let log = self.log.as_ref().expect("a running process");
@@ -168,13 +169,13 @@ impl SimulatedDisk {
         batches.iter().take(batches_max).map(from_stored).collect()
     }
 
-    /// The latest snapshot.
+    /// Return the latest snapshot.
     #[must_use]
     pub(crate) fn snapshot(&self) -> &Snapshot<u64> {
         &self.cached.snapshot
     }
 
-    /// Begins a flush of everything that was written so far.
+    /// Begin a flush of all writes so far.
     pub(crate) fn begin_flush(&mut self, ticket: u64) {
         let flush = self.log_mut().begin_flush();
         self.flushes.push_back(Running {
@@ -184,7 +185,7 @@ impl SimulatedDisk {
         });
     }
 
-    /// The flush is done.
+    /// Complete a flush.
     pub(crate) fn end_flush(&mut self, ticket: u64) -> Result<(), DiskError> {
         if std::mem::take(&mut self.fails) {
             return Err(DiskError);
@@ -207,7 +208,7 @@ impl SimulatedDisk {
         for later in &mut self.flushes {
             later.writes -= running.writes;
         }
-        // What was cut off meanwhile is not promised.
+        // Raise the floor only to an end that the log still has: batches truncated since need not survive a power cut.
         let end = self.durable.end();
         let chain = self.durable.chain_at(end);
         if let Some(chain) = chain.filter(|_| self.cached.chain_at(end) == chain)
@@ -218,13 +219,13 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Begins a write of the quorum state.
+    /// Begin a write of the quorum state.
     pub(crate) fn begin_state(&mut self, ticket: u64, state: QuorumState) {
         let write = self.log_mut().state_write(state);
         self.states.push_back((ticket, write));
     }
 
-    /// The write is done.
+    /// Complete a write of the quorum state.
     pub(crate) fn end_state(&mut self, ticket: u64) -> Result<(), DiskError> {
         if std::mem::take(&mut self.fails) {
             return Err(DiskError);
@@ -241,7 +242,8 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Replaces the log up to where two generations begin by a snapshot, at once durable; returns where that is.
+    /// Write a snapshot and remove the log before the older of the two kept snapshots, durably. Return the new start of
+    /// the log.
     pub(crate) fn write_snapshot(&mut self, header: &SnapshotHeader) -> Option<EpochEnd> {
         let content = self.cached.chain_at(header.id.offset)?;
         let snapshot = Snapshot {
@@ -266,7 +268,7 @@ impl SimulatedDisk {
         Some(start)
     }
 
-    /// What a process that starts finds. All of it is durable then.
+    /// Return the state and the log that a starting process finds. All of it is then durable.
     pub(crate) fn recover(&mut self) -> (QuorumState, LogIndex) {
         let (log, recovered) = Log::open(self.files.clone(), OPTIONS).expect("no damage");
         let id = log.latest_snapshot();

@@ -1,4 +1,4 @@
-//! What a metadata log has to hold: batches with hashes, which the oracle compares.
+//! The expected content of a metadata log: batches with hashes, which the oracle compares.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{Batch, Body, EpochEnd, Snapshot, SnapshotHeader, VoterSet};

@@ -25,8 +25,8 @@ pub(crate) struct CleanState {
 }
 
 impl CleanState {
-    /// Return the base offset of the first changed segment. `found`: the segments on disk, ascending; the last one may
-    /// be empty and then gives the log end.
+    /// Return the base offset of the first changed segment. `found`: the segments on disk, ascending. If the last one
+    /// is empty, its base offset is the log end.
     pub(crate) fn first_change(&self, found: &[SegmentStamp]) -> Option<i64> {
         let with_bytes = found.iter().filter(|segment| segment.size > 0);
         let mut there = with_bytes.copied();

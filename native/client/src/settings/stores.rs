@@ -26,7 +26,8 @@ pub struct StoreFile {
     pub setting: String,
     /// Path of the file.
     pub path: String,
-    /// Start of the names of its other settings, before `type` and `password`: `ssl.keystore.`, with the prefix.
+    /// Prefix of the store's other settings, `type` and `password`: `ssl.keystore.`, optionally with a prefix of its
+    /// own.
     pub store: String,
     /// Type of the store; if unset, detected from the content.
     pub kind: Option<Kind>,

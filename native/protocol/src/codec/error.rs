@@ -44,7 +44,7 @@ impl fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// An error that collects the path of fields that it passes.
+/// An error that collects the path of the fields around it.
 pub trait Located {
     /// Return the error with `field`, in which it occurred, added to its path.
     fn within(self, field: &str) -> Self;

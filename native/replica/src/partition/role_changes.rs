@@ -116,8 +116,8 @@ impl Partition {
         }
     }
 
-    /// Hand the partition over: `work` runs with appends held, and gets the role for the successor. Afterwards this
-    /// instance leads no more; if `work` fails it keeps its role.
+    /// Hand the partition over: `work` runs while appends are blocked, and gets the role for the successor. Afterwards
+    /// this instance no longer leads; if `work` fails it keeps its role.
     pub(crate) fn hand_over<T, E>(&self, work: impl FnOnce(&Role) -> Result<T, E>) -> Result<T, E> {
         let gate = self.gate.write();
         let role = self.progress.role();

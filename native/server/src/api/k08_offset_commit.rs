@@ -39,7 +39,7 @@ pub(crate) fn run(
     let tip = lease.tip();
     let partition = map.partition(tip.topic_id, tip.partition)?;
     if thread.flushes.slow_dir(partition, call.received).is_some() {
-        // The control plane may wait for a slow disk, this thread must not.
+        // Leave the request to the control plane, which may wait for a slow disk; this thread must not.
         return None;
     }
     let at = (call.began, call.now_ms);

@@ -1,7 +1,7 @@
 //! Cache of one connection's authorization decisions about topics, so that Produce and Fetch evaluate the rules once.
 //!
-//! Keyed by name and by version of the rules: a decision about a deleted topic grants nothing that the rules do not
-//! grant for its successor.
+//! The key is the topic's name and the version of the rules, so a decision about a deleted topic grants nothing that
+//! the rules do not grant for its successor.
 
 use std::sync::Arc;
 

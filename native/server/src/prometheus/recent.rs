@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use pybroker_storage::Counts;
 
-/// Quantiles cover at least this time (and up to twice of it), while scrapes continue.
+/// Quantiles cover at least this time, and up to twice as long, while scrapes continue.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Key of a distribution: its name, and the slot of an API key.

@@ -1,4 +1,4 @@
-//! Small attaches that copy bytes, after a crash: the log has either the whole copy or none of it.
+//! Recovery of small attaches, which copy bytes: after a crash the log has either the whole copy or none of it.
 
 use super::Log;
 use crate::error::StorageError;
@@ -8,10 +8,9 @@ use crate::staged::waiting;
 use std::path::Path;
 
 impl Log {
-    /// Complete or undo copies after the log was opened: a whole copy is done; an incomplete one is truncated and
-    /// attached again later. Records after an incomplete one are truncated too: a power loss took its end, or recovery
-    /// removed a torn batch, and no flush covered them, because it would have covered the copy. Return the number of
-    /// copies.
+    /// Complete or undo copies after the log was opened. A whole copy is complete. An incomplete copy is truncated,
+    /// with all records after it, and attached again later. Truncating these records is safe: no flush covered them,
+    /// because it would have covered the copy too. Return the number of copies.
     pub(crate) fn settle_copies(&self, log_dir: &Path, now_ms: i64) -> Result<usize, StorageError> {
         let copies = waiting(log_dir, self.id, State::Copying)?;
         for (place, found) in &copies {

@@ -80,7 +80,7 @@ impl Checkpoints {
         file: &'static str,
         entries: impl Iterator<Item = (&'a Arc<Log>, i64)>,
     ) -> Result<(), StorageError> {
-        // Held while the file is written: `forget` runs entirely before or after it.
+        // Hold the lock while the file is written, so that `forget` runs entirely before or after it.
         let mut known = self.known.lock();
         let mut keys = HashSet::new();
         let entries = entries

@@ -53,7 +53,7 @@ impl LogDir {
         deadline_ms: i64,
     ) -> Vec<Result<PathBuf, StorageError>> {
         let closed: Vec<_> = logs.iter().map(|log| log.close(false)).collect();
-        // Held to the end: no compaction, copy or truncation may run during the move.
+        // Hold these locks to the end: no compaction, copy or truncation may run during the move.
         let _maintained: Vec<_> = logs.iter().map(|log| log.maintenance.lock()).collect();
         let retired = self.flusher.journaling().retire(logs);
         let directories = logs.iter().zip(closed).map(|(log, closed)| {
@@ -336,8 +336,8 @@ fn describe(path: PathBuf) -> StagedDeletion {
             partition: partition.parse().ok()?,
         })
     });
-    // If name and metadata disagree, only an operator may decide. Once the removal has begun that is decided, and the
-    // file may be gone.
+    // If name and metadata disagree, only an operator may decide what to do. After the removal has begun, the decision
+    // is made, and the metadata file may be gone.
     let id = named.filter(|id| {
         purging
             || matches!(partition_metadata::read(&path), Ok(Some(found)) if found == id.topic_id)

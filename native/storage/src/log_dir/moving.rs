@@ -1,5 +1,5 @@
-//! Moves of a partition to another log directory (KIP-113): copy its files during writes and reads; at the end, with
-//! appends held, copy the rest and swap the directories.
+//! Moves of a partition to another log directory (KIP-113): copy its files during writes and reads. At the end, while
+//! appends are blocked, copy the rest and swap the directories.
 //!
 //! Each step is durable; after a crash the next start ([`LogDir::scan`]'s caller) finishes or undoes the move:
 //!
@@ -175,8 +175,8 @@ impl LogCopy {
         }
     }
 
-    /// Run the last pass and swap the directories; return the log at its new place. The caller holds appends; the
-    /// source stays unchanged, marked as moved.
+    /// Run the last pass and swap the directories; return the log at its new place. The caller blocks appends
+    /// meanwhile. The source stays unchanged and is marked as moved.
     ///
     /// # Errors
     /// [`StorageError`]; the source stays in use.
