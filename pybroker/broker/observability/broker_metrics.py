@@ -27,8 +27,9 @@ def broker_metrics(services: Services) -> str:
 
 
 async def scrape(services: Services) -> str:
-    """Return the Prometheus text. The loop writes the metrics that only it may read; a thread of its executor writes
-    the many series of topics, partitions and groups and releases the GIL in native code."""
+    """Return the Prometheus text. Values that only the loop may read are written on the loop. A thread of its executor
+    writes the many series of topics, partitions and groups; native code releases the GIL meanwhile.
+    """
     await services.cluster_state.conditions.catch_up()
     await services.deleted_bytes.refresh()
     positions = committed_positions(services.groups)
@@ -56,7 +57,7 @@ def _elsewhere(services: Services, positions: list[CommittedPosition]) -> str:
 
 
 def _sizes(services: Services) -> list[Metric]:
-    """Return this broker's view of the cluster's sizes. The help texts name Kafka's equivalents."""
+    """Return the sizes of the cluster in this broker's view. The help texts name Kafka's equivalents."""
     topics, image, conditions = services.cache.topics, services.view.image, services.cluster_state.conditions
     return [
         Metric(

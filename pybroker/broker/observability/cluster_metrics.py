@@ -1,9 +1,9 @@
 """Health of the cluster, under Kafka's names: `kafka.server:type=ReplicaManager`, `kafka.controller:type=…`,
 `kafka.server:type=ReplicaFetcherManager`, `kafka.server:type=SessionExpireListener`.
 
-As in Kafka, ReplicaManager's metrics cover the partitions that this broker leads or hosts, and KafkaController's are 0
-on every broker but the controller, so sums over all brokers are right. Kafka's rates (…PerSec) are counters here: the
-monitoring system computes the rate. Kafka's timers are a count and a sum of milliseconds.
+As in Kafka, ReplicaManager's metrics cover the partitions that this broker leads or hosts. KafkaController's metrics
+are 0 on every broker except the controller, so that sums over all brokers are correct. Kafka's rates (…PerSec) are
+counters here: the monitoring system computes the rate. Kafka's timers are a count and a sum of milliseconds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _gauge(prefix: str, kafkas: str, what: str, value: float) -> Metric:
 
 
 def _counter(prefix: str, kafkas: str, what: str, value: float) -> Metric:
-    """Return a counter for a rate (…PerSec) of Kafka, named `kafkas`."""
+    """Return a counter in place of Kafka's rate (…PerSec) with the name `kafkas`."""
     name = f"{prefix}_{kafkas.removesuffix('PerSec').lower()}_total"
     return Metric(name, f"{what} since the start (Kafka: {kafkas}).", lambda: value, kind="counter")
 

@@ -27,8 +27,8 @@ _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
 
 
 def disk_metrics(rooms: Iterable[LogDirRoom], deleted: Mapping[str, int]) -> list[Metric]:
-    """Return the series of each log directory. Series about its disk are missing if the file system does not report its
-    size. `deleted` has the bytes of deleted topics by log directory.
+    """Return the series of each log directory. If the file system does not report the size of a disk, the series about
+    that disk are missing. `deleted` has the bytes of deleted topics by log directory.
     """
     online = list(rooms)
     known = [room for room in online if room.total_bytes >= 0]

@@ -14,21 +14,22 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8192
-"""A scraper's request head has a few hundred bytes; asyncio's reader stops at this limit."""
+"""Limit of a request's head, enforced by asyncio's reader; a scraper's head has a few hundred bytes."""
 
 HEAD_SECONDS_MAX = 5.0
 """Time limit from accept to the end of the request's head."""
 
 ANSWER_SECONDS_MAX = 10.0
-"""Time limit of the response: a slow peer does not hold a connection for longer."""
+"""Time limit of the response, so that a slow peer does not keep a connection for longer."""
 
 HEADS_MAX = 64
 """Limit of connections without a complete request. A new one closes the oldest, so idle connections cannot block probes
 of /healthz."""
 
 SCRAPES_MAX = 32
-"""Limit of concurrent /metrics responses; further connections are closed without one. Probes are not limited: their
-responses fit into a socket's buffer."""
+"""Limit of concurrent /metrics responses; beyond it, connections are closed without a response. Probes are not limited:
+their responses fit into a socket's buffer.
+"""
 
 _REASONS = {
     200: "OK",
@@ -43,8 +44,9 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsServer:
-    """Serves until `stop`. `metrics` returns the text of /metrics, `not_ready` the reason for serving no clients; both
-    run on the loop's thread."""
+    """Serves until `stop`. Both functions run on the loop's thread: `metrics` returns the text of /metrics, `not_ready`
+    the reason why the broker serves no clients.
+    """
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class MetricsServer:
         metrics: Callable[[], Awaitable[str]],
         not_ready: Callable[[], str | None],
     ) -> None:
-        """`metrics` may take long if it yields to other tasks; `not_ready` returns the reason, or None."""
+        """`metrics` may take long, but must yield to other tasks. `not_ready` returns the reason, or None if the broker
+        is ready.
+        """
         self._address = host, port
         self._metrics = metrics
         self._not_ready = not_ready
@@ -125,7 +129,7 @@ class MetricsServer:
         return _response(404, _TEXT, "this listener serves /metrics, /healthz and /readyz\n", with_body)
 
     async def _scraped(self, *, with_body: bool) -> bytes:
-        # Concurrent requests share one text: it takes milliseconds of the loop for each thousand partitions.
+        # Concurrent requests share one text, because it takes the loop milliseconds for each thousand partitions.
         if self._collecting is None:
             self._collecting = asyncio.ensure_future(self._metrics())
             self._collecting.add_done_callback(self._collected)

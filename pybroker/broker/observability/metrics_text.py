@@ -24,8 +24,7 @@ class Metric(NamedTuple):
     read: Callable[[], float]
     labels: Mapping[str, str] = _NO_LABELS
     kind: Literal["gauge", "counter", "summary"] = "gauge"
-    """A counter only grows until the next start; a summary is a pair of counters, and `suffix` distinguishes the two.
-    """
+    """A counter grows until the next start. A summary is a pair of counters, which `suffix` distinguishes."""
     suffix: Literal["", "_count", "_sum"] = ""
 
 

@@ -32,7 +32,8 @@ class Reporters:
     @classmethod
     def load(cls, names: Sequence[str]) -> Reporters:
         """Import `module:Class` and create an object of each. Skip names of JVM classes with a warning: settings files
-        of Apache Kafka name its JMX reporter. Raises StartError if an import or constructor fails."""
+        of Apache Kafka name its JMX reporter. Raises StartError if an import or a constructor fails.
+        """
         reporters: list[object] = []
         for name in names:
             if ":" not in name:
@@ -41,7 +42,7 @@ class Reporters:
             module, _, attribute = name.partition(":")
             try:
                 made: Any = getattr(importlib.import_module(module), attribute)()
-            except Exception as problem:  # importing a user's module may raise anything
+            except Exception as problem:  # Importing a user's module may raise any exception.
                 raise StartError(f"metric.reporters={name}: {type(problem).__name__}: {problem}") from problem
             reporters.append(made)
         return cls(reporters)

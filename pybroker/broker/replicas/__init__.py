@@ -1,1 +1,2 @@
-"""Execution of the controller's messages on this broker. Knows the messages, not the controller."""
+"""Execution of the controller's messages on this broker. This package depends on the messages, not on the controller.
+"""

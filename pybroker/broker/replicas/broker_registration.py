@@ -37,12 +37,13 @@ from pybroker.files import read_bounded
 log = logging.getLogger(__name__)
 
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-"""Linux: a different text after each start of the machine."""
+"""Linux: a file with a random id that differs after each start of the machine."""
 
 
 def boot_id() -> str:
-    """Return the id of this run of the machine; "" if the system has none. Tests of power cuts set another one in the
-    environment variable PYBROKER_BOOT_ID."""
+    """Return the id of this run of the machine; "" if the system has no such id. Tests of power cuts set another id in
+    the environment variable PYBROKER_BOOT_ID.
+    """
     chosen = os.environ.get("PYBROKER_BOOT_ID")
     if chosen is not None:
         return chosen
@@ -77,7 +78,7 @@ class BrokerRegistration:
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
     ) -> None:
-        """`check` raises FatalError if it is not the store that this broker knows. `cordoned` comes from the
+        """`check` raises FatalError if this broker does not recognize the store. `cordoned` comes from the
         configuration file.
         """
         self._log_dirs = log_dirs
@@ -162,7 +163,7 @@ class BrokerRegistration:
                     await self._check()
                 epoch = await self._create(node())
             except (UnavailableError, UnknownOutcomeError) as problem:
-                # The next read shows the outcome.
+                # The next read of the store shows whether this succeeded.
                 log.warning(
                     "cannot read from the metadata store whether this broker is registered, retrying: %s", problem
                 )
@@ -176,7 +177,7 @@ class BrokerRegistration:
             registered(epoch)
 
     async def _until_gone(self) -> None:
-        """Return when this broker epoch is not registered any more."""
+        """Return when the broker epoch is no longer registered."""
         while True:
             changed = asyncio.Event()
 
@@ -218,7 +219,7 @@ class BrokerRegistration:
             await self._store.delete(self._path, there.version)
 
     def stop_staying(self) -> None:
-        """Stop registering again: this broker is about to leave."""
+        """Stop registering again, because this broker is about to leave."""
         if self._staying is not None:
             self._staying.cancel()
 

@@ -27,10 +27,10 @@ class Fence:
         return self._broker_epoch
 
     async def admit(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Return NONE, or the reason to refuse a message. A broker epoch of -1 means that the sender knows none.
+        """Return NONE, or the reason to refuse a message. A sender that does not know this broker's epoch sends -1.
 
-        Waits for the first registration: a controller that has not noticed the restart yet sends pending orders for the
-        earlier broker epoch, and an unregistered broker could not distinguish them.
+        Wait for the first registration before the decision: a controller that has not noticed the restart yet sends
+        pending orders for the earlier broker epoch, and this broker can recognize them only when it has its new epoch.
         """
         await self._registered.wait()
         if controller_epoch < self._controller_epoch:

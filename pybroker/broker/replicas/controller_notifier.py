@@ -22,7 +22,7 @@ Partition = tuple[Uuid, int]
 
 
 class Telling:
-    """Reports of one kind. On the loop's thread."""
+    """Reports of one kind about local replicas. On the loop's thread."""
 
     def __init__(
         self,
@@ -32,8 +32,9 @@ class Telling:
         refused: str,
         batch_max: int | None = None,
     ) -> None:
-        """`event_of` builds the event for some partitions when it is sent; None if the controller no longer needs it.
-        `refused` is the log message for a refusal."""
+        """`event_of` builds the event for some partitions just before it is sent, or returns None if the controller no
+        longer needs it. `refused` is the log message if the controller refuses the event.
+        """
         self._port = port
         self._event_of = event_of
         self._refused = refused
@@ -73,7 +74,9 @@ class Telling:
 
 
 class FailedReplicas:
-    """The reports of a broker in a cluster; a single broker has no other replica to lead. On the loop's thread."""
+    """The reports of a broker in a cluster. A single broker needs none, because no other replica could take over. On
+    the loop's thread.
+    """
 
     def __init__(self, port: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._telling = Telling(
@@ -83,7 +86,7 @@ class FailedReplicas:
         )
 
     def offline(self, partitions: Sequence[Partition]) -> None:
-        """Report partitions that stay out of service while this process runs."""
+        """Report partitions that will stay out of service while this process runs."""
         self._telling.tell(partitions)
 
     async def stop(self) -> None:

@@ -1,5 +1,6 @@
-"""Dynamic settings on this broker: those of brokers, and those of topics that are open here. Topics opened later take
-their settings from the image."""
+"""Dynamic settings on this broker: the settings of brokers, and the settings of topics with partitions that are open
+here. Topics opened later take their settings from the image.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from pybroker.native import NativeBroker
 log = logging.getLogger(__name__)
 
 TOPICS_A_TURN = 200
-"""A changed default applies to every topic; after this number of topics other requests get a turn."""
+"""If a default changes, every topic must be updated; after this number of topics, other requests run."""
 
 _NOTHING_STORED = ConfigImage({}, -1)
 
@@ -31,7 +32,9 @@ def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, Confi
 
 
 def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
-    """Return the stored settings that this broker supports; another version may have stored others."""
+    """Return the stored settings that this broker supports; another version may have stored settings that this one does
+    not know.
+    """
     return {name: text for name, text in stored.items() if _obstacle(name, text, in_cluster=in_cluster) is None}
 
 
@@ -46,7 +49,7 @@ class DynamicConfigs:
         self._resolving: asyncio.Task[None] | None = None
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Apply the settings of brokers first: they are the defaults of topics."""
+        """Apply the settings of brokers first, because they are the defaults of topics."""
         if isinstance(change, ClusterImage) or change.broker_configs:
             self._load(after.broker_configs)
             await self._put_in_force(topic for topic in after.topics.values() if topic.topic_id in before.names)
@@ -68,7 +71,7 @@ class DynamicConfigs:
             self._resolving = asyncio.create_task(self._resolve_hosts())
         level = self._config["log.level"]
         if level != self._log_level:
-            # Only on a change: code may have set the root logger's level otherwise.
+            # Set the level only if the setting has changed: other code may have set the root logger's level.
             logs.set_logger_level(logs.ROOT, level)
             self._log_level = level
 
@@ -92,8 +95,8 @@ class DynamicConfigs:
             try:
                 partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
             except ValueError as problem:
-                # Stored by another version or by hand: the topic keeps its effective settings, the other topics
-                # continue.
+                # Another version, or an operator by hand, has stored an invalid setting: the topic keeps its effective
+                # settings, and the other topics continue.
                 log.error(
                     "cannot apply the settings of a topic; its earlier settings stay name=%s id=%s: %s",
                     topic.name,

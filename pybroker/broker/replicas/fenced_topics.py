@@ -1,8 +1,8 @@
-"""Write fences on this broker (CloseTopics, ReopenTopics): they return the log ends and committed offsets that the
-controller needs before it deletes a topic, and keep them unchanged until it has decided.
+"""Write fences on this broker (CloseTopics, ReopenTopics): a fence returns the log ends and committed offsets that the
+controller needs before it deletes a topic. It keeps them unchanged until the controller has decided.
 
 Clients get retriable errors meanwhile: NOT_LEADER_OR_FOLLOWER for Produce, UNKNOWN_TOPIC_OR_PARTITION for OffsetCommit.
-A crash of this broker lifts the fence, and so does another controller; nothing is stored.
+A fence is not stored: it ends if this broker crashes or if another broker becomes the controller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 OVERTAKEN_MAX = 1_000
-"""Limit of remembered fences whose ReopenTopics came before their CloseTopics."""
+"""Limit of remembered fences for which ReopenTopics came before CloseTopics."""
 
 
 class FencedPartitions(Protocol):
@@ -56,7 +56,7 @@ class Groups(Protocol):
 
 
 class _Closing(msgspec.Struct, frozen=True):
-    """One CloseTopics without a known decision."""
+    """One CloseTopics; the controller's decision is not known yet."""
 
     controller_epoch: int
     broker_epoch: int
@@ -65,12 +65,15 @@ class _Closing(msgspec.Struct, frozen=True):
 
 
 def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
-    """Return the key that both requests of a fence share. The codec's lists become hashable tuples."""
+    """Return the key that the two requests of a fence share. The lists from the codec are converted to tuples, which
+    are hashable.
+    """
     return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
 
 
 class TopicClosing:
-    """The write fences of one broker. Several decisions may fence a topic at once; the last one lifts the fence.
+    """The write fences of one broker. Several decisions may fence a topic concurrently; the fence is lifted when the
+    last of them is made.
 
     A fence belongs to one controller and to one broker epoch. If the controller dies before it decides, its
     ReopenTopics never comes: `expire` ends such fences.
@@ -82,11 +85,11 @@ class TopicClosing:
         self._view = view
         self._closings: list[_Closing] = []
         self._reopened: dict[_Closing, None] = {}
-        """Fences whose ReopenTopics has overtaken their CloseTopics: the two use different connections."""
+        """Fences for which ReopenTopics has overtaken CloseTopics: the two requests use different connections."""
         self._epochs = -1, -1
         """Controller epoch and broker epoch of the last `expire`."""
         self._fencing = asyncio.Lock()
-        """Requests run in the order of their arrival."""
+        """Lock that makes requests run in the order of their arrival."""
 
     def is_closed(self, topic_id: Uuid) -> bool:
         """Return whether a decision about the topic is pending."""
@@ -98,7 +101,7 @@ class TopicClosing:
         return self._fencing.locked()
 
     async def close(self, request: CloseTopics) -> CloseTopicsResponse:
-        """Fence topics; each request needs its `reopen`, or ends with `expire`."""
+        """Fence topics. Each request must be followed by its `reopen`, or `expire` ends its fence."""
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._reopened:
@@ -108,7 +111,7 @@ class TopicClosing:
             if self._is_over(closing):
                 return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             self._closings.append(closing)
-            # Hold the commits while the logs are fenced; this ends when the last commits are on disk.
+            # Refuse commits while the logs are being fenced; this ends when the last commits are on disk.
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
@@ -133,8 +136,8 @@ class TopicClosing:
         return ReopenTopicsResponse()
 
     async def expire(self, controller_epoch: int, broker_epoch: int = -1) -> int:
-        """End the fences of earlier controllers and of earlier broker epochs, whose controllers can no longer decide.
-        Call it when the view shows everything that this controller knows. Return how many ended.
+        """End the fences of earlier controllers and earlier broker epochs, for which no decision can come any more.
+        Call it when the view has everything that this controller knows. Return how many fences ended.
         """
         async with self._fencing:
             self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
@@ -150,7 +153,7 @@ class TopicClosing:
         return len(over)
 
     async def open_left(self, topic_id: Uuid) -> None:
-        """Accept appends again for a topic that is fenced without a known reason."""
+        """Accept appends again for a topic that is fenced although no decision about it is pending."""
         async with self._fencing:
             if topic_id in self._view.image.names and not self.is_closed(topic_id):
                 await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, [topic_id], False)

@@ -1,4 +1,4 @@
-"""The partitions in service on this broker, with the incarnations of their topics."""
+"""The partitions that this broker serves, with the incarnations of their topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HostedReplicas:
         return len(self._ids)
 
     def all(self) -> Iterator[tuple[Uuid, str, int, int]]:
-        """Yield topic id, name, partition and leader epoch of each."""
+        """Yield topic id, name, partition and leader epoch of each partition in service."""
         for topic_id, topic in self._topics.items():
             for partition, epoch in topic.epochs.items():
                 yield topic_id, topic.name, partition, epoch

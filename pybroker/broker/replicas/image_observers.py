@@ -10,7 +10,7 @@ from pybroker.native import NativeBroker
 
 
 class ChangeFigures:
-    """The `known_cluster.Obeys` that counts changes since the start of this broker."""
+    """The `known_cluster.Obeys` that counts some kinds of metadata changes since the start of this broker."""
 
     def __init__(self, broker_id: int, is_controller: Callable[[], bool]) -> None:
         self._broker_id = broker_id
@@ -19,7 +19,7 @@ class ChangeFigures:
         """ISR shrinks of partitions that this broker leads."""
         self.isr_expands = 0
         self.elections = 0
-        """New leaders of partitions, while this broker was the controller."""
+        """Changes of partition leaders that this broker saw while it was the controller."""
         self.unclean_elections = 0
         """Elections of a leader that was not in sync."""
 
@@ -73,7 +73,7 @@ class Purges:
         self._staging = staging
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Wake the removal. After a start a whole image comes first, because this broker may have missed a purge."""
+        """Wake the removal task. A whole image also wakes it, because this broker may have missed a purge."""
         del before
         records = after.deletions.values() if isinstance(change, ClusterImage) else change.deletions
         shortened = [record.topic_id for record in records if record.delay_max_ms >= 0]

@@ -1,7 +1,8 @@
-"""ISR changes of the leaders on this broker: it submits their proposals to the controller and returns the answers.
+"""ISR changes that local leaders propose: this module submits the proposals to the controller and gives the answers to
+the partitions.
 
-The partition gets every final answer: written or refused. An unknown outcome is retried, and until then the partition
-uses the union of both sets (KIP-497).
+The partition gets each final answer: written or refused. If the outcome is unknown, the proposal is retried; until the
+outcome is known, the partition uses the union of both ISRs (KIP-497).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ PAUSE_MAX_S = 2.0
 REFUSED_PAUSE_S = 0.2
 TIMEOUT_MS = 10_000
 SAID_ANEW_S = 60.0
-"""Interval of log lines about one partition: a follower that may not join causes a proposal with each of its fetches.
+"""Interval of log lines about one partition: if a follower may not join the ISR, each of its fetches causes another
+proposal.
 """
 
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
@@ -46,8 +48,9 @@ class IsrKeeper:
         bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
         leaving: Callable[[], Container[int]] = tuple,
     ) -> None:
-        """`bring` sends joining replicas data that is not in the log, before they are proposed; None if there is none.
-        `leaving` returns the brokers that are about to stop, as far as this one knows."""
+        """`bring` sends joining replicas the data that is not in the log, before they are proposed; it returns None if
+        there is no such data. `leaving` returns the brokers that are about to stop, as far as this broker knows.
+        """
         self._native = native
         self._port = port
         self._broker_id = broker_id
@@ -59,9 +62,9 @@ class IsrKeeper:
         self.failed_updates = 0
         """Proposals that the controller refused, or that could not be submitted."""
         self._said: set[tuple[Uuid, int]] = set()
-        """Partitions with a logged refusal since `_said_since`."""
+        """Partitions for which a refusal was logged since `_said_since`."""
         self._said_since = -SAID_ANEW_S
-        """Loop time since when `_said` counts."""
+        """Loop time since which `_said` counts."""
         self._work: asyncio.Task[None] | None = None
         self._judge: asyncio.Task[None] | None = None
 
@@ -80,7 +83,8 @@ class IsrKeeper:
         """Take the proposal of a local leader to change its ISR."""
         leaving = self._leaving()
         if any(member.broker_id in leaving for member in proposal.isr):
-            # The controller would refuse it, and appends would wait for the leaving broker until its answer came.
+            # The controller would refuse this proposal, and until its answer came, appends would wait for the leaving
+            # broker.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
             return
@@ -92,13 +96,13 @@ class IsrKeeper:
         task.add_done_callback(self._bringing.discard)
 
     async def _propose_after(self, work: Coroutine[Any, Any, None], proposal: IsrProposal) -> None:
-        """Propose after the joining replica has its data; only that replica waits for it."""
+        """Propose when the joining replica has its data. Only proposals for that replica wait for this."""
         try:
             await work
         except KafkaError as error:
             self._say_it_stays(proposal, str(error))
             await asyncio.sleep(REFUSED_PAUSE_S)
-            # No proposal now; the follower's next fetch triggers it again.
+            # Do not propose now; the follower's next fetch causes another proposal.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
         else:
@@ -147,7 +151,8 @@ class IsrKeeper:
         isr, partition = self._native.isr, (proposal.topic_id, proposal.partition)
         same_leadership = outcome.leader_epoch == proposal.leader_epoch and outcome.leader == self._broker_id
         if outcome.error_code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION) and same_leadership:
-            # With INVALID_UPDATE_VERSION the state has moved on, perhaps by this proposal, whose answer was lost.
+            # INVALID_UPDATE_VERSION: the state has changed, perhaps by an earlier attempt of this proposal whose answer
+            # was lost.
             isr.written(*partition, outcome.leader_epoch, outcome.isr, outcome.version)
             return
         if outcome.error_code != ErrorCode.INVALID_UPDATE_VERSION:

@@ -12,7 +12,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Obeys(Protocol):
-    """A component that follows the cluster's metadata directly: settings, access control."""
+    """A component that applies changes of the cluster's metadata directly: settings, access control."""
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply a change. Must not raise."""
@@ -38,7 +38,9 @@ class KnownCluster:
         self._told.append(tell)
 
     def when_shown(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when the image has been replaced, in the same step, before the components apply the change."""
+        """Call `tell` whenever the image has been replaced: in the same step, and before the components apply the
+        change.
+        """
         self._shown.append(tell)
 
     def also(self, one: Obeys) -> None:
@@ -58,31 +60,34 @@ class KnownCluster:
         return self._image
 
     def name_of(self, text: str) -> str | None:
-        """Return the name of a live or deleted topic by the text of its id; see `ClusterImage.name_of`."""
+        """Return the name of a live or deleted topic, given its id as text; see `ClusterImage.name_of`."""
         return self._image.name_of(text)
 
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
-        """Apply the next change, or a whole image; answer when it is applied. A change that does not follow the last
-        one is refused: without the missing changes the image would be wrong."""
-        # Apply one change at a time, even if a new controller sends one meanwhile. When a call returns, all components
-        # have applied the shown image.
+        """Apply the next change, or a whole image, and answer when it is applied. Refuse a change that does not follow
+        the last one: the image would lack the changes in between.
+        """
+        # Apply one change after the other, even if a new controller sends one meanwhile. When a call returns, all
+        # components have applied the image that is shown.
         async with self._turn:
             return await self._update(request)
 
     async def follow(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Show an image of the metadata log, and apply the change that leads to it. `has_applied` follows."""
+        """Show an image from the metadata log, and apply the change that leads to it. The caller then calls
+        `has_applied`.
+        """
         async with self._turn:
             await self._show(after, change)
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
-        """Note that everything up to there is applied, also what followed from it."""
+        """Record that everything up to there is applied, including the orders that result from it."""
         self._tell_who_waits((controller_epoch, number))
         for tell in self._told:
             tell()
 
     async def _show(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        # Show the image first: the components read it here. `reached` reports the change only after they have applied
-        # it.
+        # Show the image before the components apply the change, because they read it here. `reached` reports the change
+        # only when they have applied it.
         before, self._image = self._image, after
         for shown in self._shown:
             shown()

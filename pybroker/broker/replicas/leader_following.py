@@ -28,24 +28,27 @@ class Following:
         self._fetchers.stop()
 
     def registered(self, broker_epoch: int) -> None:
-        """Set the broker epoch under which leaders take this broker into their ISRs (KIP-903)."""
+        """Set the broker epoch. Leaders take this broker into an ISR only under this epoch (KIP-903)."""
         self._fetchers.set_broker_epoch(broker_epoch)
 
     def obey(self, leaders: Sequence[LiveLeader], partitions: Iterable[tuple[Uuid, int, int, int]]) -> None:
-        """Follow the leaders of LeaderAndIsr: (topic id, partition, leader, leader epoch), once the partitions are open
-        here."""
+        """Follow the leaders of LeaderAndIsr: (topic id, partition, leader, leader epoch), the partitions must be open
+        here.
+        """
         followed = [FollowedPartition(*one) for one in partitions]
         if followed:
             addresses = [BrokerAddress(one.broker_id, one.host_name, one.port) for one in leaders]
             self._fetchers.set([one for one in addresses if one.broker_id != self._broker_id], followed)
 
     def leave(self, partitions: Iterable[tuple[Uuid, int, int]]) -> None:
-        """Stop following partitions that are stopped here: (topic id, partition, last known leader epoch)."""
+        """Stop following partitions that are being stopped here: (topic id, partition, last known leader epoch)."""
         self.obey((), ((topic_id, partition, NOBODY, epoch) for topic_id, partition, epoch in partitions))
 
 
 class Addresses:
-    """The addresses of the other brokers, to which local leaders send staged records; a `known_cluster.Obeys`."""
+    """Gives native code the addresses of the other brokers, to which local leaders send staged records. A
+    `known_cluster.Obeys`.
+    """
 
     def __init__(self, native: NativeBroker, broker_id: int, listener: str) -> None:
         self._fetchers = native.fetchers

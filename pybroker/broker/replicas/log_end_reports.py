@@ -1,5 +1,6 @@
-"""Log ends of local replicas that may have lost records and have no leader to copy from: the controller gets them, and
-elects the replica with the longest log."""
+"""Log ends of local replicas that may have lost records and have no leader to copy from. This broker reports them to
+the controller, which elects the replica with the longest log.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class LogEnds:
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
-        """Report these local partitions, for which an order to this broker epoch names no leader."""
+        """Report these local partitions. An order to this broker epoch names no leader for them."""
         self._broker_epoch = broker_epoch
         self._telling.tell(partitions)
 
@@ -44,7 +45,7 @@ class LogEnds:
         return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
 
     def _asked_for(self, topic_id: Uuid, index: int) -> tuple[Uuid, int, int, int] | None:
-        """Return the log end to report; None if the controller does not wait for it."""
+        """Return the log end to report; None if the controller does not wait for a report."""
         topic = self._view.image.topic_by_id(topic_id)
         state = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
         if state is None or state.leader != NO_LEADER:

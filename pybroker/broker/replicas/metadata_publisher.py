@@ -1,9 +1,9 @@
 """Applies the metadata log on this broker: each committed change becomes the messages that a controller with a metadata
 store would have sent, for this broker alone.
 
-The image is shown at once; orders about replicas begin when this process has registered itself. What the controller
-needs to know of their results it gets as events. A new controller may not know them, so the pending orders are repeated
-in each new epoch: they are idempotent.
+The publisher shows the image immediately; it begins with orders about replicas when this process has registered itself.
+If the controller needs the result of an order, it gets the result as an event. A new controller may not have these
+results, so the publisher repeats the pending orders in each new controller epoch; orders are idempotent.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ class FollowingView(ClusterView, Protocol):
         ...
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
-        """Note that everything up to there is applied."""
+        """Record that everything up to there is applied."""
         ...
 
 
 class OrderResults(Protocol):
-    """Receiver of what became of orders."""
+    """Receives the results of orders."""
 
     def take(self, order: ControlRequest, response: ControlResponse) -> bool:
-        """Report to the controller what it needs. Return whether the order has to be repeated."""
+        """Report to the controller the results that it needs. Return whether the order has to be repeated."""
         ...
 
 
 class PublisherListener(Protocol):
-    """What the registration and the heartbeats need to know."""
+    """The listener for the registration and the heartbeats."""
 
     def registered(self, broker_epoch: int) -> None:
-        """Note this process's registration; its orders follow."""
+        """Take note of this process's registration. The orders for it follow."""
         ...
 
     def unregistered(self) -> None:
-        """Note that the registration has ended although this process runs."""
+        """Take note that the registration has ended although this process runs."""
         ...
 
     def applied(self, offset: int) -> None:
-        """Note the end of the log that this broker has applied."""
+        """Take note of the end of the log that this broker has applied."""
         ...
 
 
@@ -85,8 +85,10 @@ class BrokerMetadataPublisher:
         listener: PublisherListener,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
-        """`between` is the name of the inter-broker listener. `obey` executes a message without a fence: the log's
-        order takes its place. `expire_fences` ends the write fences of earlier controllers and broker epochs."""
+        """`between` is the name of the inter-broker listener. `obey` executes a message. It needs no fence against old
+        controllers, because messages follow the log's order. `expire_fences` ends the write fences of earlier
+        controllers and broker epochs.
+        """
         self._broker_id = broker_id
         self._incarnation = incarnation
         self._between = between
@@ -115,7 +117,7 @@ class BrokerMetadataPublisher:
         self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Finish nothing that has not begun."""
+        """Stop: finish the order that has begun, and begin no other."""
         if self._again is not None:
             self._again.cancel()
         if self._task is not None:
@@ -144,7 +146,7 @@ class BrokerMetadataPublisher:
             await self._show_controller()
 
     def _next(self) -> ImageChange:
-        """Return the next change. Without a registration there are no orders: all changes are one."""
+        """Return the next change. Without a registration there are no orders, so merge all changes into one."""
         change = self._queue.popleft()
         if self._epoch < 0 and self._queue:
             change = ImageChange(change.before, self._queue[-1].after, None)
@@ -192,7 +194,7 @@ class BrokerMetadataPublisher:
         return Broadcast(-1 if controller is None else controller, self._between)
 
     def _pending(self, image: ClusterImage) -> Iterator[ControlRequest]:
-        """Yield the orders that the controller may not know to be carried out."""
+        """Yield the orders whose results the controller may not know."""
         broadcast, here = self._broadcast(), self._broker_id
         if here not in image.brokers:
             return
@@ -211,7 +213,7 @@ class BrokerMetadataPublisher:
         for order in orders:
             try:
                 response = await self._obey(order)
-            except Exception:  # the orders behind this one must still run, and the image must go on
+            except Exception:  # The orders after this one must still run, and the image must be updated.
                 log.exception("order failed order=%s: this is a bug in pybroker", type(order).__name__)
                 response = refusal(order, int(ErrorCode.UNKNOWN_SERVER_ERROR))
             if self._results.take(order, response) and self._again is None:
@@ -222,7 +224,7 @@ class BrokerMetadataPublisher:
         self._wake.set()
 
     async def _show_controller(self) -> None:
-        """Show a new controller to clients; other changes may not come soon."""
+        """Show a new controller to clients now; the next change may come much later."""
         controller, image = self._loader.leader[1], self._view.image
         if controller is not None and controller != self._controller and self._epoch >= 0:
             self._controller = controller
@@ -230,7 +232,7 @@ class BrokerMetadataPublisher:
 
 
 def in_full(after: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """Return a delta in the form of decisions: with whole topics instead of their changed states."""
+    """Return a delta in the form that decisions have: with whole topics instead of only their changed states."""
     if not delta.states:
         return delta
     changed = tuple(after.topics[states.name] for states in delta.states)

@@ -11,14 +11,15 @@ from pybroker.broker.metadata.metadata_cache import MetadataCache, RemovedTopic
 from pybroker.native import Uuid
 
 OnRemoved = Callable[[Sequence[RemovedTopic]], None]
-"""Called with removed incarnations. Must not raise and must be quick."""
+"""Called with the removed incarnations. It must not raise and must be quick."""
 OnShown = Callable[[Sequence[Uuid]], None]
-"""Called with newly visible incarnations. Must not raise and must be quick."""
+"""Called with the newly visible incarnations. It must not raise and must be quick."""
 
 
 class MetadataUpdates:
-    """Receiver of UpdateMetadata. It calls all listeners in the same turn of the event loop in which clients begin to
-    see the change."""
+    """Receiver of UpdateMetadata. It calls all listeners in the same iteration of the event loop in which clients begin
+    to see the change.
+    """
 
     def __init__(
         self,
@@ -36,7 +37,8 @@ class MetadataUpdates:
         self._on_shown = tuple(on_shown)
 
     def shows(self, image: ClusterImage) -> bool:
-        """Return whether clients see every topic of the cluster: after a start they arrive in several messages."""
+        """Return whether clients see every topic of the cluster. After a start, the topics arrive in several messages.
+        """
         return all(self._cache.topic_by_id(topic_id) is not None for topic_id in image.names)
 
     def shown_as(self, name: str) -> Uuid | None:
@@ -44,9 +46,10 @@ class MetadataUpdates:
         return self._cache.topic_id(name)
 
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Apply a request that the caller has checked to be current. The first one of a controller for this broker
-        epoch names all topics: clients must no longer find a topic that is missing in it, because it was deleted
-        meanwhile."""
+        """Apply a request; the caller has checked that it is current. A controller's first request to this broker epoch
+        names all topics. If a topic is missing in it, the topic was deleted meanwhile, and clients must no longer find
+        it.
+        """
         spoken = (request.controller_epoch, request.broker_epoch)
         image = self._view.image
         whole = spoken != self._last and image.controller_epoch == request.controller_epoch

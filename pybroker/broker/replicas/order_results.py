@@ -1,4 +1,6 @@
-"""Reports of carried out orders to the controller of a metadata quorum, which did not send them."""
+"""Reports the results of orders to the controller of a metadata quorum. The controller needs reports because it does
+not send the orders itself.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 STALE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST)
-"""The report is obsolete, or will never be taken."""
+"""The report is obsolete, or the controller will never accept it."""
 
 
 class ReplicaReports:
@@ -39,7 +41,7 @@ class ReplicaReports:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, order: ControlRequest, response: ControlResponse) -> bool:
-        """Report what the controller needs. Return whether an order failed that has to be repeated."""
+        """Report the results that the controller needs. Return whether an order has failed and has to be repeated."""
         match order, response:
             case LeaderAndIsrRequest(), LeaderAndIsrResponse():
                 self._applied(order, response)

@@ -3,8 +3,8 @@
     version: 0
     topic_id: <22 characters of base64; also read: 32 hex digits and the dashed form>
 
-Unknown lines of later versions are ignored. Any other error concerns this partition only: it is put aside with a log
-line for the operator. The broker neither deletes it nor guesses an id.
+The reader ignores unknown lines of later versions. Any other error affects only this partition: the broker does not
+serve the partition and writes a log line for the operator. It neither deletes the partition nor guesses an id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.native import Uuid
 FILE_NAME = "partition.metadata"
 
 FILE_BYTES_MAX = 4096
-"""Far above the size of any version; a longer file counts as damaged."""
+"""Size limit, far above the size of any version; a longer file counts as damaged."""
 
 
 class PartitionMetadataError(Exception):
@@ -26,7 +26,7 @@ class PartitionMetadataError(Exception):
 
 
 def parse(path: Path | str, content: bytes) -> Uuid:
-    """Return the topic id in `content`. Raises PartitionMetadataError."""
+    """Return the topic id in `content`. Raises PartitionMetadataError if it is damaged."""
     if len(content) > FILE_BYTES_MAX:
         raise PartitionMetadataError(f"{path}: longer than {FILE_BYTES_MAX} bytes")
     try:
@@ -56,7 +56,9 @@ def parse(path: Path | str, content: bytes) -> Uuid:
 
 
 def read(directory: Path) -> Uuid | None:
-    """Return the topic id of a partition directory; None if it has no such file. Raises PartitionMetadataError."""
+    """Return the topic id of a partition directory; None if it has no such file. Raises PartitionMetadataError if the
+    file is damaged.
+    """
     path = directory / FILE_NAME
     try:
         return parse(path, read_bounded(path, FILE_BYTES_MAX))
@@ -73,8 +75,9 @@ EPOCH_MAX = (1 << 31) - 1
 
 
 def last_epoch(directory: Path) -> int:
-    """Return the highest leader epoch in a directory; -1 if there is none. An unreadable checkpoint proves nothing and
-    counts as EPOCH_MAX."""
+    """Return the highest leader epoch in a directory; -1 if there is none. If the checkpoint is unreadable, the epoch
+    may be any, so return EPOCH_MAX.
+    """
     path = directory / "leader-epoch-checkpoint"
     try:
         lines = read_bounded(path, EPOCH_CHECKPOINT_BYTES_MAX).decode("ascii").split("\n")

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
 REGISTER_MS = 5_000
-"""Time limit of one attempt."""
+"""Time limit of one attempt to register."""
 HEARTBEAT_MS = 1_000
 """Time limit of one heartbeat."""
 LEAVE_MS = 2_000
@@ -49,7 +49,7 @@ class QuorumRegistration:
         self._log_dirs = log_dirs
         self._cordoned = cordoned
         self._epoch = -1
-        """The broker epoch in the metadata that this broker has applied; -1 if it has none there."""
+        """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
         self._applied = 0
         self._wake = asyncio.Event()
         self._event: RegisterBroker | None = None
@@ -72,21 +72,22 @@ class QuorumRegistration:
         self._wake.set()
 
     def applied(self, offset: int) -> None:
-        """Send a heartbeat: decisions may wait for this broker."""
+        """Send a heartbeat immediately: decisions may wait for this broker."""
         self._applied = offset
         self._wake.set()
 
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def on_life(self, lives: Callable[[int], None]) -> None:
-        """Call `lives` with each new broker epoch, before the orders for it."""
+        """Call `lives` with each new broker epoch, before the first order for it."""
         self._lives = lives
 
     async def register(
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
     ) -> int:
-        """Register and return the broker epoch; wait as long as there is no controller. Raises StartError if another
-        broker has the id."""
+        """Register and return the broker epoch; if there is no controller, wait for one. Raises StartError if another
+        broker has the id.
+        """
         here = tuple(one for one in directory_ids if one)
         run = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
         self._event = RegisterBroker(
@@ -108,13 +109,14 @@ class QuorumRegistration:
             return registered.epoch
 
     async def judged(self) -> None:
-        """Do nothing: the decision about the registration has processed what may be lost."""
+        """Do nothing: the decision about the registration has already processed which records may be lost."""
 
     def stay(
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str, registered: Callable[[int], None]
     ) -> None:
-        """Send heartbeats, and register again whenever the registration has ended. New epochs are reported as `on_life`
-        says."""
+        """Send heartbeats, and register again whenever the registration has ended. New epochs are reported to the
+        function given to `on_life`.
+        """
         del endpoints, rack, directory_id, registered
         self._staying = True
         self._task = asyncio.create_task(self._run(), name="registration")
@@ -134,7 +136,7 @@ class QuorumRegistration:
         try:
             await self._port.submit(BrokerHeartbeat(self._broker_id, self._epoch, self._applied), HEARTBEAT_MS)
         except KafkaError as error:
-            # If the registration has ended, the metadata log says so.
+            # Ignore the error: if the registration has ended, the metadata log says so.
             log.debug("heartbeat failed: %s", error)
 
     async def _register_again(self) -> None:
@@ -149,11 +151,11 @@ class QuorumRegistration:
         log.warning("registered again after the registration was lost broker_epoch=%d", epoch)
 
     def stop_staying(self) -> None:
-        """Stop registering again: this broker is about to leave."""
+        """Stop registering again, because this broker is about to leave."""
         self._staying = False
 
     async def leave(self, *, complete: bool) -> None:
-        """Unregister after everything is on disk: the next start reports no loss."""
+        """Unregister. Call it when everything is on disk: the next start then reports no loss."""
         self.stop_staying()
         await self.stop()
         with contextlib.suppress(KafkaError):

@@ -1,4 +1,4 @@
-"""Client quotas on this broker: it passes the controller's changes to native code, in their order."""
+"""Client quotas on this broker: this module passes the controller's changes to native code, in order."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ class ClientQuotas:
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
         self._hosts: dict[str, tuple[str, ...]] = {}
-        """Addresses of host names with a quota, resolved when the quota was set."""
+        """The addresses of host names that have a quota, resolved when the quota was set."""
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Apply the quotas to requests that start after this; throttled clients that no longer exceed one continue."""
+        """Apply the quotas to requests that start later. If a throttled client no longer exceeds its quota, it
+        continues.
+        """
         full = isinstance(change, ClusterImage)
         changed = [(_user(name), user.config) for name, user in change.users.items()]
         changed += [
@@ -38,7 +40,7 @@ class ClientQuotas:
         ]
         clients = [_quota(entity, config) for entity, config in changed if entity[0][0] != IP]
         if not full:
-            # A password change of a user without quotas does not change the table.
+            # If only a user's password changes and the user has no quota, the table stays the same.
             clients = [one for one in clients if _is_set(one) or _was_set(before, one)]
         addresses = await self._addresses((entity, config) for entity, config in changed if entity[0][0] == IP)
         if full or clients or addresses:

@@ -3,8 +3,8 @@ code.
 
 Only this module and native code compare topic ids. Two rules:
 - Deleting needs proof: a StopReplica for this id, a deletion record, or a successor that begins above every local
-  leader epoch. Unknown data stays in place, out of service, and the operator gets a log line.
-- A request with thousands of partitions is one call to native code, off the loop.
+  leader epoch. Unknown data stays where it is and is not served; a log line informs the operator.
+- A request with thousands of partitions makes only one call to native code, on a thread.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class _Outcome:
 
 
 class ReplicaManager:
-    """The replicas of one broker; the state belongs to the loop's thread. Orders run one at a time: they come from the
-    channel of a controller, briefly of two controllers, and from `roles.RoleReconciler`."""
+    """The replicas of one broker; the state belongs to the loop's thread. Orders run one at a time. They come from the
+    channel of the controller (briefly of two controllers) and from `RoleReconciler`.
+    """
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class ReplicaManager:
         following: Following | None = None,
         log_ends: LogEnds | None = None,
     ) -> None:
-        """`following` and `log_ends` are None on a single broker, which follows no other."""
+        """`following` and `log_ends` are None on a single broker, which follows no other broker."""
         self._native = native
         self._view = view
         self._config = config
@@ -101,7 +102,7 @@ class ReplicaManager:
         self._turn = asyncio.Lock()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
-        """Take the result of the scan at start; before the first request."""
+        """Take the result of the scan of the log directories at start. Call it before the first request."""
         self._strays.found(local)
 
     async def stop(self) -> None:
@@ -121,7 +122,7 @@ class ReplicaManager:
         return None if topic_id is None or epoch is None else ServedReplica(topic_id, epoch)
 
     def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
-        """Return the incarnations on disk under a name that no request has named."""
+        """Return the incarnations that are on disk under a name and that no request has named yet."""
         return self._strays.ids_at(name, partition)
 
     @property
@@ -132,15 +133,16 @@ class ReplicaManager:
     # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Apply the roles of a LeaderAndIsr; a FULL request is also compared with the directories on disk."""
+        """Apply the roles of a LeaderAndIsr; if it is FULL, also compare it with the directories on disk."""
         async with self._turn:
             return await self._leader_and_isr(request)
 
     async def apply_again(
         self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
     ) -> LeaderAndIsrResponse | None:
-        """Execute a lost order again, as `leader_and_isr` does. Return None if `still_due` is False when the order's
-        turn comes: a replica that StopReplica has staged meanwhile must not come back.
+        """Execute a lost order again, as `leader_and_isr` does. When the order's turn comes, call `still_due`; if it
+        returns False, do nothing and return None: StopReplica may have staged a replica meanwhile, and the replica must
+        not come back.
         """
         async with self._turn:
             return await self._leader_and_isr(request) if still_due() else None
@@ -202,10 +204,10 @@ class ReplicaManager:
         return wanted, replaced
 
     def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
-        """Return the error that forbids the order, else NONE."""
+        """Return NONE, or the error because of which the order must not be executed."""
         name, partition = topic.topic_name, state.partition_index
         if topic.topic_id == Uuid.ZERO:
-            # Kafka sends ZERO for topics before the migration; here every topic has its id before LeaderAndIsr.
+            # Kafka sends ZERO for topics before their migration. Here every topic gets its id before LeaderAndIsr.
             return ErrorCode.UNKNOWN_TOPIC_ID
         problem = self._strays.problem(name, partition)
         if problem is not None:
@@ -222,7 +224,7 @@ class ReplicaManager:
     async def _make_room(
         self, wanted: list[_Wanted], replaced: list[tuple[Uuid, int]], outcome: _Outcome
     ) -> list[_Wanted]:
-        """Stage local incarnations for their successors. If that fails for a partition, the old incarnation stays in
+        """Stage local incarnations for their successors. If staging fails for a partition, its old incarnation stays in
         service. Return the orders whose partitions can be opened.
         """
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
@@ -299,7 +301,9 @@ class ReplicaManager:
             )
 
     async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
-        """Stop replicas, and meanwhile store the delays of the deleted ones: the name is usable when both are done."""
+        """Stop replicas, and concurrently store the delays of the deleted ones: the name can be used again when both
+        are done.
+        """
         _, codes = await asyncio.gather(self._staging.promise(names, self._delay_ms), self._stop(orders))
         self._staging.staged(names)
         return codes
@@ -310,7 +314,7 @@ class ReplicaManager:
             self._following.leave(
                 (one.topic_id, one.partition, epoch)
                 for one, epoch in served
-                # Native code refuses an order of an earlier leader epoch; the replica keeps following.
+                # Native code refuses an order with an earlier leader epoch; the replica keeps following.
                 if epoch is not None and not 0 <= one.leader_epoch < epoch
             )
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
@@ -318,9 +322,10 @@ class ReplicaManager:
     # --- StopReplica --------------------------------------------------------------------------------------------------
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, and with `delete_partition` stage them. An unknown id answers success: nothing is left to do,
-        and a newer topic of the same name is not touched. While a log directory is offline it may answer an error, see
-        `_hidden`."""
+        """Stop replicas; stage them if `delete_partition` is set. The answer for an unknown id is success: nothing is
+        left to do, and a newer topic of the same name is not affected. While a log directory is offline, the answer may
+        be an error, see `_hidden`.
+        """
         async with self._turn:
             return await self._stop_replica(request)
 
@@ -349,7 +354,7 @@ class ReplicaManager:
                     names[topic.topic_id] = name
                     doomed.append(slot)
         if unseen:
-            # The broker may have been killed after it had moved the data and before it had stored the delay.
+            # The broker may have been killed after it moved the data and before it stored the delay.
             await self._staging.taken_over(self._delay_ms)
         codes = await self._put_aside(orders, names)
         self._staging.say(logging.DEBUG, "deleted", doomed)
@@ -365,7 +370,8 @@ class ReplicaManager:
 
     async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
         """Return the replicas whose data may be in an offline log directory: they are neither in service nor staged.
-        They count as not staged until the directory is back or is removed from `log.dirs`."""
+        They count as not staged until the directory is online again or removed from `log.dirs`.
+        """
 
         def look() -> Collection[tuple[Uuid, int]]:
             if not any(directory.error_code for directory in self._native.log_dirs.describe()):
@@ -381,8 +387,9 @@ class ReplicaManager:
     # --- RestoreReplicas ----------------------------------------------------------------------------------------------
 
     async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
-        """Move staged data back to its place, out of service (undelete). Data whose removal has begun is refused; data
-        that is back already is a success."""
+        """Move staged data back to its place, without serving it (undelete). Refuse data whose removal has begun. If
+        the data is already back, that is a success.
+        """
         async with self._turn:
             return await self._restore_replicas(request)
 

@@ -2,9 +2,9 @@
 code, and repairs differences.
 
 The controller's messages arrive in order: the broker answers a partition's LeaderAndIsr before it applies its
-UpdateMetadata. When clients see a leader epoch, the local replica therefore has that epoch, and takes records if it
-leads, unless an order was lost or refused, or a fence was left behind. Then the broker executes the order again from
-its own view, on the same path as one from the controller.
+UpdateMetadata. When clients see a leader epoch, the local replica therefore has that epoch already, and accepts records
+if it leads. If it does not, an order was lost or refused, or a fence was not lifted. The broker then builds the order
+again from its own view and executes it like one from the controller.
 
 The work is bounded: `TURN_PARTITIONS` at a time, and at most 1/`REST_FACTOR` of the loop's time.
 """
@@ -37,13 +37,13 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 PAUSE_S = 2.0
-"""Minimum time between two passes. A difference in two consecutive passes is repaired."""
+"""Minimum time between two passes. A difference is repaired when two consecutive passes have found it."""
 REST_FACTOR = 200
 TURN_PARTITIONS = 1_000
 TIMEOUT_MS = 10_000
 RETRY_S = 60.0
 RETRY_MAX_S = 3_600.0
-"""Pause for a partition after its order was executed again; the pause doubles."""
+"""Pause after the order for a partition was executed again; the pause doubles each time."""
 
 
 class Roles(Protocol):
@@ -55,7 +55,8 @@ class Roles(Protocol):
 
 
 class Mismatch(NamedTuple):
-    """A partition whose role differs from its metadata. Equal mismatches in two passes show that the difference stayed.
+    """A partition whose role differs from its metadata. If two passes find equal mismatches, the difference has
+    persisted.
     """
 
     topic: str
@@ -75,8 +76,8 @@ FENCED = "refuses appends although no deletion is in progress"
 
 
 def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int) -> str | None:
-    """Return the fault in the role of a local replica, or None. It is also None if the controller knows the problem:
-    replicas in a failed log directory, and followers that are not open, are out of the ISR.
+    """Return the fault in the role of a local replica, or None. It is also None if the controller already knows the
+    problem: it has removed replicas in a failed log directory, and followers that are not open, from the ISR.
     """
     leads = shown.leader == broker_id
     if role is None:
@@ -106,7 +107,7 @@ class RoleReconciler:
         on_led: Callable[[LeaderAndIsrRequest], None],
         port: ControllerClient,
     ) -> None:
-        """`on_led` is called after a LeaderAndIsr was executed."""
+        """`on_led` is called when a LeaderAndIsr has been executed."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._partitions = partitions
@@ -123,11 +124,11 @@ class RoleReconciler:
         self.wrong: tuple[Mismatch, ...] = ()
         """Differences that two passes have found and the last pass did not repair."""
         self._tried: dict[Mismatch, tuple[float, float]] = {}
-        """By difference: when its order may be executed again, and the following pause."""
+        """By difference: the time from which its order may be executed again, and the pause after that."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, after the broker has received everything."""
+        """Begin. Call it when the broker has received the controller's complete state."""
         self._task = asyncio.create_task(self._run(), name="role-reconciliation")
 
     async def stop(self) -> None:
@@ -144,7 +145,7 @@ class RoleReconciler:
             try:
                 worked = await self.reconcile()
             except NativeError as problem:
-                # The broker stops, or has lost its last log directory.
+                # The broker is stopping, or has lost its last log directory.
                 log.debug("cannot read the roles of partitions: %s", problem)
                 worked = 0.0
             rest = max(PAUSE_S, worked * REST_FACTOR)
@@ -152,10 +153,12 @@ class RoleReconciler:
             self._tried = {one: tried for one, tried in self._tried.items() if tried[0] + RETRY_MAX_S > now}
 
     async def reconcile(self) -> float:
-        """Run one pass, and repair the differences of the pass before. Return the seconds that the comparison took."""
+        """Run one pass, and repair the differences that the previous pass found, too. Return the seconds that the
+        comparison took.
+        """
         loop = asyncio.get_running_loop()
-        # With the epoch of the previous pass: for the current one, the receiver of the image ends fences itself,
-        # perhaps at this moment.
+        # Use the controller epoch of the previous pass. For the current epoch, the receiver of the image ends fences
+        # itself, perhaps at this moment.
         left = await self._closing.expire(self._controller_epoch)
         self._controller_epoch = self._view.image.controller_epoch
         if left:
@@ -188,7 +191,7 @@ class RoleReconciler:
                 continue
             seen = shown.partitions[index]
             if (seen.leader, seen.leader_epoch) != (partition.leader, partition.leader_epoch):
-                # An order is on its way.
+                # An order of the controller is on its way.
                 continue
             if roles is None:
                 roles = {role.partition: role for role in self._partitions.roles(topic.topic_id)}
@@ -210,7 +213,7 @@ class RoleReconciler:
     async def _mend(self, mismatch: Mismatch) -> None:
         now = asyncio.get_running_loop().time()
         again_at, pause = self._tried.get(mismatch, (now, RETRY_S))
-        # Compare again: other partitions were repaired meanwhile, and the controller has continued.
+        # Compare again: meanwhile other partitions were repaired, and the controller has made other changes.
         if now < again_at or not self._is_still(mismatch):
             return
         if mismatch.found == FENCED:
@@ -244,7 +247,9 @@ class RoleReconciler:
         )
 
     async def _tell(self, mismatch: Mismatch, code: int) -> None:
-        """Report the error to the controller like the answer to its own order, so that another replica leads."""
+        """Report the error to the controller in the same way as the answer to its own order, so that another replica
+        becomes leader.
+        """
         partition = mismatch.topic_id, mismatch.partition
         event: Event[None]
         if code == ErrorCode.LOG_DIR_NOT_FOUND:

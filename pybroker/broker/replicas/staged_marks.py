@@ -38,12 +38,13 @@ class StagedMarks(Protocol):
     """The marks of one broker."""
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Return all marks. Damaged ones are removed: their data gets a new deadline."""
+        """Return all marks. Remove damaged marks: their data gets a new deadline."""
         ...
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
-        """Write marks; of `known` topics there are some. Waits as long as nothing can be written: data that is being
-        moved cannot stay without its deadline."""
+        """Write marks. For the topics in `known`, marks exist already. Wait as long as nothing can be written: data
+        must not be moved without a deadline.
+        """
         ...
 
     async def replace(self, marks: Mapping[Uuid, znodes.StagedNode]) -> None:
@@ -51,7 +52,7 @@ class StagedMarks(Protocol):
         ...
 
     async def forget(self, topic_id: Uuid) -> None:
-        """Remove a mark. Waits like `write`."""
+        """Remove a mark. Wait like `write`."""
         ...
 
     async def deletion(self, topic_id: Uuid) -> DeletionHead | None:
@@ -99,7 +100,7 @@ class StoredMarks:
             except MultiError as error:
                 if not isinstance(error.cause, NodeExistsError | NoNodeError):
                     raise
-                # An earlier attempt succeeded after all.
+                # An earlier attempt has succeeded after all.
                 part = [await self._fitting(one) for one in part]
 
     async def _fitting(self, operation: Operation) -> Operation:
@@ -144,7 +145,7 @@ class LoggedMarks:
         self._broker_id = broker_id
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Return the marks of the image, which has the registration of this run or a later state."""
+        """Return the marks of the image, when the image has the registration of this run or a later state."""
         return dict(self._view.image.staged.get(self._broker_id, {}))
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
@@ -154,7 +155,7 @@ class LoggedMarks:
             await self._until_taken(MarkStaged(self._broker_id, staged=marks))
 
     async def replace(self, marks: Mapping[Uuid, znodes.StagedNode]) -> None:
-        """Submit the marks. Raises UnavailableError."""
+        """Submit the marks. Raises UnavailableError if there is no controller."""
         if marks:
             try:
                 await self._port.submit(MarkStaged(self._broker_id, staged=marks))

@@ -1,14 +1,15 @@
-"""Staged replicas: data of deleted topics in `deleting/`, removed after `delete.topic.delay.ms`, never earlier.
+"""Staged replicas: data of deleted topics in `deleting/`. It is removed after `delete.topic.delay.ms`, never earlier.
 
 The delay begins when the data has been moved. The broker stores its promise before it confirms the move, so the
 controller knows of all staged data; it stores the beginning of the delay within a second (`NOTE_MS`). If the broker is
-killed in between, the full delay begins at the next start, as for a directory without a promise. The delay counts in
-monotonic time. It continues across restarts of the broker while the machine runs (same boot id), so changing the wall
-clock has no effect. After a restart of the machine, wall time determines the rest, never more than the whole delay.
+killed in between, the full delay begins at the next start; the same applies to a directory without a promise. The delay
+counts in monotonic time. It continues across restarts of the broker while the machine runs (same boot id), so changing
+the wall clock has no effect. After a restart of the machine, wall time determines the rest, never more than the whole
+delay.
 
-With several brokers, the broker reads the store again when the delay ends: the topic may have come back, or its replica
-may be assigned here again. The controller also closes the deletion first, so that no undelete finds half of it. Data of
-unknown topics has no deadline.
+In a cluster, the broker reads the store again when the delay ends: the topic may have been undeleted, or a replica of
+it may be assigned to this broker again. Before the first removal, the controller closes the deletion, so that no
+undelete finds only half of the data. Data of unknown topics has no deadline.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ RETRY_MS = 60_000
 """Delay after a failed removal (permissions, a busy disk)."""
 
 NOTE_MS = 1_000
-"""The beginning of a delay waits this long to be stored with others: re-creating a topic must not wait for that
-write."""
+"""Time by which storing the beginning of a delay is postponed, so that one write stores several: creating a topic again
+must not wait for that write.
+"""
 
 UNKNOWN = "of unknown name"
-"""Name in log lines if no deletion of that id is stored (an operator put the directory there)."""
+"""The name in log lines if no deletion of that id is stored, because an operator put the directory there."""
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -73,7 +75,7 @@ class Reports(Protocol):
 
 
 class Staging:
-    """Deadlines and removal. Everything but the native calls runs on the loop's thread."""
+    """Deadlines and removal. Everything except the native calls runs on the loop's thread."""
 
     def __init__(
         self,
@@ -94,14 +96,14 @@ class Staging:
         self._marks = marks
         self._clock = clock
         self._due: dict[Uuid, int] = {}
-        """Monotonic time of removal."""
+        """Monotonic time of the removal, by topic."""
         self._nodes: dict[Uuid, znodes.StagedNode] = {}
         self._moved: set[Uuid] = set()
         """Topics for which the beginning of the delay is not stored yet."""
         self._note_at = 0
-        """Monotonic time at which it is stored."""
+        """Monotonic time at which the beginning of these delays will be stored."""
         self._held: set[Uuid] = set()
-        """Topics being undeleted: their data must not be removed meanwhile."""
+        """Topics that are being undeleted: their data must not be removed meanwhile."""
         self._removing: set[Uuid] = set()
         """Topics whose removal has begun and cannot be undone."""
         self._boot = boot_id()
@@ -115,8 +117,9 @@ class Staging:
         return self._nodes
 
     def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Return the time until the removal; None if no data of the topic is staged here, or it waits for an
-        operator."""
+        """Return the time until the removal; None if no data of the topic is staged here, or if the removal waits for
+        an operator.
+        """
         node = self._nodes.get(topic_id)
         if node is None or node.endless:
             return None
@@ -133,17 +136,18 @@ class Staging:
         return topic_id in self._removing
 
     async def load(self) -> None:
-        """Read the stored deadlines; before anything is staged."""
+        """Read the stored deadlines. Call it before anything is staged."""
         self._nodes |= await self._marks.load()
         await self._count_on()
-        for topic_id in list(self._nodes):  # other tasks promise meanwhile
+        for topic_id in list(self._nodes):  # While this waits, other tasks may promise a deadline.
             record = await self._marks.deletion(topic_id)
             if record is not None and record.state == UNDELETING:
                 self._held.add(topic_id)
 
     async def _count_on(self) -> None:
-        """Continue with the new monotonic clock after a restart of the machine: compute the rest once from wall
-        time."""
+        """After a restart of the machine, compute the remaining time once from wall time, and continue with the new
+        monotonic clock.
+        """
         counted_on: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, node in list(self._nodes.items()):
             if not node.endless and (not node.boot_id or node.boot_id != self._boot):
@@ -154,7 +158,7 @@ class Staging:
         await self._marks.replace(counted_on)
 
     async def start(self, delay_ms: int) -> None:
-        """Give every staged directory a deadline and begin the removal; after the first LeaderAndIsr."""
+        """Give every staged directory a deadline and begin the removal. Call it after the first LeaderAndIsr."""
         on_disk = await self.take_over(delay_ms)
         for topic_id in self._nodes.keys() - on_disk:
             await self._forget(topic_id)
@@ -164,14 +168,16 @@ class Staging:
         self._task.add_done_callback(_ended)
 
     async def taken_over(self, delay_ms: int) -> None:
-        """Ensure that all data in `deleting/` has a deadline, before the caller reports that a topic has no data left.
-        The broker may have been killed between a move and its promise."""
+        """Ensure that all data in `deleting/` has a deadline. Call it before this broker reports that a topic has no
+        data left: the broker may have been killed between a move and its promise.
+        """
         if not self._started:
             await self.take_over(delay_ms)
 
     async def take_over(self, delay_ms: int) -> set[Uuid]:
-        """Give data in `deleting/` without a promise its whole delay from now, or no deadline if its topic is unknown.
-        Return the topics of all data there."""
+        """Give each topic with data in `deleting/` but without a promise its whole delay from now, or no deadline if it
+        is unknown. Return the topics of all data there.
+        """
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
         on_disk = {topic_id for topic_id, _ in found}
@@ -184,8 +190,8 @@ class Staging:
         return on_disk
 
     async def _unknown(self, partitions: Iterable[tuple[Uuid, int]]) -> set[Uuid]:
-        """Return the unknown topics if the view is complete. On a single broker none: there, only an operator can have
-        put their directories into `deleting/`.
+        """Return the unknown topics if the view is complete. On a single broker, return none: only an operator can have
+        put such directories into `deleting/`.
         """
         if not self._known.complete:
             return set()
@@ -208,11 +214,11 @@ class Staging:
             )
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
-        """Store the deadlines of topics whose data is about to be staged, or is being staged (None: no deadline);
-        nothing is removed before `staged`.
+        """Store the deadlines of topics whose data is about to be staged (None: no deadline). Nothing is removed before
+        `staged` is called.
 
-        A topic that waits already keeps the later deadline, so each partition stays for its whole delay. The name is ""
-        for directories named by id; the stored deletion then has it.
+        If a topic already waits for its removal, it keeps the later deadline, so that each partition stays for its
+        whole delay. The name is "" if directories are named by id; the stored deletion then has it.
         """
         nodes: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, given in topics.items():
@@ -231,7 +237,7 @@ class Staging:
         self._nodes |= nodes
 
     def staged(self, topics: Iterable[Uuid]) -> None:
-        """Start the delays: the data of these topics is in `deleting/`."""
+        """Start the delays: the data of these topics is now in `deleting/`."""
         topics = tuple(topics)
         self._found.report((one, self._nodes[one].topic) for one in topics if self.endless_name(one) is not None)
         for topic_id in topics:
@@ -239,7 +245,7 @@ class Staging:
             if node is None or node.endless or topic_id in self._held:
                 continue
             if node.promised:
-                # The delay begins after the move, which ended between the promise and now.
+                # The delay begins after the move. The move ended between the promise and now.
                 node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
                 self._nodes[topic_id] = node
                 if not self._moved:
@@ -274,8 +280,9 @@ class Staging:
             raise
 
     def hold(self, topic_id: Uuid) -> bool:
-        """Suspend the removal of a topic that is being undeleted, until `promise` or `returned`. False if it
-        has begun."""
+        """Suspend the removal of a topic that is being undeleted, until `promise` or `returned` is called. Return False
+        if the removal has already begun.
+        """
         if topic_id in self._removing:
             return False
         if topic_id in self._nodes:
@@ -284,7 +291,7 @@ class Staging:
         return True
 
     async def returned(self, topics: Iterable[Uuid]) -> None:
-        """Forget topics that are in service again. A topic with partitions that are still staged is kept."""
+        """Forget topics that are in service again, except those with partitions that are still staged."""
         back = [topic_id for topic_id in topics if topic_id in self._nodes]
         if not back:
             return
@@ -298,9 +305,10 @@ class Staging:
                 await self._forget(topic_id)
 
     def say(self, level: int, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
-        """Log a line for each topic: all its partitions, and when they will be removed. After `promise`.
+        """Log a line for each topic: all its partitions, and when they will be removed. Call it after `promise`.
 
-        WARN if the data was staged without an order; a deletion by order is in the log of the broker that received it.
+        The level is WARN if the data was staged without an order. If there was an order, the broker that received it
+        has logged the deletion.
         """
         if not log.isEnabledFor(level):
             return
@@ -335,11 +343,13 @@ class Staging:
     def _left_ms(self, node: znodes.StagedNode) -> int:
         if node.boot_id and node.boot_id == self._boot:
             return max(0, node.left_ms - (self._clock.monotonic_ms() - node.monotonic_ms))
-        # A wall clock set back must not keep the data forever.
+        # If the wall clock was set back, the data must not stay forever.
         return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
 
     def _wait_ms(self, topic_id: Uuid, node: znodes.StagedNode) -> int:
-        """Return the time until removal: the rest of the promised delay, or of a shorter delay in its record."""
+        """Return the time until removal: the rest of the promised delay, or of the shorter delay in the deletion
+        record.
+        """
         left_ms, delay_max_ms = self._left_ms(node), self._known.delay_max_ms(topic_id)
         if delay_max_ms is None:
             return left_ms
@@ -359,7 +369,7 @@ class Staging:
             now = self._clock.monotonic_ms()
             due = [topic_id for topic_id, at in self._due.items() if at <= now]
             if due:
-                # Purged topics first: an operator waits for that space.
+                # Remove purged topics first, because an operator waits for their space.
                 due.sort(key=lambda topic_id: self._known.delay_max_ms(topic_id) != 0)
                 await self._remove(due)
                 continue
@@ -373,7 +383,7 @@ class Staging:
             times = [*self._due.values(), *([self._note_at] if self._moved else ())]
             wait_s = (min(times) - now) / 1000 if times else None
             try:
-                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the wake-up.
+                # Do not use wait_for: in Python 3.11 it loses a cancellation that arrives together with the wake-up.
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
             except TimeoutError:
@@ -396,7 +406,7 @@ class Staging:
         for topic_id in due:
             at = self._due.get(topic_id)
             if at is None or at > self._clock.monotonic_ms():
-                # Promised again since this round began: the staged data has its own deadline.
+                # The topic was promised again since this round began, so the data staged since has its own deadline.
                 continue
             await self._remove_topic(topic_id, at, by_topic.get(topic_id, []))
 
@@ -421,7 +431,7 @@ class Staging:
                 self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return
         if self._due.get(topic_id) != at:
-            # Promised again while files were removed: more of the topic's data is on its way.
+            # The topic was promised again while files were removed, so more of its data will be staged.
             return
         name = self._nodes[topic_id].topic or UNKNOWN
         log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
@@ -437,7 +447,7 @@ class Staging:
         try:
             evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
             if evidence is Evidence.DEAD and not closed:
-                # No undelete may begin after a broker has removed data.
+                # When a broker has removed data, no undelete may begin any more.
                 await self._close(topic_id)
                 evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
         except (UnavailableError, UnknownOutcomeError, KafkaError) as problem:
@@ -456,6 +466,7 @@ class Staging:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    # Log at once, not when the interpreter collects the task. The data stays, and is removed after the next start.
+    # Log immediately, not only when the interpreter collects the task. The data stays and is removed after the next
+    # start.
     if not task.cancelled() and task.exception() is not None:
         log.error("data of deleted topics is no longer removed until the next start", exc_info=task.exception())

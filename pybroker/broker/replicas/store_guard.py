@@ -1,10 +1,11 @@
-"""Detection of a metadata store that was wiped or restored from a backup: such a store misses live topics, and shows
-undone changes as valid. (`metadata.store_history` describes the detection.)
+"""Detection of a metadata store that was wiped or restored from a backup: such a store lacks live topics, and shows
+changes as valid that were undone later. (`metadata.store_history` describes the detection.)
 
-The file `cluster-seen` in the first log directory records this broker's last state of the store's history, at most a
-second old. The broker compares it at start, before it takes part in a controller election, and before it registers
-again. `pybroker cluster accept-restored-store` accepts the store once for the whole cluster. For one full
-`delete.topic.delay.ms` after it, brokers remove no data, and stage stray replicas without a deadline.
+The file `cluster-seen` in the first log directory records the last state of the store's history that this broker has
+seen; it is at most a second old. The broker compares it with the store at start, before it takes part in a controller
+election, and before it registers again. `pybroker cluster accept-restored-store` accepts the store once for the whole
+cluster. For one full `delete.topic.delay.ms` after the acceptance, brokers remove no data, and they stage stray
+replicas without a deadline.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ log = logging.getLogger(__name__)
 FILE_NAME = "cluster-seen"
 FILE_BYTES_MAX = 64 * 1024
 NOTE_S = 1.0
-"""Time to gather changes before they are recorded."""
+"""Time for which changes are collected before one write records them."""
 REMEDY = "`pybroker cluster accept-restored-store`"
 
 
 class StoreSetBackError(FatalError):
-    """The store is older than this broker's last state of it, or is another store."""
+    """The store is older than the last state that this broker has seen, or is another store."""
 
 
 class _File(msgspec.Struct):
@@ -47,17 +48,17 @@ class _File(msgspec.Struct):
     word: str
     decision: int
     accepted: list[str] = []
-    """Ids of earlier acceptances: an acceptance inside a backup must not accept that backup."""
+    """Ids of earlier acceptances. If a backup contains an acceptance, that one must not accept the backup."""
 
 
 async def acceptance(store: MetadataStore) -> Acceptance | None:
-    """Return the operator's last acceptance."""
+    """Return the operator's latest acceptance."""
     node = await get_or_none(store, znodes.RESTORED)
     return None if node is None else decode_acceptance(node.data)
 
 
 class StoreGuard:
-    """The guard of one broker, for any metadata store. Belongs to the loop's thread."""
+    """Compares the store with the recorded history. Belongs to the loop's thread."""
 
     def __init__(self, store: MetadataStore, directory: Path) -> None:
         """`directory` is the first log directory."""
@@ -65,12 +66,14 @@ class StoreGuard:
         self._path = directory / FILE_NAME
         self._noted: _File | None = None
         self.accepted_ms = -1
-        """When a restored store was accepted, in ms; -1 for never."""
+        """When a restored store was accepted, in ms; -1 if it never was."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def reason(self) -> str | None:
-        """Return why this is not the store that this broker knows; None if it is. Raises DamagedNodeError."""
+        """Return the reason why this broker does not recognize the store; None if it does. Raises DamagedNodeError if
+        the history is unreadable.
+        """
         try:
             noted = self._noted = self._read()
         except (OSError, msgspec.DecodeError) as problem:
@@ -85,7 +88,7 @@ class StoreGuard:
         )
 
     async def check(self) -> None:
-        """Raise StoreSetBackError unless the store is the known one or was accepted."""
+        """Raise StoreSetBackError unless this broker recognizes the store or an operator has accepted it."""
         reason = await self.reason()
         said = await acceptance(self._store)
         if said is not None:
@@ -94,7 +97,7 @@ class StoreGuard:
         if said is not None and (noted is None or said.id not in noted.accepted):
             if reason is not None:
                 log.warning("an operator accepted a metadata store that was set back: %s", reason)
-            # The earlier state no longer counts.
+            # The operator has accepted the store, so the earlier state no longer counts.
             accepted = [*(() if noted is None else noted.accepted), said.id]
             self._write(_File(-1, "", -1, accepted))
         elif reason is not None:
@@ -106,7 +109,7 @@ class StoreGuard:
     # --- recording ----------------------------------------------------------------------------------------------------
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Schedule a record of the changed cluster; record a new controller at once."""
+        """Schedule a record of the changed cluster. If the controller is new, record immediately."""
         del change
         if after.controller_epoch != before.controller_epoch:
             await self._note()
@@ -133,7 +136,8 @@ class StoreGuard:
 
     async def _note(self) -> None:
         try:
-            # In this order: decisions made in between belong to the terms read here, or to a later one.
+            # Read the decision first, then the terms: if decisions are made in between, they belong to a term read here
+            # or to a later one.
             counted = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
             offices = decode_terms((await self._store.get(znodes.OFFICES)).data)
         except (StoreError, znodes.DamagedNodeError) as problem:
@@ -159,6 +163,6 @@ class StoreGuard:
         try:
             write_atomically(self._path, msgspec.json.encode(content))
         except FileNotFoundError:
-            return  # a new broker, whose directory does not exist yet
+            return  # The broker is new, and its directory does not exist yet.
         except OSError as problem:
             log.error("cannot write path=%s: %s", self._path, problem.strerror or problem)

@@ -1,8 +1,9 @@
-"""Evidence about the topic of a directory: proof that it is dead or on other brokers, or none.
+"""Evidence about the topic of a directory: proof that the topic is dead, proof that it is on other brokers, or no
+proof.
 
-With several brokers the view is complete: a controller loads everything after its own first write, so from a server
-that is up to date, and before it sends anything. A single broker asks the store itself, which also has unreadable
-deletion records: their path alone proves that the id is dead.
+In a cluster the view is complete: before a controller sends anything, it loads everything, and it loads after its own
+first write, so from a server that is up to date. A single broker reads the store itself, because the store also has
+unreadable deletion records: the path of such a record proves that the id is dead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Replica(NamedTuple):
 
 
 class StoredTopic(NamedTuple):
-    """The store's state of a topic."""
+    """What the store says about a topic."""
 
     evidence: Evidence
     closed: bool = False
@@ -52,8 +53,8 @@ class KnownTopics:
         complete: bool,
         doubtful: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`complete`: with several brokers, an id that the view does not have does not exist. `doubtful` returns
-        whether a restored store was accepted recently, so that its content may be wrong.
+        """`complete` is true in a cluster: if the view does not have an id, the id does not exist. `doubtful` returns
+        whether an operator has recently accepted a restored store, so that its content may be wrong.
         """
         self.doubtful = doubtful
         self._view = view
@@ -85,7 +86,7 @@ class KnownTopics:
             return Evidence.RETURNING
         topic = image.topic_by_id(replica.topic_id)
         if topic is None:
-            # A topic with unreadable nodes may be any missing one.
+            # If the nodes of a topic are unreadable, it may be the topic with the missing id.
             damaged = image.damaged and (replica.name is None or replica.name in image.damaged)
             return Evidence.HERE if damaged else Evidence.NOTHING
         if replica.name is not None and replica.name != topic.name:
@@ -97,16 +98,16 @@ class KnownTopics:
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
     def delay_max_ms(self, topic_id: Uuid) -> int | None:
-        """Return how long data of a deleted topic stays at most after staging, if an administrator has
-        shortened that."""
+        """If an administrator has shortened how long data of a deleted topic stays after staging, return the limit."""
         record = self._view.image.deletions.get(topic_id)
         if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
             return None
         return record.delay_max_ms
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
-        """Read the store before data is removed, because the view may be behind. ELSEWHERE applies to all these
-        partitions. With several brokers only."""
+        """Read the store before data is removed, because the view may be behind. ELSEWHERE is returned only if it
+        applies to all these partitions. Only in a cluster.
+        """
         assert self._store is not None
         await self._store.sync()
         path = znodes.deletion_path(topic_id)

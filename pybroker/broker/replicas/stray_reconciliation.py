@@ -19,8 +19,8 @@
 | another id | none | not claimed | UNKNOWN: staged without a deadline if the cluster's store is |
 |            |      |             | complete (several brokers), else left in place |
 
-Only a FULL request says anything about places that it does not claim: KIP-516 does not guarantee that an INCREMENTAL
-one contains all partitions.
+If a request does not claim a place, that means something only if the request is FULL: KIP-516 does not guarantee that
+an INCREMENTAL request contains all partitions.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _Id = TypeVar("_Id")
 
 
 class Evidence(Enum):
-    """Evidence about an id, from the store (read after a sync) and from the view of the same controller."""
+    """Evidence about an id. It comes from the store, read after a sync, or from the view of the same controller."""
 
     NOTHING = "nothing"
     DEAD = "dead"
-    """A deletion record proves that it is dead."""
+    """A deletion record proves that the id is dead."""
     RETURNING = "returning"
-    """Its deletion record shows a running undelete."""
+    """The deletion record shows that the topic is being undeleted."""
     ELSEWHERE = "elsewhere"
-    """It is live, and the partition has no replica here."""
+    """The topic is live, and this broker has no replica of the partition."""
     DEPARTED = "departed"
-    """It is live, and its topic records that the partition was moved away from here."""
+    """The topic is live, and its node records that the partition was moved away from this broker."""
     HERE = "here"
-    """It is live, with a replica of the partition here that the request lacks."""
+    """The topic is live, and this broker has a replica of the partition, but the request lacks it."""
     OTHER_NAME = "other name"
-    """It is live under another name than the directory's."""
+    """The topic is live, but its name is not the directory's."""
 
 
 class ReconcileOutcome(Enum):
@@ -62,14 +62,14 @@ class ReconcileOutcome(Enum):
 
 
 class FoundDirectory(NamedTuple, Generic[_Id]):
-    """A directory."""
+    """A partition directory."""
 
     topic_id: _Id | None
     """None if it has no readable id."""
     last_epoch: int
-    """The highest leader epoch in it; -1 if it never had one."""
+    """The highest leader epoch in the directory; -1 if it never had one."""
     first: bool = True
-    """False if another directory of this place and id comes before it in `log.dirs`."""
+    """False if a directory of the same place and id comes before this one in `log.dirs`."""
 
 
 class Claim(NamedTuple, Generic[_Id]):
@@ -78,21 +78,22 @@ class Claim(NamedTuple, Generic[_Id]):
     topic_id: _Id
     leader_epoch: int
     present: bool
-    """True if a directory with that id exists."""
+    """True if a directory with the claimed id exists."""
     alone: bool
-    """True if no other directory than this one exists."""
+    """True if no other directory exists at the place."""
 
 
 def succeeds(leader_epoch: int, last_epoch: int) -> bool:
-    """Return whether an incarnation that begins with `leader_epoch` is proven later than one whose highest local leader
-    epoch is `last_epoch`: leader epochs of a name never start again. Holds for LeaderAndIsr of every type, for
-    partitions in service and for directories."""
+    """Return whether an incarnation that begins with `leader_epoch` is certainly later than another one, whose highest
+    local leader epoch is `last_epoch`. It is if its epoch is higher, because the leader epochs of a name only grow.
+    This holds for LeaderAndIsr of every type, for partitions in service and for directories.
+    """
     return leader_epoch > last_epoch
 
 
 def decide(found: FoundDirectory[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> ReconcileOutcome:
-    """Return the outcome for one directory. Without a claim, the directory stays as it is unless the request is FULL
-    (`full`).
+    """Return the outcome for one directory. If the request does not claim its place, the directory stays as it is
+    unless the request is FULL (`full`).
     """
     if claim is None and not full:
         return ReconcileOutcome.KEPT

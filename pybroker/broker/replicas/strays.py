@@ -1,5 +1,5 @@
-"""Stray replicas: directories from the scan at start that no request has named yet, or only with another id. For a FULL
-request, also replicas in service that it does not name.
+"""Stray replicas: directories found by the scan at start that no request has named yet, or that a request has named
+with another id. If a request is FULL, replicas in service that it does not name are stray, too.
 
 `reconcile.decide` decides about each, with the `evidence` about its topic. This module executes the outcomes:
 
@@ -13,8 +13,9 @@ request, also replicas in service that it does not name.
 | kept | waits for a request that names it |
 
 A FULL request may stage more than a tenth of the local partitions (and more than ten) because their topics are on other
-brokers, unknown, or replaced according to leader epochs only. It then stages none of them and waits for an operator
-(`stale.replicas.max.percent`). Ordered removals do not count: the topic was deleted, or this replica moved.
+brokers, unknown, or replaced according to leader epochs only. Above that limit, the broker stages none of them and
+waits for an operator (`stale.replicas.max.percent`). Ordered removals do not count: the topic was deleted, or a
+reassignment moved this replica.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 STAGED_MIN = 10
-"""So many replicas may be staged without regard to their share."""
+"""Up to this number, replicas may be staged whatever share of the local partitions they are."""
 
 Place = tuple[str, int]
 """Topic name and partition."""
@@ -57,7 +58,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def _by_id(topic_id: Uuid) -> str:
-    """Return the key that replaces the name if directories are named by id; no topic can have this name."""
+    """Return a key in place of the name if directories are named by id; no topic can have this name."""
     return f"/{topic_id}"
 
 
@@ -97,7 +98,7 @@ class _Plan:
 
     def __init__(self) -> None:
         self.proven: list[_Candidate] = []
-        """Replicas to stage because the topic was deleted, or this replica was moved away."""
+        """Replicas to stage because the topic was deleted or a reassignment moved the replica away."""
         self.staged: list[_Candidate] = []
         """Replicas to stage on weaker evidence."""
         self.unknown: list[_Candidate] = []
@@ -121,12 +122,12 @@ class Strays:
         self._undecided: set[Place] = set()
         """Places with a problem that the next FULL request may solve."""
         self.left_alone: set[Place] = set()
-        """Places of directories with unknown topic ids. A later topic of the name may stage them."""
+        """Places of directories with unknown topic ids. When a later topic of the name comes, they may be staged."""
         self._count = 0
 
     @property
     def any(self) -> bool:
-        """Whether directories without a request are left."""
+        """Whether some directories have not been named by a request."""
         return bool(self._by_place)
 
     def found(self, local: Sequence[LocalPartition]) -> None:
@@ -140,7 +141,7 @@ class Strays:
         return self._problems.get((name, partition)) if self._problems else None
 
     def name_of(self, topic_id: Uuid) -> str | None:
-        """Return the topic name in the directories of an id: "" if they are named by id, None if there are none."""
+        """Return the topic name in the directories of an id; "" if they are named by id, None if there are none."""
         for directories in self._by_place.values():
             for directory in directories:
                 if directory.topic_id == topic_id:
@@ -169,7 +170,8 @@ class Strays:
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, stop: Stop, staging: Staging, delay_ms: int
     ) -> list[tuple[Uuid, int]]:
         """Settle stray replicas before a request is applied: claim, adopt or stage them. A FULL request settles all of
-        them. Returns the partitions that are no longer in service; `stop` stops them."""
+        them. `stop` stops partitions that are in service. Return the partitions that are no longer in service.
+        """
         full = request.type == LeaderAndIsrType.FULL
         if full and not self._known.is_of(request.controller_epoch):
             log.error(
@@ -202,7 +204,7 @@ class Strays:
     def _claimed(
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, claims: dict[Place, Claim[Uuid]], *, full: bool
     ) -> Iterable[_Candidate]:
-        """Yield the replicas at a place where the request wants another id, and those without an id."""
+        """Yield the replicas at a place where the request has another id, and the replicas without an id."""
         for topic in request.topic_states:
             for state in topic.partition_states:
                 index = state.partition_index
@@ -335,8 +337,9 @@ class Strays:
         plan.unknown.clear()
 
     async def _adopt(self, nameless: list[tuple[LocalPartition, Uuid]]) -> None:
-        """Give ids to directories without one, all in one native call. If a directory cannot be read or written, only
-        its partition fails."""
+        """Give ids to directories without one, in one native call. If a directory cannot be read or written, only its
+        partition fails.
+        """
         if not nameless:
             return
         loop = asyncio.get_running_loop()
@@ -363,7 +366,7 @@ class Strays:
         self._problems[directory.topic or "", directory.partition] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     async def _first_id(self, name: str) -> Uuid | None:
-        """Return the id of a topic whose migration is not finished. A metadata quorum has none."""
+        """Return the id of a topic whose migration is not finished. With a metadata quorum there are no migrations."""
         if self._store is None:
             return None
         path = znodes.topic_id_path(name)
@@ -408,7 +411,7 @@ class Strays:
 
 
 def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
-    """Return why a place cannot be used while this replica is there."""
+    """Return the reason why a place cannot be used while this replica is there."""
     if one.topic_id is None:
         why = f"it has no {partition_metadata.FILE_NAME}"
         if one.directory is not None and one.directory.problem:
@@ -422,8 +425,9 @@ def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
 
 
 def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
-    """Return why a directory must not take an id, None if it may; `first_id` means its topic has just got its first
-    one."""
+    """Return the reason why a directory must not take an id, or None if it may. `first_id` is true if its topic has
+    just got its first id.
+    """
     path = Path(directory.directory)
     try:
         if partition_metadata.read(path) is not None:

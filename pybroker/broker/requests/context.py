@@ -33,20 +33,22 @@ class RequestContext(msgspec.Struct, frozen=True):
     turns: Turns = msgspec.field(default_factory=Turns)
     """For handlers with work on many elements."""
     refusals: set[tuple[int, int]] = msgspec.field(default_factory=set)
-    """(operation, resource type) pairs whose denial has been logged for this request."""
+    """(operation, resource type) pairs for which this request has already logged a denial."""
 
     @property
     def caller(self) -> Caller:
-        """The caller, for requests to the controller."""
+        """The client, as requests to the controller name it."""
         return Caller(self.principal, self.client_host, self.client_id or "")
 
     def caller_refused_since(self, version: int) -> Caller:
-        """Return the caller for the mutation quota: from this API version on, the controller can refuse the request."""
+        """Return the client for the mutation quota. The controller can refuse the request only from this API version
+        on; older clients are only throttled.
+        """
         return msgspec.structs.replace(self.caller, slowed_only=self.api_version < version)
 
 
 class LoginResponse(msgspec.Struct, frozen=True):
-    """A response after which the connection belongs to this principal."""
+    """A response that authenticates the connection: from then on it belongs to this principal."""
 
     response: object
     principal: str
@@ -60,9 +62,9 @@ class Standing(msgspec.Struct, frozen=True):
 
     response: object
     group_id: str
-    """A client must have READ permission for this group to get the response."""
+    """To get the response, a client must have READ permission for this group."""
     stands: Callable[[StandingAnswer], None]
-    """Called with the cached response; the coordinator invalidates it before it changes the group."""
+    """Called with the cached response. The coordinator keeps it, to invalidate it before it changes the group."""
 
 
 class CommitGrant(msgspec.Struct, frozen=True):
@@ -70,29 +72,30 @@ class CommitGrant(msgspec.Struct, frozen=True):
 
     shard: ShardCommits
     topics: Sequence[CommitTopic]
-    """Commits for other topics, or with more metadata than this, go to the coordinator."""
+    """A commit goes to the coordinator if it is for other topics, or has more metadata than this."""
     metadata_bytes_max: int
     timeout_ms: int
-    """A commit that is not durable by then gets COORDINATOR_NOT_AVAILABLE."""
+    """If a commit is not durable within this time, it gets COORDINATOR_NOT_AVAILABLE."""
     before: CommitRight | None
     """The member's current lease."""
     stands: Callable[[CommitRight], None]
-    """Called with the new lease; the coordinator revokes it before it changes the group."""
+    """Called with the new lease. The coordinator keeps it, to revoke it before it changes the group."""
 
 
 class StandingCommits(msgspec.Struct, frozen=True):
-    """The response to an OffsetCommit after which data threads handle the member's next commits."""
+    """A response to OffsetCommit with a lease: data threads handle the member's next commits."""
 
     response: object
     grant: CommitGrant
 
 
 class LastResponse(msgspec.Struct, frozen=True):
-    """A response after which the broker closes the connection."""
+    """A response with which the broker closes the connection."""
 
     response: object
 
 
 Handler = Callable[[RequestContext, Any], Any]
-"""Returns the response message, a coroutine for it, or a `Later`. A KafkaError sets its code in every error field of
-the response."""
+"""Function that handles a request. It returns the response message, a coroutine for it, or a `Later`. If it raises
+KafkaError, every error field of the response gets the error's code.
+"""

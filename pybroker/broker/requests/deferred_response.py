@@ -1,5 +1,6 @@
-"""A response that a callback delivers. It is all that a handler needs to wait for a single write: a coroutine with a
-future and a task costs as much as the rest of the request."""
+"""A response that a callback delivers. A handler that only waits for a single write uses it instead of a coroutine: a
+coroutine with its future and task costs as much as the rest of the request.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +22,26 @@ class Later:
         self.problem: BaseException | None = None
 
     def give(self, response: object) -> None:
-        """Set the response. Ignored after the first one, or after a cancellation."""
+        """Set the response. Has no effect if it is already set or cancelled."""
         self._end(response, None)
 
     def outcome(self) -> object:
-        """Return the response if it is set, else this object; for a handler to return."""
+        """Return the response if it is set, else this object. A handler returns the result of this method."""
         return self.value if self._over else self
 
     def then(self, told: Callable[[Later], None]) -> None:
-        """Call `told` once the response is set, at once if it already is."""
+        """Call `told` when the response is set; immediately if it already is."""
         if self._over:
             told(self)
         else:
             self._told = told
 
     def cancel(self) -> None:
-        """Stop waiting; the result becomes a CancelledError."""
+        """Stop waiting: the result becomes a CancelledError."""
         self._end(None, asyncio.CancelledError())
 
     def abandon(self) -> None:
-        """Cancel, and ignore the response."""
+        """Cancel, and ignore the response if it comes."""
         self.abandoned = True
         self.cancel()
 

@@ -19,18 +19,20 @@ ERROR_CODES = frozenset({"error_code", "partition_error_code"})
 """Names of error code fields."""
 
 COUNTERPARTS = {"results_by_topic_v3_and_below": "v3_and_below_topics", "results_by_transaction": "transactions"}
-"""Response arrays that mirror a request array of another name, for requests with several arrays."""
+"""Response arrays that mirror a request array with another name; only for requests with several arrays."""
 
 NAMES = ("coordinator_keys", "groups", "group_ids", "groups_names", "transactional_ids", "topic_names")
 """Request arrays whose items are only strings."""
 NAMED_BY = ("key", "group_id", "transactional_id", "name")
-"""Names of the response fields for these strings."""
+"""Names of the response fields that contain these strings."""
 
 INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
 
 
 class _Name(msgspec.Struct, frozen=True):
-    """The name of a message class. Broker-to-broker messages of the same name have another layout."""
+    """The name of a message class, by whether it is a broker-to-broker message: such messages may have the same name
+    but another layout.
+    """
 
     text: str
     between_brokers: bool
@@ -50,7 +52,7 @@ class _Shape(msgspec.Struct, frozen=True):
 def failure_response(request: object, code: int, message: str | None) -> object:
     """Build the response to `request` with `code` in every error field.
 
-    Raise LookupError for a message without a response class; the caller then closes the connection.
+    Raise LookupError if the message has no response class; the caller then closes the connection.
     """
     name = type(request).__name__
     response = name.removesuffix("Request") + "Response"
@@ -96,7 +98,7 @@ def _mirror(
 ) -> object:
     target = message_class(target_class.text, interbroker=target_class.between_brokers)
     assert target is not None, target_class
-    # Broker-to-broker response classes have fields without defaults.
+    # Broker-to-broker response classes have fields without defaults, so fill every field.
     values: dict[str, Any] = dict(more)
     shape, given = _shape(target_class), _shape(source_class)
     for field in shape.scalars:

@@ -1,7 +1,8 @@
-"""A coroutine whose first step runs at once; asyncio's own Task supports that from Python 3.12 on.
+"""A task for a coroutine that runs the first step immediately. asyncio's own Task supports that only from Python 3.12
+on.
 
-As "Extending asyncio" requires, it is the loop's current task while a step runs, so `asyncio.timeout`, `TaskGroup`
-and cancellation work inside a handler as in any task.
+While a step runs, the object is the loop's current task, as "Extending asyncio" requires. `asyncio.timeout`,
+`TaskGroup` and cancellation therefore work inside a handler as in any task.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class InlineTask:
             if not isinstance(problem, asyncio.CancelledError):
                 problem = asyncio.CancelledError()
         current: Any = self
-        # A drain runs from a reader callback, without a current task. A nested start (a handler driven from a task, in
-        # tests) restores the outer task.
+        # A drain runs from a reader callback, where no task is current. If a test starts a handler inside a task,
+        # restore that task afterwards.
         outer = asyncio.current_task(self._loop)
         if outer is not None:
             tasks._leave_task(self._loop, outer)

@@ -1,7 +1,8 @@
-"""Requests with many elements: decoded on a separate thread, answered in pieces, refused above a limit.
+"""Requests with many elements: a separate thread decodes them, they are answered in pieces, and those above a limit are
+refused.
 
-Handlers see an ordinary request. If its elements are independent, the handler is called once per piece, and the
-event loop serves other requests in between (`Turns`). Otherwise it is called once, and a lower limit applies.
+Handlers see an ordinary request. If the elements of a request are independent, the handler is called once per piece,
+and the event loop serves other requests in between (`Turns`). Otherwise it is called once, and a lower limit applies.
 """
 
 from __future__ import annotations
@@ -24,39 +25,41 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Large requests in progress; others wait undecoded in the queue, which limits their bytes."""
+"""Limit of large requests in progress. Others wait undecoded in the queue, which limits their bytes."""
 
 NANOSECONDS_AN_ELEMENT = 5_000
-"""The control plane's time per element (decode, handle, encode), charged to clients with a time quota: the time of
-pieces that run between other work is not measured."""
+"""Time in the control plane per element (decode, handle, encode). It is charged to clients with a time quota, because
+the time of pieces that run between other work is not measured.
+"""
 
 ELEMENTS_ENCODED_AT_ONCE = 2_000
-"""Larger responses are encoded on the codec's thread."""
+"""A response larger than this is encoded on the codec's thread."""
 
 
 class Bounds(NamedTuple):
     """The limits of one request of an API key."""
 
     elements_max: int = 50_000
-    """Elements in all arrays together."""
+    """Limit of the elements in all arrays together."""
     outer_max: int = 10_000
-    """Elements in the longest outer array, if the handler is called once. Kafka's controller also limits the changes of
-    one request to 10,000."""
+    """Limit of the elements in the longest outer array, for a handler that is called once. Kafka's controller also
+    limits the changes of one request to 10,000.
+    """
     in_pieces: bool = False
-    """The elements are independent of each other."""
+    """Whether the elements are independent of each other."""
     once: bool = False
-    """In pieces, and duplicate elements are answered once."""
+    """Answer in pieces, and answer duplicate elements only once."""
     levels: int = LEVELS_MAX
-    """In pieces, and only this many nested arrays are split."""
+    """Answer in pieces, and split only this many nested arrays."""
 
 
 _CHANGE = Bounds()
 _PERMITTED = Bounds(400_000, 100_000)
-"""The handler checks permissions before it reads the elements."""
+"""For handlers that check permissions before they read the elements."""
 _IN_TURNS = Bounds(200_000, 100_000)
-"""The handler yields by itself, because the elements are not independent."""
+"""For handlers that yield by themselves, because the elements are not independent."""
 _PERMITTED_EACH = Bounds(400_000, 100_000, in_pieces=True, levels=2)
-"""As `_PERMITTED`, for topics with partitions: the fields of one partition stay together."""
+"""Like `_PERMITTED`, for topics with partitions: the fields of one partition stay together."""
 _EACH = Bounds(100_000, 100_000, in_pieces=True)
 _EACH_ONCE = Bounds(100_000, 100_000, in_pieces=True, once=True)
 
@@ -85,14 +88,14 @@ BOUNDS: dict[int, Bounds] = {
     32148: _PERMITTED_EACH,
     32152: _PERMITTED,
 }
-"""By API key; `_CHANGE` for all others."""
+"""Limits by API key. `_CHANGE` applies to all other keys."""
 
 
 class Codec(Protocol):
     """The decoder of large requests (`NativeControlQueue`)."""
 
     def decode(self, request: Request) -> bool:
-        """Decode a request; return False if it is malformed, and its connection is closed."""
+        """Decode a request. Return False if it is malformed; its connection is then already closed."""
         ...
 
 
@@ -109,11 +112,11 @@ class LargeRequests:
 
     @staticmethod
     def is_large(request: Request) -> bool:
-        """Return whether a request must be answered by this class."""
+        """Return whether this class must answer the request."""
         return request.elements > ELEMENTS_A_SLICE or request.message is None
 
     async def answer(self, request: Request, handle: Callable[[Any], Any]) -> Any:
-        """Return the response; None: the request could not be decoded. `handle` takes a message."""
+        """Return the response, or None if the request could not be decoded. `handle` takes a message."""
         async with self._places:
             if request.message is None and not await self._loop.run_in_executor(
                 self._thread, self._codec.decode, request
@@ -132,7 +135,8 @@ class LargeRequests:
                     return await self._failed(request, error)
             else:
                 await self._turns.next()
-        # Release the place first: a handler that waits for a disk or for group members must not block other requests.
+        # Release the place before the handler runs: it may wait for a disk or for group members, and must not block
+        # other large requests then.
         try:
             return await _outcome(handle(request.message))
         except KafkaError as error:
@@ -176,7 +180,7 @@ class LargeRequests:
                 return whole
             answer = await _outcome(handle(piece))
             if isinstance(answer, StandingCommits):
-                # The lease covers only the topics of this piece, not those of the whole request.
+                # A lease would cover only the topics of this piece, not all topics of the request, so drop it.
                 answer = answer.response
             if whole is None:
                 whole = answer

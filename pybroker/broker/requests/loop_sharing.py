@@ -1,7 +1,7 @@
 """Fair sharing of the event loop for work on many elements: one slice per iteration of the loop.
 
-The loop answers requests with few elements in the iteration that drains them, so they wait for one slice at most,
-however many large requests are in progress.
+The loop answers requests with few elements in the same iteration in which it takes them from the queue. They therefore
+wait for at most one slice, however many large requests are in progress.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TypeVar
 Element = TypeVar("Element")
 
 SLICE_S = 0.005
-"""How long one piece of work may hold the loop."""
+"""Limit of the time for which one piece of work may use the loop without a pause."""
 
 ELEMENTS_A_SLICE = 1_000
-"""The slice in elements, for work that does not measure time: 1 to 5 µs per element."""
+"""The slice as a number of elements, for work that does not measure time: an element takes 1 to 5 µs."""
 
 
 class Turns:
-    """Lets one waiting piece of work continue in each iteration of the loop, first come, first served."""
+    """Lets one waiting piece of work continue in each iteration of the loop, in the order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -37,7 +37,7 @@ class Turns:
         await turn
 
     async def each(self, elements: Iterable[Element]) -> AsyncIterator[Element]:
-        """Yield the elements; wait for another slice whenever one is used up."""
+        """Yield the elements. Whenever a slice is used up, wait for another one."""
         ends = time.perf_counter() + SLICE_S
         for element in elements:
             if time.perf_counter() > ends:

@@ -13,14 +13,15 @@ import msgspec
 from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE
 
 LEVELS_MAX = 10
-"""More arrays, one within the other, than any message has."""
+"""Limit of nested arrays; no message has more."""
 
 
 def pieces(message: Any, *, once: bool = False, levels: int = LEVELS_MAX) -> Iterator[tuple[Any, int]]:
     """Yield parts of a message, each with at most `ELEMENTS_A_SLICE` elements where its arrays can be split that way.
 
-    The number with a part says on how many levels its first element continues the last one of the previous part.
-    `once`: equal elements of the outer array count once. `levels`: how many nested arrays are split.
+    With each part comes a number: on how many levels the first element of the part continues the last element of the
+    previous part. If `once` is true, equal elements of the outer array count only once. `levels` is the number of
+    nested arrays to split.
     """
     field = _longest(message)
     if field is None:
@@ -56,7 +57,9 @@ def pieces(message: Any, *, once: bool = False, levels: int = LEVELS_MAX) -> Ite
 
 
 def join(whole: Any, part: Any, depth: int) -> None:
-    """Append a part's response to the joined responses of earlier parts; `depth` comes from `pieces`."""
+    """Append a part's response to the joined responses of earlier parts. `depth` is the number that `pieces` yielded
+    with the part.
+    """
     for field in whole.__struct_fields__:
         mine, more = getattr(whole, field), getattr(part, field)
         if isinstance(mine, list) and isinstance(more, list):
@@ -65,7 +68,7 @@ def join(whole: Any, part: Any, depth: int) -> None:
                 more = more[1:]
             mine.extend(more)
         elif not mine and more:
-            # An error of one part is an error of the whole.
+            # If one part fails as a whole, the joined response does, too.
             setattr(whole, field, more)
 
 
@@ -85,7 +88,9 @@ def _longest(message: Any) -> str | None:
 
 
 def _weight(value: Any, most: int = ELEMENTS_A_SLICE) -> int:
-    """Return the number of elements in a value, including the value itself. Stop counting above `most`."""
+    """Return the number of elements in a value, including the value itself. Stop counting when the number exceeds
+    `most`.
+    """
     count = 1
     if isinstance(value, list):
         if not value or not isinstance(value[0], msgspec.Struct):

@@ -1,6 +1,7 @@
 """Authorization: whether a principal may do an operation from a host. All control-plane handlers use it.
 
-Native code holds the ACLs in force and evaluates them for the data plane, too; there is no second evaluation here.
+Native code has the ACLs in force and evaluates them, for the data plane and for this module: there is no second
+implementation in Python.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Authorizer:
             )
 
     def update(self, change: SecurityChange) -> None:
-        """Apply a change; requests that start later follow it."""
+        """Apply a change. It applies to requests that start later."""
         removed = self._known - set(change.acls_added) if change.full else set(change.acls_removed)
         added = set(change.acls_added) - self._known
         self._known = (self._known - removed) | added
@@ -100,7 +101,7 @@ class Authorizer:
         permitted = self._native.permits(context.principal, context.client_host, operation, resource_type, name)
         kind = (operation, resource_type)
         if not permitted and kind not in context.refusals and log.isEnabledFor(logging.INFO):
-            # One log line per request and kind: a request may name hundreds of thousands of resources.
+            # One log line per request and kind of denial: a request may name hundreds of thousands of resources.
             context.refusals.add(kind)
             log.info(
                 "denied request principal=%r host=%s operation=%s resource=%s:%r api_key=%d",
@@ -115,17 +116,17 @@ class Authorizer:
         return permitted
 
     def permits_principal_on_cluster(self, context: RequestContext, principal: str, operation: AclOperation) -> bool:
-        """Return `permits_on_cluster` for a principal that is not (yet) the principal of `context`."""
+        """Like `permits_on_cluster`, but for a principal that the connection of `context` does not have (yet)."""
         return self.permits(
             msgspec.structs.replace(context, principal=principal), operation, ResourceType.CLUSTER, CLUSTER_NAME
         )
 
     def permits_on_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
-        """Do `permits` for the cluster."""
+        """Like `permits`, for the cluster."""
         return self.permits(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def lists(self, context: RequestContext, resource_type: ResourceType, name: str) -> bool:
-        """Return whether a listing shows a resource (DESCRIBE); omissions are not logged."""
+        """Return whether a listing shows a resource (it needs DESCRIBE). A denial is not logged."""
         return not self.enabled or self._native.permits(
             context.principal, context.client_host, AclOperation.DESCRIBE, resource_type, name
         )
@@ -141,26 +142,26 @@ class Authorizer:
         return self._native.permitted_operations(context.principal, context.client_host, resource_type, name)
 
     def require_cluster(self, context: RequestContext, operation: AclOperation) -> None:
-        """Raise CLUSTER_AUTHORIZATION_FAILED unless the operation is permitted."""
+        """Raise CLUSTER_AUTHORIZATION_FAILED if the operation is not permitted."""
         if not self.permits_on_cluster(context, operation):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
     def require_group(self, context: RequestContext, operation: AclOperation, group_id: str) -> None:
-        """Raise GROUP_AUTHORIZATION_FAILED unless the operation is permitted."""
+        """Raise GROUP_AUTHORIZATION_FAILED if the operation is not permitted."""
         if not self.permits(context, operation, ResourceType.GROUP, group_id):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
 
     def require_topic(self, context: RequestContext, operation: AclOperation, name: str) -> None:
-        """Raise TOPIC_AUTHORIZATION_FAILED unless the operation is permitted."""
+        """Raise TOPIC_AUTHORIZATION_FAILED if the operation is not permitted."""
         if not self.permits(context, operation, ResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
     def permits_topic(self, context: RequestContext, operation: AclOperation, name: str) -> bool:
-        """Do `permits` for a topic."""
+        """Like `permits`, for a topic."""
         return self.permits(context, operation, ResourceType.TOPIC, name)
 
     def may_on_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
-        """Do `permits_on_cluster` without logging a denial, because the caller checks the resource itself next."""
+        """Like `permits_on_cluster`, but do not log a denial, because the caller checks the resource itself next."""
         return not self.enabled or self._native.permits(
             context.principal, context.client_host, operation, ResourceType.CLUSTER, CLUSTER_NAME
         )
@@ -180,7 +181,9 @@ TOPIC, GROUP = 2, 32
 def require_configs(
     authorizer: Authorizer, context: RequestContext, operation: AclOperation, resource_type: int, name: str
 ) -> None:
-    """Raise TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED unless the operation is permitted."""
+    """Raise an error if the operation is not permitted: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, by the type of
+    the resource.
+    """
     if resource_type == TOPIC:
         authorizer.require_topic(context, operation, name)
     elif resource_type == GROUP:

@@ -1,10 +1,13 @@
 """Authentication of brokers on the listener between brokers.
 
-On a listener with a login, these clients are brokers: super users; with an authorizer, principals with CLUSTER_ACTION
-on the cluster; without an authorizer, clients with this broker's own login. Without a login, a client certificate
-decides (`ssl.client.auth=required`): it must name a super user or a principal with CLUSTER_ACTION; without super users
-and authorizer, any certificate that the listener's truststore accepts is valid. Without login and certificates, every
-client of the listener is a broker.
+If the listener has a login, a client is a broker if it is a super user, or if it has CLUSTER_ACTION on the cluster;
+without an authorizer, if it uses this broker's own login.
+
+If the listener has no login but requires client certificates (`ssl.client.auth=required`), the certificate must name a
+super user or a principal with CLUSTER_ACTION; if there are neither super users nor an authorizer, any certificate that
+the truststore accepts is sufficient.
+
+If the listener has neither, every client is a broker.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ class BrokerGate:
         return principal in self._known
 
     def require(self, context: RequestContext) -> None:
-        """Check each request, because permissions may be revoked. Raise CLUSTER_AUTHORIZATION_FAILED."""
+        """Check each request, because permissions may be revoked. Raise CLUSTER_AUTHORIZATION_FAILED if the client is
+        not a broker.
+        """
         if (self._login.mechanism or self._login.certified) and not self.admits(context, context.principal):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} is not a broker.")

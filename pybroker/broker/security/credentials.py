@@ -1,5 +1,6 @@
-"""The SCRAM credentials of this broker, by mechanism and user, as the controller sent them; and those of delegation
-tokens, computed on demand."""
+"""The SCRAM credentials of this broker, by mechanism and user, as the controller sent them. The credentials of
+delegation tokens are computed on demand.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from pybroker.protocol.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredent
 
 
 def secret_of(config: BrokerConfig) -> bytes | None:
-    """Return `delegation.token.secret.key`; None: delegation tokens are disabled."""
+    """Return `delegation.token.secret.key`; None if delegation tokens are disabled."""
     text = config["delegation.token.secret.key"] or config["delegation.token.master.key"]
     return str(text).encode() if text else None
 
 
 def hmac_of(secret: bytes, token_id: str) -> bytes:
-    """Return the token's HMAC, which a client proves to know."""
+    """Return the token's HMAC. A client proves that it knows the HMAC."""
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
@@ -42,7 +43,7 @@ class Credentials:
     """The SCRAM credentials in force on one broker."""
 
     def __init__(self, secret: bytes | None, clock: Clock) -> None:
-        """`secret`: `delegation.token.secret.key`; None: no client can log in with a token."""
+        """`secret` is `delegation.token.secret.key`; if it is None, no client can log in with a token."""
         self._token_secret = secret
         self._clock = clock
         self._tokens: dict[str, DelegationToken] = {}
@@ -78,7 +79,7 @@ class Credentials:
                         )
 
     def token(self, token_id: str) -> DelegationToken | None:
-        """Return a delegation token that is valid now."""
+        """Return a delegation token if it is valid now."""
         token = self._tokens.get(token_id)
         return token if token is not None and token.expires_ms > self._clock.wall_ms() else None
 
@@ -93,7 +94,7 @@ class Credentials:
         return self._token_credentials[key]
 
     def find(self, mechanism: ScramMechanism, user: str, by_token: bool = False) -> tuple[ScramCredential, bool]:
-        """Return the credential of a user, or of a delegation token with that id, and whether it is real.
+        """Return the credential of a user, or of a delegation token with that id, and whether the credential is real.
 
         An unknown name always gets the same fake credential, which no password matches and which looks like a real
         one: the exchange does not reveal which users exist.
@@ -112,7 +113,9 @@ class Credentials:
 
 
 def _salt_like(model: bytes, seed: bytes) -> bytes:
-    """Return a salt of the same length, in digits of the same base if the client's salts are such digits."""
+    """Return a salt as long as the clients' salts. If those consist of digits of some base, use digits of the same
+    base.
+    """
     stream = hashlib.shake_256(seed).digest(len(model))
     for base in (16, 36):
         if all(byte in _DIGITS[:base] for byte in model):

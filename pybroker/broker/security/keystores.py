@@ -1,4 +1,4 @@
-"""TLS certificates, keys and trust of listeners; read again when the files change."""
+"""TLS certificates, keys and trusted certificates of listeners. The files are read again when they change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_S = 2.0
 def listener_tls(settings: TlsSettings) -> ListenerTls:
     """Read the files of a listener's TLS settings.
 
-    Raise InvalidValue, whose text names the setting and the file and never contains key material.
+    Raise InvalidValue if a file is unusable. Its text names the setting and the file and never contains key material.
     """
     key = settings.keystore.identity(settings.key_password)
     asks = settings.client_auth != "none"
@@ -37,7 +37,7 @@ def listener_tls(settings: TlsSettings) -> ListenerTls:
 
 
 class Keystores:
-    """Loads each TLS listener's files, and again when a file or a setting changes (KIP-226).
+    """Loads the files of each TLS listener, and loads them again when a file or a setting changes (KIP-226).
 
     New connections use the new files; open connections keep theirs.
     """
@@ -56,7 +56,9 @@ class Keystores:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Load the files before the listeners are opened. Raise InvalidValue, which names the listener."""
+        """Load the files before the listeners are opened. Raise InvalidValue, which names the listener, if a file is
+        unusable.
+        """
         for name, settings in self._settings.items():
             self._seen[name] = _marks(settings)
             self._secure(name, _read(name, settings))
@@ -80,7 +82,7 @@ class Keystores:
         self._looking = self._loop.create_task(self._look_again())
 
     async def _look_again(self) -> None:
-        # A thread stats and reads the files: an unresponsive file system must not block the event loop.
+        # Use a thread: if the file system does not respond, the event loop must not block.
         run = self._loop.run_in_executor
         for name in self._settings:
             try:
@@ -98,7 +100,7 @@ class Keystores:
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def _told(self, name: str, problem: str) -> None:
-        """Log a problem once: invalid settings remain until an operator changes them."""
+        """Log a problem once: a wrong setting persists until an operator changes it."""
         if self._refused.get(name) != problem:
             log.error(
                 "cannot reload the files of a listener's ssl.* settings; the earlier ones stay in use: %s", problem
@@ -117,5 +119,5 @@ _Marks = tuple[Marks, ...]
 
 
 def _marks(settings: TlsSettings) -> _Marks:
-    """Return the marks that change with the files; empty without files."""
+    """Return marks that differ when the files have changed; empty without files."""
     return tuple(store.marks() for store in settings.files)

@@ -1,5 +1,5 @@
-"""The ACLs that the controller has decided. They are newer than the ACLs in force on its broker, which applies
-decisions like any other broker. The same native code evaluates them.
+"""The ACLs that the controller has decided. They are newer than the ACLs in force on the controller's own broker, which
+applies decisions like any other broker. The same native code evaluates both.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class SaslFailedError(Exception):
     """A failed authentication. The client may see `message`; `reason` is for the broker's log."""
 
     def __init__(self, message: str, reason: str, *, told: bool = False) -> None:
-        """`told`: the previous step has already given and logged the reason."""
+        """`told` is true if the previous step has already sent and logged the reason."""
         super().__init__(reason)
         self.message = message
         self.reason = reason
@@ -30,25 +30,29 @@ class SaslFailedError(Exception):
 
 
 class Step(NamedTuple):
-    """The server's next token; `user` is set once the client has authenticated as that user."""
+    """The server's next token. `user` is set when the client has authenticated as that user."""
 
     token: bytes
     user: str | None = None
     token_of: DelegationToken | None = None
-    """The delegation token with which its owner, the user, has logged in."""
+    """The delegation token with which the client has logged in as the token's owner."""
     left_ms: int | None = None
-    """Remaining validity of the client's token; None: no known end."""
+    """Milliseconds until the client's token expires; None if it does not expire."""
     refused: str | None = None
-    """The reason of a refusal, for the broker's log; the client fails once it has acknowledged the token."""
+    """The reason why the token is refused, for the broker's log. The authentication fails when the client has
+    acknowledged the server's token.
+    """
     wait: asyncio.Future[None] | None = None
-    """Set if there is no answer yet: call `answer` with the same token when the future is done."""
+    """Set if there is no answer yet: call `answer` again with the same token when the future is done."""
 
 
 class Conversation(Protocol):
     """One authentication."""
 
     def answer(self, token: bytes) -> Step:
-        """Return the next step. Raise AuthenticationError. Do not call it after a step with a user."""
+        """Return the next step. Raise AuthenticationError if the authentication fails. When a step has a user, the
+        authentication is complete: do not call it again.
+        """
         ...
 
 
@@ -73,7 +77,7 @@ class PlainConversation:
                 text = f"Authentication failed: {name} not specified"
                 raise SaslFailedError(text, text)
         expected = self._users.get(user)
-        # Hashes hide lengths and make the comparison take constant time; unknown users cost the same.
+        # Compare hashes: they hide lengths, and the comparison takes constant time, also for unknown users.
         given, wanted = (hashlib.sha256(text.encode()).digest() for text in (password, expected or ""))
         if not hmac.compare_digest(given, wanted) or expected is None:
             raise SaslFailedError(
@@ -86,7 +90,7 @@ class PlainConversation:
 
 
 class ScramConversation:
-    """Two messages. Every failure gives the client the same text."""
+    """Two messages. Whatever the failure, the client gets the same text."""
 
     def __init__(self, mechanism: ScramMechanism, credentials: Credentials) -> None:
         self._mechanism = mechanism
@@ -94,7 +98,7 @@ class ScramConversation:
         self._server = ServerConversation(mechanism, functools.partial(credentials.find, mechanism))
 
     def answer(self, token: bytes) -> Step:
-        """Answer with the challenge, then with the signature."""
+        """Answer the first message with the challenge, the second with the signature."""
         try:
             answer, user = self._server.answer(token)
             if user is None or not self._server.by_token:

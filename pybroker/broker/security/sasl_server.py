@@ -1,7 +1,7 @@
 """SASL on this broker's listeners: the conversations of connections and their outcomes.
 
-This module is not notified of closed connections, so it keeps a limited number of conversations for a limited time.
-Native code closes a connection that does not authenticate in time.
+Nothing notifies this module when a connection closes, so it keeps only a limited number of conversations for a limited
+time. Native code closes a connection that does not authenticate in time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from pybroker.protocol.scram import BY_NAME
 log = logging.getLogger(__name__)
 
 CONVERSATIONS_MAX = 20_000
-"""More than `max.connections` allows at once; the oldest conversation is dropped."""
+"""Limit of conversations; beyond it, the oldest is dropped. It is above the number of connections that
+`max.connections` allows.
+"""
 
 LINES_PER_SECOND_MAX = 20
 REASON_CHARACTERS_MAX = 200
@@ -48,7 +50,7 @@ class SaslOutcome(msgspec.Struct, frozen=True):
     must_end: bool = False
     """The session ends with the client's token, even if the client does not support re-authentication."""
     wait: asyncio.Future[None] | None = None
-    """Set if there is no answer yet: call `answer` with the same token when the future is done."""
+    """Set if there is no answer yet: call `answer` again with the same token when the future is done."""
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -68,8 +70,9 @@ class SaslServer:
         gate: BrokerGate | None = None,
         oauth: OAuthListeners | None = None,
     ) -> None:
-        """`gate`: the check of brokers on the listener between brokers, in a cluster. `oauth`: the OAUTHBEARER
-        listeners."""
+        """`gate` checks brokers on the inter-broker listener; it is None on a single broker. `oauth` has the
+        OAUTHBEARER listeners.
+        """
         self.oauth = oauth
         self._gate = gate
         self._config = config
@@ -96,13 +99,16 @@ class SaslServer:
         return found.mechanisms if found is not None else ()
 
     def begin(self, context: RequestContext, mechanism: str) -> None:
-        """Handle a SaslHandshake. Raise KafkaError ILLEGAL_SASL_STATE or UNSUPPORTED_SASL_MECHANISM."""
+        """Handle a SaslHandshake. Raise KafkaError UNSUPPORTED_SASL_MECHANISM if the mechanism is not enabled,
+        ILLEGAL_SASL_STATE if a handshake is not allowed now.
+        """
         listener = self._listener(context)
         if context.connection_id in self._open:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The SASL handshake of this connection is already complete.")
         if mechanism not in listener.mechanisms:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism!r} is not enabled on this listener.")
-        # A token session must re-authenticate before the token expires, whatever the listener's settings are.
+        # A session that began with a token must re-authenticate before the token expires, whatever the listener's
+        # settings are.
         may_again = context.by_token or mechanism == OAUTHBEARER or listener.reauth_ms[mechanism]
         if context.sasl_authenticated and (context.api_version == 0 or not may_again):
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has already authenticated on this connection.")
@@ -114,7 +120,8 @@ class SaslServer:
     def answer(self, context: RequestContext, token: bytes) -> SaslOutcome:
         """Handle the next token of a client.
 
-        Raise AuthenticationError, which ends the conversation, or KafkaError ILLEGAL_SASL_STATE without a handshake.
+        Raise AuthenticationError if the authentication fails, which ends the conversation; KafkaError
+        ILLEGAL_SASL_STATE if there was no handshake.
         """
         listener = self._listener(context)
         current = self._open.get(context.connection_id)
@@ -190,7 +197,7 @@ class SaslServer:
         return PlainConversation(listener.plain_users)
 
     def _forget_old(self) -> None:
-        """Drop old conversations. They are in the order of their start."""
+        """Drop old conversations. Conversations are ordered by their start."""
         keep_ms = 2 * self._config.get_int("connection.authentication.timeout.ms")
         oldest_ms = self._clock.monotonic_ms() - keep_ms
         while self._open:

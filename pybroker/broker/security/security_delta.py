@@ -17,15 +17,15 @@ class SecurityChange(msgspec.Struct, frozen=True):
     acls_added: tuple[AclBinding, ...] = ()
     acls_removed: tuple[AclBinding, ...] = ()
     users: Mapping[str, Mapping[str, str]] = {}
-    """The whole stored configuration of each changed user."""
+    """For each changed user, the whole stored configuration."""
     tokens: Mapping[str, DelegationToken | None] = {}
-    """None: the token was removed."""
+    """By id; None: the token was removed."""
     full: bool = False
-    """The change replaces everything known before."""
+    """True if the change replaces everything known before."""
 
 
 def security_change(before: ClusterImage, change: ImageDelta | ClusterImage) -> SecurityChange | None:
-    """Return the security delta of a change; None: nothing changes."""
+    """Return the security delta of a change; None if it has none."""
     users = {name: user.config for name, user in change.users.items()}
     if isinstance(change, ClusterImage):
         return SecurityChange(tuple(_bindings(change.acls.values())), users=users, tokens=change.tokens, full=True)

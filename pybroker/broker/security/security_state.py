@@ -26,7 +26,7 @@ class Security(msgspec.Struct, frozen=True):
     credentials: Credentials
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Apply a change; requests that start later follow it."""
+        """Apply a change. It applies to requests that start later."""
         del after
         found = security_change(before, change)
         if found is not None:
@@ -35,7 +35,9 @@ class Security(msgspec.Struct, frozen=True):
 
 
 async def obey_stored(store: MetadataStore, security: Security) -> None:
-    """Apply the stored ACLs and credentials, with which the controller logs in to this broker. Raise StartError."""
+    """Apply the stored ACLs and credentials. The controller needs them to log in to this broker. Raise StartError if
+    one cannot be read.
+    """
     try:
         acls = {**await store.subtree(ACLS), **await store.subtree(EXTENDED_ACLS)}
         image = guards_image(acls, await store.subtree(USER_CONFIGS), await store.subtree(TOKENS))

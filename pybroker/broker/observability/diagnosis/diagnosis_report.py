@@ -1,5 +1,6 @@
-"""One broker's report about itself. A separate thread collects it and waits at most LOOP_S for the loop's part: a loop
-that hangs does not prevent the rest of the report."""
+"""One broker's report about itself. A separate thread collects it and waits at most LOOP_S seconds for the part that
+only the loop can provide. If the loop hangs, the report has the other parts.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ LOOP_S = 20.0
 
 
 class Subject(NamedTuple):
-    """The sources of a report. The loop calls the two functions."""
+    """The sources of a report. The loop calls the two functions below."""
 
     config: BrokerConfig
     loop: asyncio.AbstractEventLoop
     metrics: Callable[[], Awaitable[str]]
     metadata: Callable[[], Awaitable[Mapping[str, Node]]]
-    """Returns the nodes of the metadata store. Raises StoreError."""
+    """Function that returns the nodes of the metadata store. It raises StoreError."""
 
 
 def report(about: Subject) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def report(about: Subject) -> dict[str, Any]:
 
 
 def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    """Return the value with every text in it cleaned, names included."""
+    """Return the value with secrets removed from every text in it, including names."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
@@ -96,5 +97,5 @@ def process() -> dict[str, Any]:
 def _text(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
-    except OSError:  # only Linux has it
+    except OSError:  # Only Linux has this.
         return []

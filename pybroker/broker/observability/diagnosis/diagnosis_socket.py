@@ -1,4 +1,4 @@
-"""`diagnose.sock` in the first data directory: each connection gets a report and is closed.
+"""`diagnose.sock` in the first data directory: each connection gets one report, and then the broker closes it.
 
 The socket is a file that only the broker's user may open, not a network address: a report shows names, addresses and
 log lines. A separate thread serves it, so a report also comes while the loop hangs.
@@ -30,20 +30,21 @@ class DiagnosisSocket:
     """Listens from `start` to `stop`."""
 
     def __init__(self, directory: Path, subject: Callable[[], Subject]) -> None:
-        """The socket's thread calls `subject` for each report."""
+        """The socket's thread calls `subject` for each connection to get the sources of a report."""
         self._directory = directory
         self._subject = subject
         self._listening: socket.socket | None = None
 
     def start(self) -> None:
-        """Listen, unless the socket listens already or the directory does not exist yet. A broker also runs without the
-        socket; then one log line gives the reason."""
+        """Listen, unless the socket listens already or the directory does not exist yet. If listening fails, the broker
+        runs without the socket, and one log line gives the reason.
+        """
         if self._listening is not None or not self._directory.is_dir() or not hasattr(socket, "AF_UNIX"):
             return
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with _short(self._directory) as path:
-                if _served(path):  # another running broker uses this directory, and this one will fail to start
+                if _served(path):  # Another running broker uses this directory, so this broker will fail to start.
                     listening.close()
                     return
                 # Rename the socket into place only when it accepts connections and only its owner may open it.
@@ -70,7 +71,7 @@ class DiagnosisSocket:
             return
         with contextlib.suppress(OSError):
             os.unlink(self._directory / FILE_NAME)
-        with contextlib.suppress(OSError):  # macOS: a listening socket is not connected
+        with contextlib.suppress(OSError):  # On macOS, a listening socket is not connected.
             listening.shutdown(socket.SHUT_RDWR)
         listening.close()
 

@@ -1,4 +1,6 @@
-"""The nodes of the metadata store as documents: the value of nodes without secrets, and only the length of others."""
+"""The nodes of the metadata store as documents: for a node without secrets its value, for any other node only the
+length.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ ROOTS = (
     "/kafka-acl-extended",
     "/latest_producer_id_block",
 )
-"""The paths to read. They exclude delegation tokens, and other applications' nodes in the same ZooKeeper."""
+"""The paths to read. Delegation tokens, and other applications' nodes in the same ZooKeeper, are not among them."""
 
 QUOTAS = OF_CLIENTS.keys() | OF_ADDRESSES.keys()
 _QUOTAS_BELOW = (USER_CONFIGS, CLIENT_CONFIGS, IP_CONFIGS)
-"""Nodes of users hold SCRAM credentials as well."""
+"""Nodes of users have quotas and SCRAM credentials."""
 
 NODES_MAX = 100_000
 VALUE_BYTES_MAX = 64 << 10
@@ -47,7 +49,7 @@ async def read(store: MetadataStore) -> dict[str, Node]:
 
 
 def document(nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """Return path → value, version and times; only a count beyond NODES_MAX."""
+    """Return path → value, version and times; for the nodes beyond NODES_MAX, only their number."""
     some = sorted(nodes)[:NODES_MAX]
     return {"left_out": len(nodes) - len(some), "nodes": {path: _node(path, nodes[path]) for path in some}}
 

@@ -1,5 +1,6 @@
-"""Redaction of settings and texts that leave the machine. Settings that are not marked as harmless are hidden, and
-known secrets are removed from every other text."""
+"""Removal of secrets from settings and texts before they leave the machine. The value of a setting is hidden unless the
+setting is known to be harmless. Known secrets are removed from every other text.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from pybroker.config.listener_settings import listener_setting
 
 HIDDEN = "[hidden]"
 SECRET_CHARACTERS_MIN = 4
-"""A shorter secret occurs within many words: it is hidden as the value of a setting, but not in other texts."""
+"""A secret shorter than this occurs in many words. Its setting is hidden, but other texts are not searched for it."""
 
 _IN_URL = re.compile(r"(?<=//)[^/@\s:]+:[^/@\s]+(?=@)")
 _JAAS_VALUE = re.compile(r"""[=]\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
@@ -54,7 +55,7 @@ def settings(config: BrokerConfig) -> dict[str, dict[str, Any]]:
 
 
 def secrets(config: BrokerConfig) -> set[str]:
-    """Return the secret texts, including those within JAAS entries."""
+    """Return the secret texts of the settings, including those within JAAS entries."""
     layers = (config.layer(source) for source in list(ConfigSource)[1:4])
     return _worth_hiding(text for layer in (*layers, config.listener_settings) for text in _secret_values(layer))
 

@@ -15,11 +15,11 @@ from pathlib import Path
 TASKS_MAX = 2_000
 FRAMES_MAX = 30
 TURNS_MAX = 5
-"""Attempts at copying the loop's set of tasks, which may change meanwhile."""
+"""Limit of attempts to copy the loop's set of tasks, which fails if the set changes meanwhile."""
 
 
 def python_threads() -> str:
-    """Return each thread that has run Python code with its stack, the innermost call last."""
+    """Return each thread that has run Python code, with its stack; the innermost call comes last."""
     names = {each.ident: f"{each.name} (kernel's id {each.native_id})" for each in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
@@ -29,7 +29,7 @@ def python_threads() -> str:
 
 
 def tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Return each task with the place where it waits."""
+    """Return each task, with the line at which it waits."""
     all_tasks: list[asyncio.Task[object]] = []
     for _ in range(TURNS_MAX):
         with contextlib.suppress(RuntimeError):
@@ -53,7 +53,7 @@ def kernel_threads(process: int | str = "self", proc: Path = Path("/proc")) -> s
     except OSError:
         return ""
     for thread in threads:
-        with contextlib.suppress(OSError, IndexError):  # the thread has ended meanwhile
+        with contextlib.suppress(OSError, IndexError):  # The thread has ended meanwhile.
             before, _, after = (thread / "stat").read_text().rpartition(")")
             fields = after.split()
             seconds = (int(fields[11]) + int(fields[12])) / ticks

@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 ITEMS = 64
-"""Items per slice: about a millisecond of lines or points."""
+"""Items per slice: processing one slice takes about a millisecond."""
 PAUSE_S = 0.0002
 
 
 def in_slices(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items, with a pause after each `ITEMS` of them."""
+    """Yield the items; after each `ITEMS` of them, pause so that other threads can run."""
     for number, item in enumerate(items, 1):
         yield item
         if number % ITEMS == 0:
@@ -23,7 +23,7 @@ def in_slices(items: Iterable[T]) -> Iterator[T]:
 
 
 CHUNK_CHARACTERS = 64 * 1024
-"""Size of the parts that are split into lines at once."""
+"""Size of the parts of the text that are split into lines in one call."""
 
 _LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -29,7 +29,7 @@ LOOK_S = 1.0
 """Interval of checking for slow requests and client metrics."""
 PAGE_S = 30.0
 PUSHED_BYTES_MAX = 16 << 20
-"""Limit of client metrics that wait to be sent; beyond it the oldest are dropped."""
+"""Limit of client metrics that wait to be sent. Beyond it, the oldest are dropped."""
 STOP_S = 5.0
 
 
@@ -38,9 +38,9 @@ class Source(NamedTuple):
 
     loop: asyncio.AbstractEventLoop
     page: Callable[[], Coroutine[Any, Any, str]]
-    """Returns the text of /metrics; called on the loop."""
+    """Function that returns the text of /metrics; called on the loop."""
     slow: Callable[[], Sequence[SlowRequest]]
-    """Returns the slow requests since the last call; called on the export's thread."""
+    """Function that returns the slow requests since its last call; called on the export's thread."""
 
 
 class Export:
@@ -61,7 +61,7 @@ class Export:
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
 
     def start(self) -> None:
-        """Start exporting, with slow requests from this moment."""
+        """Start exporting. Slow requests are exported from this moment on."""
         self._source.slow()
         self._thread.start()
 

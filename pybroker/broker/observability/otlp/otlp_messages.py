@@ -18,7 +18,7 @@ from pybroker.native import SlowRequest
 
 SCOPE = InstrumentationScope(name="pybroker")
 POINTS_A_REQUEST = 1_000
-"""Points encoded at once while the thread holds the GIL: about a millisecond."""
+"""Number of points to encode in one call, during which the thread keeps the GIL: about a millisecond."""
 CUMULATIVE = m.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 STAGES = ("queue", "local", "remote", "response queue", "response send")
@@ -37,8 +37,8 @@ def _value(value: object) -> AnyValue:
 def metrics(
     found: Iterable[Family], resource: Mapping[str, object], start_ns: int, now_ns: int
 ) -> Iterator[ExportMetricsServiceRequest]:
-    """Yield all families in requests of about POINTS_A_REQUEST points. `start_ns` is the time at which the counters
-    were zero."""
+    """Yield all families in requests of about POINTS_A_REQUEST points. `start_ns` is the time at which counting began.
+    """
     about = Resource(attributes=attributes(resource))
     pending: list[m.Metric] = []
     points = 0
@@ -76,7 +76,7 @@ def _metrics(family: Family, start_ns: int, now_ns: int) -> Iterator[tuple[m.Met
 
 
 def _parts(samples: list[Sample], whole: bool) -> Iterator[list[Sample]]:
-    """Split samples; those of one summary, histogram or (`whole`) family stay together."""
+    """Split samples. The samples of one summary or histogram, or (if `whole`) of one family, stay together."""
     if whole:
         yield samples
         return
@@ -94,7 +94,7 @@ def _number(sample: Sample, start_ns: int, now_ns: int) -> m.NumberDataPoint:
 
 
 def _series(samples: Iterable[Sample], own: str) -> Iterator[tuple[dict[str, str], list[Sample]]]:
-    """Group the samples of summaries or histograms by their labels without `own` (quantile, le)."""
+    """Group the samples of summaries or histograms by their labels, ignoring the label `own` (quantile, le)."""
     by_labels: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
     for each in in_slices(samples):
         key = tuple(sorted((name, text) for name, text in each.labels.items() if name != own))

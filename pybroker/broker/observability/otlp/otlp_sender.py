@@ -1,5 +1,6 @@
-"""Sends messages to the collector. If the collector is down, messages are lost and counted, and the log warns now and
-then; the broker never waits for it."""
+"""Sends messages to the collector. If the collector is down, the broker drops and counts messages and warns now and
+then in the log. It never waits for the collector.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ class OtlpSender:
     """Sends messages over HTTP. Used by one thread at a time."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        """`endpoint` is the URL before /v1/metrics and /v1/traces."""
+        """`endpoint` is the part of the URL before /v1/metrics and /v1/traces."""
         self._endpoint = endpoint.rstrip("/")
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.headers.update({**headers, "Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"})
-        # Limit the wait, whatever Retry-After says: newer data is available by then.
+        # Limit the wait, whatever Retry-After says: after that time, newer data is available.
         again = urllib3.Retry(
             ATTEMPTS - 1,
             backoff_factor=0.5,

@@ -19,17 +19,18 @@ from pybroker.broker.security.oauth.jwks import ALGORITHMS, Key, KeySet
 from pybroker.config.broker_oauth import OAuthSettings
 
 HEADER_BYTES_MAX = 16 << 10
-"""A header may contain certificates (x5c)."""
+"""Size limit of a header, which may contain certificates (x5c)."""
 
 SUBJECT_CHARS_MAX = 1_000
 
 LIFETIME_MS_MAX = 365 * 86_400_000
-"""The maximum session lifetime; a token may claim any."""
+"""The maximum session lifetime, whatever lifetime a token claims."""
 
 
 class TokenError(Exception):
-    """An invalid token. The text is for the broker's log: one line, with only names of the token, shortened and
-    quoted."""
+    """An invalid token. The text is one line for the broker's log. It contains no claims of the token except names,
+    shortened and quoted.
+    """
 
 
 class UnknownKeyError(TokenError):
@@ -41,7 +42,7 @@ class Bearer(NamedTuple):
 
     user: str
     left_ms: int
-    """Remaining validity in milliseconds, at least 1."""
+    """Milliseconds until the token expires, at least 1."""
 
 
 class _Registry(jws.JWSRegistry):
@@ -53,7 +54,8 @@ _REGISTRY = _Registry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
 def check(token: str, keys: KeySet, settings: OAuthSettings, now_ms: int) -> Bearer:
-    """Validate a token. Raise TokenError, or its subclass UnknownKeyError."""
+    """Validate a token. Raise TokenError if the token is invalid; its subclass UnknownKeyError if its key is unknown.
+    """
     parts = token.split(".")
     if len(parts) == 5:
         raise TokenError("encrypted tokens (JWE) are not supported")
@@ -78,7 +80,7 @@ def check(token: str, keys: KeySet, settings: OAuthSettings, now_ms: int) -> Bea
 
 
 def _object(part: str, what: str) -> dict[str, Any]:
-    """Decode a part of the token. Raise TokenError."""
+    """Decode a part of the token. Raise TokenError if it is malformed."""
     try:
         found = msgspec.json.decode(urlsafe_b64decode(part.encode()))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
@@ -89,7 +91,7 @@ def _object(part: str, what: str) -> dict[str, Any]:
 
 
 def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
-    """Return the key for the token's signature. Raise TokenError."""
+    """Return the key for the token's signature. Raise TokenError if there is none."""
     named = keys.named(kid)
     if not named:
         told = "the provider's keys are not loaded yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
@@ -103,7 +105,7 @@ def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
 
 
 def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> Bearer:
-    """Check the claims. Raise TokenError."""
+    """Check the claims. Raise TokenError if one is missing or wrong."""
     expected: dict[str, Any] = {"exp": {"essential": True}, "iat": {"essential": True}}
     if settings.issuer is not None:
         expected["iss"] = {"essential": True, "value": settings.issuer}
@@ -127,7 +129,7 @@ def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> 
         raise TokenError(f"claim {settings.sub_claim} is not a valid user name: {_shown(user)}")
     expires_s = min(claims["exp"], now_ms // 1000 + LIFETIME_MS_MAX // 1000)
     left_ms = int(expires_s * 1000) - now_ms
-    # This broker's clock is ahead: do not end an accepted session at once.
+    # This broker's clock is ahead of the provider's: do not end an accepted session immediately.
     return Bearer(user, left_ms if left_ms > 0 else max(1, left_ms + settings.skew_s * 1000))
 
 

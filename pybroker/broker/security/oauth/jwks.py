@@ -24,7 +24,7 @@ ALGORITHMS: Mapping[str, str] = {
     "Ed25519": "OKP",
 }
 """Signature algorithm → key type. Algorithms with a shared secret (HS256 …) are not accepted, because every verifier
-could sign with it; `none` means no signature.
+could sign with it, nor is `none`, which means no signature.
 """
 
 
@@ -38,7 +38,7 @@ class KeySet:
     def __init__(self, keys: Iterable[Key] = (), left_out: Iterable[str] = ()) -> None:
         self._keys = tuple(keys)
         self.left_out = tuple(left_out)
-        """Reasons for skipped keys."""
+        """For each skipped key, the reason."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -49,7 +49,9 @@ class KeySet:
 
     @classmethod
     def parse(cls, document: bytes) -> KeySet:
-        """Parse a key set; skip keys of other types or uses. Raise JwksError."""
+        """Parse a key set; skip keys of other types or uses. Raise JwksError if the data is no key set or has no usable
+        key.
+        """
         try:
             found = msgspec.json.decode(document)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -72,7 +74,7 @@ class KeySet:
 
 
 def _key(row: Any) -> Key:
-    """Parse one key. Raise JwksError."""
+    """Parse one key. Raise JwksError if it is malformed."""
     if not isinstance(row, dict):
         raise JwksError("not an object")
     if row.get("kty") not in set(ALGORITHMS.values()):
@@ -86,7 +88,7 @@ def _key(row: Any) -> Key:
             # The check below skips keys that are too short.
             warnings.simplefilter("ignore", SecurityWarning)
             key = JWKRegistry.import_key(row)
-        public = key.public_key  # Computed on access; do it now to detect invalid keys.
+        public = key.public_key  # The library computes the value on access. Access it now, to detect an invalid key.
     except (JoseError, ValueError, TypeError, KeyError, OverflowError) as problem:
         raise JwksError(f"cannot read it ({type(problem).__name__})") from None
     assert isinstance(key, RSAKey | ECKey | OKPKey)

@@ -12,7 +12,7 @@ from pybroker.web_request import ANSWER_BYTES_MAX, WebError, ask
 
 
 def read_keys(settings: OAuthSettings) -> KeySet:
-    """Read and parse the key set. Raise JwksError, whose text never contains the data read."""
+    """Read and parse the key set. Raise JwksError if that fails; its text never contains the data."""
     path = settings.file
     return KeySet.parse(_fetched(settings) if path is None else _read(path))
 

@@ -1,6 +1,7 @@
 """The server side of SASL OAUTHBEARER (RFC 7628): one message with a token.
 
-After a refusal, sent as JSON, the client sends an acknowledgement, and then the authentication fails.
+If the broker refuses the token, it sends the reason as JSON, the client acknowledges it, and then the authentication
+fails.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class OAuthConversation:
         self._refused = False
 
     def answer(self, token: bytes) -> Step:
-        """Check the client's token, or take its acknowledgement of a refusal.
+        """Check the client's token, or process its acknowledgement of a refusal.
 
-        `Step.wait` is set while keys are fetched; give the same token again afterwards.
+        If `Step.wait` is set, keys are being fetched; call again with the same token when it is done.
         """
         if self._refused:
             acknowledged = token == _ACKNOWLEDGED
@@ -61,7 +62,7 @@ class OAuthConversation:
 
 
 def _read(message: bytes) -> tuple[str, str]:
-    """Return token and authorization id. Raise AuthenticationError."""
+    """Return the token and the authorization id. Raise AuthenticationError if the message is malformed."""
 
     def wrong(text: str) -> SaslFailedError:
         return SaslFailedError(f"Invalid OAUTHBEARER client first message: {text}", text)

@@ -29,7 +29,9 @@ class OAuthListeners:
         self._keys: dict[str, ProviderKeys] = {}
 
     def start(self) -> None:
-        """Start fetching keys, before the listeners are opened. Raise InvalidValue."""
+        """Start fetching keys, before the listeners are opened. Raise InvalidValue if a setting or a key file is
+        unusable.
+        """
         if not self._settings:
             return
         try:

@@ -1,6 +1,7 @@
 """The keys of a listener's identity provider, fetched in threads and refreshed.
 
-While the provider is unreachable, the previous keys stay valid. Without any key no client can log in.
+While the provider is unreachable, the previous keys stay valid. As long as there is no key at all, no client can log
+in.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOOK_S = 2.0
 """Interval between checks of a key file."""
 
 UNKNOWN_PAUSE_S = 10.0
-"""The shortest time between fetches for unknown keys, because clients can name any key."""
+"""Minimum time between two fetches for unknown keys: clients can cause them, because a token can name any key."""
 
 
 class ProviderKeys:
@@ -40,8 +41,9 @@ class ProviderKeys:
         self.keys = KeySet()
 
     def start(self) -> None:
-        """Start the refresh. A file is read now; raise InvalidValue. An unreachable provider does not delay the
-        start."""
+        """Start the refresh. A key file is read now; raise InvalidValue if it is unusable. An unreachable provider does
+        not delay the start.
+        """
         path = self._settings.file
         if path is None:
             self._load()
@@ -60,7 +62,9 @@ class ProviderKeys:
             self._timer.cancel()
 
     def newer(self) -> asyncio.Future[None] | None:
-        """Fetch keys for a token with an unknown key; return a future to wait for, None if no fetch is due."""
+        """Start to fetch keys because a token has an unknown key. Return a future to wait for, or None if the last
+        fetch is too recent.
+        """
         due = self._began is None or self._loop.time() - self._began >= UNKNOWN_PAUSE_S
         if self._loading is None and due and not self._stopped:
             self._load()
@@ -82,7 +86,7 @@ class ProviderKeys:
             except RuntimeError:
                 assert self._stopped, "the loop ends after the broker"
 
-        # Not a pool thread: the process can exit without waiting for the provider.
+        # Do not use a pool thread: the process must be able to exit without waiting for the provider.
         threading.Thread(target=run, name="oauth-keys", daemon=True).start()
 
     def _loaded(self, loading: asyncio.Future[None], found: KeySet | JwksError) -> None:
