@@ -24,9 +24,9 @@ def compared(
         else:
             pairs.append((without(), with_it()))
     return (
-        median(one for one, _ in pairs),
+        median(pair for pair, _ in pairs),
         median(other for _, other in pairs),
-        median(other / one for one, other in pairs),
+        median(other / pair for pair, other in pairs),
     )
 
 

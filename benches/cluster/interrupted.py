@@ -66,7 +66,7 @@ def _leader(cluster: ClusterPeer, topic: str) -> int:
 def create_gap(cluster: ClusterPeer, end: End) -> float:
     """Return the time in ms from the end of the controller until a topic can be created again."""
     controller = cluster.brokers[cluster.controller()]
-    others = ",".join(one.bootstrap for one in cluster.brokers.values() if one is not controller)
+    others = ",".join(broker.bootstrap for broker in cluster.brokers.values() if broker is not controller)
     with blocking.AdminClient({"bootstrap.servers": others}) as admin:
         ending = threading.Thread(target=end, args=(controller,))
         since = time.monotonic()

@@ -62,7 +62,7 @@ def _done(request: ControlRequest) -> ControlResponse:
     if isinstance(request, StopReplicaRequest):
         topics = [
             TopicPartitionErrors(
-                topic.topic_id, [PartitionError(one.partition_index, 0) for one in topic.partition_states]
+                topic.topic_id, [PartitionError(state.partition_index, 0) for state in topic.partition_states]
             )
             for topic in request.topic_states
         ]
@@ -194,7 +194,7 @@ class Simulation:
         counts = self.channels.counts
         cells = (decided, took, cpu_seconds(os.getpid()) - cpu, self._turns.longest_s * 1e3, counts["messages"],
                  counts["bytes"] / 1e6, resident_mib(os.getpid()))  # fmt: skip
-        print(f"| {name} | " + " | ".join(shown(one) for one in cells) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(shown(cell) for cell in cells) + " |", flush=True)
 
 
 def _registration(broker_id: int) -> Create:

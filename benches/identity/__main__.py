@@ -57,7 +57,7 @@ def table(title: str, rows: dict[str, Figures], ratio_max: float | None = None) 
     against, first = next(iter(rows.items()))
     for name, row in list(rows.items())[1:]:
         ratios = [row[figure] / first[figure] if first[figure] else None for figure in figures]
-        cells[f"{name} / {against}"] = ["" if one is None else _verdict(one, ratio_max) for one in ratios]
+        cells[f"{name} / {against}"] = ["" if ratio is None else _verdict(ratio, ratio_max) for ratio in ratios]
     return readme.table(title, "", figures, cells)
 
 
@@ -118,7 +118,7 @@ def recreation_ms(client: WireClient, name: str, partitions: int) -> float:
 
 def worst(partitions: Sequence[Any]) -> Any:
     """Return a partition with an error, or any partition."""
-    return next((one for one in partitions if one.error_code), partitions[0])
+    return next((partition for partition in partitions if partition.error_code), partitions[0])
 
 
 def until_accepted(begun: float, ask: Callable[[], Any]) -> Any:

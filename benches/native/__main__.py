@@ -52,10 +52,11 @@ def _keys(figures: list[dict[str, Any]]) -> str:
     names = [kind for kind in KINDS if kind != "id"]
     rows = {**times, "Python: bytes of a key": sizes}
     cells = {
-        case: [readme.shown(found[kind]) for kind in KINDS] + [readme.shown(found["id"] / found[one]) for one in names]
+        case: [readme.shown(found[kind]) for kind in KINDS]
+        + [readme.shown(found["id"] / found[name]) for name in names]
         for case, found in rows.items()
     }
-    return readme.table("Ids and names as keys, µs", "", [*KINDS, *(f"id / {one}" for one in names)], cells)
+    return readme.table("Ids and names as keys, µs", "", [*KINDS, *(f"id / {name}" for name in names)], cells)
 
 
 def _requests(figures: list[dict[str, Any]]) -> list[str]:

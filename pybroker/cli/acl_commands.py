@@ -325,15 +325,15 @@ def _delete(target: Target, filters: list[Any]) -> list[Any]:
 def _show(bindings: list[Any], target: Target) -> None:
     rows = [
         {
-            "resource": one.resource_type.name.title().replace("_", ""),
-            "pattern": one.pattern_type.name.lower(),
-            "name": one.name,
-            "principal": one.principal,
-            "host": one.host,
-            "operation": one.operation.name.title().replace("_", ""),
-            "permission": one.permission_type.name.lower(),
+            "resource": binding.resource_type.name.title().replace("_", ""),
+            "pattern": binding.pattern_type.name.lower(),
+            "name": binding.name,
+            "principal": binding.principal,
+            "host": binding.host,
+            "operation": binding.operation.name.title().replace("_", ""),
+            "permission": binding.permission_type.name.lower(),
         }
-        for one in bindings
+        for binding in bindings
     ]
     if target.json:
         write_json(rows)

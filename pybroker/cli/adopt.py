@@ -34,7 +34,7 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
     from pybroker.errors import StartError
     from pybroker.files import keep_private
 
-    places = [Path(one).absolute() for one in directories]
+    places = [Path(directory).absolute() for directory in directories]
     keep_private()
     try:
         for place in places:

@@ -152,15 +152,15 @@ async def _producers(target: Target, topic: str, partition: int | None) -> None:
         {
             "topic": where.topic,
             "partition": where.partition,
-            "producer_id": one.producer_id,
-            "producer_epoch": one.producer_epoch,
-            "last_sequence": one.last_sequence,
-            "last_ms": one.last_timestamp_ms,
-            "coordinator_epoch": one.coordinator_epoch,
-            "start_offset": one.transaction_start,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "last_sequence": producer.last_sequence,
+            "last_ms": producer.last_timestamp_ms,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "start_offset": producer.transaction_start,
         }
         for where, producers in sorted(found.items())
-        for one in producers
+        for producer in producers
     ]
     if target.json:
         write_json(rows)
@@ -212,7 +212,7 @@ async def _abort(target: Target, topic: str, partition: int, start_offset: int) 
     where = TopicPartition(topic, partition)
     async with AdminClient(target.client_config()) as admin:
         producers = (await admin.describe_producers([where]))[where]
-        begun = [one for one in producers if one.transaction_start == start_offset]
+        begun = [producer for producer in producers if producer.transaction_start == start_offset]
         if not begun:
             raise click.ClickException(f"No open transaction in {where} began at offset {start_offset}.")
         await admin.abort_transaction(OpenTransaction(where, begun[0]))

@@ -186,7 +186,7 @@ def remove(user: str, mechanisms: tuple[str, ...], *, place: Place | None, targe
 
 
 def _done(target: Target, user: str, mechanisms: list[ScramMechanism], what: str) -> None:
-    names = [one.mechanism_name for one in mechanisms]
+    names = [mechanism.mechanism_name for mechanism in mechanisms]
     if target.json:
         write_json({"user": user, "mechanisms": names})
     else:
@@ -213,16 +213,16 @@ def _listed(place: Place | None, target: Target) -> list[tuple[str, str, int]]:
         from pybroker.broker.offline.offline_users import list_credentials
 
         stored = _offline(list_credentials(place))
-        return [(name, one.mechanism_name, iterations) for name, infos in stored.items() for one, iterations in infos]
+        return [(name, info.mechanism_name, iterations) for name, infos in stored.items() for info, iterations in infos]
     from pybroker.client import AdminClient
 
     async def work() -> list[tuple[str, str, int]]:
         async with AdminClient(target.client_config()) as admin:
             found = await admin.describe_user_scram_credentials()
         return [
-            (name, one.mechanism.mechanism_name, one.iterations)
+            (name, info.mechanism.mechanism_name, info.iterations)
             for name, infos in sorted(found.items())
-            for one in infos
+            for info in infos
         ]
 
     return run(work())

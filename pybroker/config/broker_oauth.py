@@ -144,7 +144,7 @@ def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAut
     _check_plaintext(str(values[URL]), values[ALLOWED])
     audiences = values[AUDIENCE] or ()
     assert isinstance(audiences, tuple)
-    audiences = tuple(one for one in audiences if one)
+    audiences = tuple(audience for audience in audiences if audience)
     for given, name, opened in ((audiences, AUDIENCE, ANY_AUDIENCE), (values[ISSUER], ISSUER, ANY_ISSUER)):
         if not given and not values[opened]:
             raise InvalidValue(f"OAUTHBEARER requires {name}, or {opened}=true")

@@ -142,7 +142,7 @@ def _quorum(config: BrokerConfig) -> Problems:
 
 
 def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    between = next(one for one in config.listeners if one.name == config.between_brokers)
+    between = next(listener for listener in config.listeners if listener.name == config.between_brokers)
     named_by = BETWEEN if config[BETWEEN] is not None else SECURITY_BETWEEN
     if between.protocol.endswith("SSL"):
         for name in (CHECKED_NAME, f"{PREFIX}{between.name.lower()}.{CHECKED_NAME}"):
@@ -159,7 +159,7 @@ def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems
 
 def _unguarded(config: BrokerConfig, between: Listener, named_by: str) -> Problems:
     has_authorizer = bool(config.get_str("authorizer.class.name"))
-    if has_authorizer or any(one.protocol.startswith("SASL_") for one in config.listeners):
+    if has_authorizer or any(listener.protocol.startswith("SASL_") for listener in config.listeners):
         guarded = "an authorizer is configured" if has_authorizer else "clients must log in"
         yield (
             named_by,

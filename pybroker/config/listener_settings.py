@@ -34,7 +34,7 @@ _VALIDATORS = tuple(
 )
 """Kafka's classes that validate tokens with the provider's keys; this broker has its own validation."""
 
-_LOGINS = tuple(one.replace("Validator", "Login") for one in _VALIDATORS)
+_LOGINS = tuple(validator.replace("Validator", "Login") for validator in _VALIDATORS)
 """Kafka's classes that fetch tokens; this broker does so itself."""
 
 

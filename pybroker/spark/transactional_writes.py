@@ -172,7 +172,7 @@ def abort(cluster: Callable[[], SparkCluster], prepared: Iterable[PreparedTransa
 
 def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[PreparedTransaction]:
     """Return the tasks' transactions; failed tasks have none."""
-    return [one for one in messages if isinstance(one, PreparedTransaction)]
+    return [message for message in messages if isinstance(message, PreparedTransaction)]
 
 
 def _end(cluster: SparkCluster, prepared: PreparedTransaction, *, committed: bool) -> None:

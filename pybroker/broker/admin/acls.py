@@ -63,7 +63,7 @@ class AclAdmin:
                 log.info("ACL added by=%r: %s", caller.principal, describe_binding(binding))
             if answer.late is not None:
                 raise answer.late
-        return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
+        return [None if problem is None else KafkaError(ErrorCode.INVALID_REQUEST, problem) for problem in problems]
 
     async def delete(self, filters: Sequence[AclFilter], caller: Caller) -> list[Sequence[AclBinding] | KafkaError]:
         """Return the removed entries of each filter, in order. Raises KafkaError if the request as a whole fails, or if
@@ -84,7 +84,7 @@ class AclAdmin:
         answer = await self._port.submit(DeleteAcls(tuple(good)), caller=caller)
         removed = answer.reply
         found = iter(removed)
-        results = [one if isinstance(one, KafkaError) else next(found) for one in results]
+        results = [result if isinstance(result, KafkaError) else next(found) for result in results]
         for binding in dict.fromkeys(binding for found in removed for binding in found):
             log.info("ACL removed by=%r: %s", caller.principal, describe_binding(binding))
         if answer.late is not None:

@@ -70,7 +70,7 @@ class ClusterAdmin:
 
 def offline_replicas(partition: UpdateMetadataPartitionState, live: Container[int]) -> list[int]:
     """Return the replicas on dead brokers and in failed log directories."""
-    return [one for one in partition.replicas if one not in live or one in partition.offline_replicas]
+    return [replica for replica in partition.replicas if replica not in live or replica in partition.offline_replicas]
 
 
 def partition_error(partition: UpdateMetadataPartitionState) -> int:

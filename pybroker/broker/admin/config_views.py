@@ -107,7 +107,7 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
         if key.internal:
             continue
         synonyms = _occurrences(name, config)
-        source = next((one.source for one in synonyms if one.name == name), ConfigSource.DEFAULT_CONFIG)
+        source = next((synonym.source for synonym in synonyms if synonym.name == name), ConfigSource.DEFAULT_CONFIG)
         read_only = key.scope is Scope.READ_ONLY
         entries.append(_entry(key, render_value(config[name]), read_only, source, synonyms))
     source = ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -165,7 +165,7 @@ def _entry(
 ) -> ConfigEntry:
     if key.sensitive:
         value = None
-        synonyms = [one._replace(value=None) for one in synonyms]
+        synonyms = [synonym._replace(value=None) for synonym in synonyms]
     documentation = key.documentation
     family = SYNONYMS.get(key.name, ())
     if len(family) > 1 and key.name == family[0]:

@@ -53,14 +53,14 @@ class LogDirAdmin:
         shown = []
         for directory in directories:
             topics: dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]] = {}
-            for one in directory.partitions:
+            for partition in directory.partitions:
                 if (
                     wanted is None
-                    or one.partition in wanted.get(one.topic, ())
-                    or one.partition in wanted.get(one.topic_id, ())
+                    or partition.partition in wanted.get(partition.topic, ())
+                    or partition.partition in wanted.get(partition.topic_id, ())
                 ):
-                    topics.setdefault((one.topic, one.topic_id), []).append(
-                        (one.partition, one.size_bytes, one.offset_lag, one.is_future)
+                    topics.setdefault((partition.topic, partition.topic_id), []).append(
+                        (partition.partition, partition.size_bytes, partition.offset_lag, partition.is_future)
                     )
             by_name = sorted(topics, key=lambda topic: topic[0])
             shown.append((directory, {topic: sorted(topics[topic]) for topic in by_name}))

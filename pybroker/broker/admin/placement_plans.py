@@ -294,7 +294,7 @@ def _even_bytes(layout: _Layout, tolerance: float) -> None:
             return
         pairs = [(heavy, other) for other in lightest_first[:-1]]
         pairs += [(other, light) for other in reversed(lightest_first[1:-1])]
-        if not any(_exchange(layout, one, other) for one, other in pairs):
+        if not any(_exchange(layout, pair, other) for pair, other in pairs):
             return
 
 

@@ -79,7 +79,7 @@ class QuotaAdmin:
     ) -> list[KafkaError | None]:
         """Return for each entity None if its quotas were changed, else the error; an entity with an error is unchanged.
         """
-        results = [await _problem(one) for one in alterations]
+        results = [await _problem(alteration) for alteration in alterations]
         changes = [
             QuotaChange(tuple(sorted(one.entity)), _texts(one.values))
             for one, problem in zip(alterations, results, strict=True)
@@ -122,23 +122,26 @@ def _means(components: Sequence[Component], entity: Mapping[str, str | None], *,
     if strict and len(entity) != len(components):
         return False
     return all(
-        one.entity_type in entity and (one.match == Match.ANY or entity[one.entity_type] == one.name)
-        for one in components
+        component.entity_type in entity
+        and (component.match == Match.ANY or entity[component.entity_type] == component.name)
+        for component in components
     )
 
 
 def _check_filter(components: Sequence[Component]) -> None:
-    types = [one.entity_type for one in components]
-    for one in components:
-        if not one.entity_type:
+    types = [component.entity_type for component in components]
+    for component in components:
+        if not component.entity_type:
             raise _invalid("The filter names an empty entity type.")
-        if one.entity_type not in TYPES:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There are no quotas for entity type {one.entity_type!r}.")
-        if types.count(one.entity_type) > 1:
-            raise _invalid(f"The filter names entity type {one.entity_type} more than once.")
-        if one.match not in list(Match):
-            raise _invalid(f"There is no match type {one.match}.")
-        if (one.match == Match.EXACT) != (one.name is not None):
+        if component.entity_type not in TYPES:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"There are no quotas for entity type {component.entity_type!r}."
+            )
+        if types.count(component.entity_type) > 1:
+            raise _invalid(f"The filter names entity type {component.entity_type} more than once.")
+        if component.match not in list(Match):
+            raise _invalid(f"There is no match type {component.match}.")
+        if (component.match == Match.EXACT) != (component.name is not None):
             raise _invalid("An exact match needs a name, and no other match type has one.")
     if IP in types and len(types) > 1:
         raise _invalid("Quotas of an IP address apply to all users and client ids: do not filter for both.")

@@ -40,10 +40,10 @@ class ElectionAdmin:
             return answer.reply
         late = "The leader is elected, but not all brokers have applied the change yet."
         return [
-            one
-            if one.error_code
-            else msgspec.structs.replace(one, error_code=int(ErrorCode.REQUEST_TIMED_OUT), error_message=late)
-            for one in answer.reply
+            result
+            if result.error_code
+            else msgspec.structs.replace(result, error_code=int(ErrorCode.REQUEST_TIMED_OUT), error_message=late)
+            for result in answer.reply
         ]
 
 
@@ -61,10 +61,10 @@ class ReassignmentAdmin:
         topics = self._view.image.topics
         # Address topics by id now: a re-created topic of the same name must not be reassigned.
         known = tuple(
-            one
-            if one.topic_id is not None or one.topic not in topics
-            else msgspec.structs.replace(one, topic_id=topics[one.topic].topic_id)
-            for one in partitions
+            partition
+            if partition.topic_id is not None or partition.topic not in topics
+            else msgspec.structs.replace(partition, topic_id=topics[partition.topic].topic_id)
+            for partition in partitions
         )
         answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
         if answer.in_force:

@@ -163,7 +163,7 @@ class ReturnedOffsets:
     def _attempt(self, record: DeletionRecord, topic: TopicImage) -> Mapping[str, Awaitable[ErrorCode]]:
         given = frozenset(record.offsets_given)
         return self._give_back(
-            topic.topic_id, topic.name, [one for one in record.offsets if one["group"] not in given]
+            topic.topic_id, topic.name, [offset for offset in record.offsets if offset["group"] not in given]
         )
 
     async def _until_given(

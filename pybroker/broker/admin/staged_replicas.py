@@ -112,10 +112,15 @@ class StagedReplicas:
         if answer.error_code:
             return None
         return {
-            (one.topic_id, one.partition_index): StagedReplica(
-                one.topic_id, one.partition_index, one.log_dir, one.size_bytes, one.remaining_ms, one.removing
+            (replica.topic_id, replica.partition_index): StagedReplica(
+                replica.topic_id,
+                replica.partition_index,
+                replica.log_dir,
+                replica.size_bytes,
+                replica.remaining_ms,
+                replica.removing,
             )
-            for one in answer.replicas
+            for replica in answer.replicas
         }
 
 

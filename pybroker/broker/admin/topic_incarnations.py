@@ -71,7 +71,7 @@ class LineageAdmin:
         self, topics: Sequence[Restore], caller: Caller, timeout_ms: int
     ) -> list[UndeletedTopic | KafkaError]:
         """Undelete topics and return one result each, in order. On success the topic is in service under its old id."""
-        results = [self._undelete(one, caller, timeout_ms) for one in topics]
+        results = [self._undelete(topic, caller, timeout_ms) for topic in topics]
         return list(await asyncio.gather(*results))
 
     async def _undelete(self, one: Restore, caller: Caller, timeout_ms: int) -> UndeletedTopic | KafkaError:

@@ -17,14 +17,14 @@ SHOWN_MAX = 100
 def log_created(by: str, topics: Sequence[CreatedTopic]) -> None:
     """Log the creation of topics."""
     if topics:
-        shown = [(f"{one.name} id={one.topic_id}", f"partitions={one.num_partitions}") for one in topics]
+        shown = [(f"{topic.name} id={topic.topic_id}", f"partitions={topic.num_partitions}") for topic in topics]
         log.info("%s", _line("created", by, shown), extra={"event": "topics_created"})
 
 
 def log_deleted(by: str, topics: Sequence[DeletedTopic], remove_after_ms: int) -> None:
     """Log the deletion of topics. `remove_after_ms` is the earliest time at which brokers remove their data."""
     if topics:
-        shown = [(f"{one.name} id={one.topic_id}", "") for one in topics]
+        shown = [(f"{topic.name} id={topic.topic_id}", "") for topic in topics]
         back = _way_back(remove_after_ms, [topic.topic_id for topic in topics])
         log.info("%s", _line("deleted", by, shown, back), extra={"event": "topics_deleted"})
 
@@ -34,7 +34,7 @@ def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: in
     incarnations.
     """
     if topics:
-        shown = [(f"{one.name} id={one.topic_id}", f"old_id={one.old_id}") for one in topics]
+        shown = [(f"{topic.name} id={topic.topic_id}", f"old_id={topic.old_id}") for topic in topics]
         back = _way_back(remove_after_ms, [topic.old_id for topic in topics], " --as NAME")
         log.info("%s", _line("truncated", by, shown, back), extra={"event": "topics_truncated"})
 
@@ -42,10 +42,13 @@ def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: in
 def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
     """Log that the data of deleted topics is removed at once (`delay_ms` 0) or earlier than planned."""
     if topics and delay_ms:
-        shown = [(f"{one.name} id={one.topic_id}", f"remove_after={time_text(one.remove_after_ms)}") for one in topics]
+        shown = [
+            (f"{topic.name} id={topic.topic_id}", f"remove_after={time_text(topic.remove_after_ms)}")
+            for topic in topics
+        ]
         log.info("%s", _line("deletion shortened", by, shown), extra={"event": "deletions_shortened"})
     elif topics:
-        shown = [(f"{one.name} id={one.topic_id}", "") for one in topics]
+        shown = [(f"{topic.name} id={topic.topic_id}", "") for topic in topics]
         back = "(every broker removes the data now)"
         log.info("%s", _line("purged", by, shown, back), extra={"event": "topics_purged"})
 

@@ -184,7 +184,7 @@ class TopicAdmin:
     ) -> Results[CreatedTopic | KafkaError]:
         answer = await self._port.submit(event, timeout_ms, caller=caller)
         if not event.validate_only:
-            log_created(event.created_by, [one for one in answer.reply if isinstance(one, CreatedTopic)])
+            log_created(event.created_by, [result for result in answer.reply if isinstance(result, CreatedTopic)])
         if answer.in_force:
             return Results(answer.reply, answer.throttle_time_ms)
         late = KafkaError(
@@ -360,7 +360,7 @@ class TopicAdmin:
         answer = await self._port.submit(event, timeout_ms, caller=caller)
         replies = iter(answer.reply)
         decided = [unknown[one] if one in unknown else next(replies) for one in which]
-        deleted = [one for one in answer.reply if isinstance(one, DeletedTopic)]
+        deleted = [result for result in answer.reply if isinstance(result, DeletedTopic)]
         log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
         results = [_as_asked(one, result) for one, result in zip(which, decided, strict=True)]
         if not answer.in_force:
@@ -439,13 +439,13 @@ class TopicAdmin:
             changes.append(NewPartitions(spec.name, spec.total, spec.assignments, spec.topic_id))
         if not changes:
             return Results(results)
-        timeout_ms = await self.know([one.name for one in changes], timeout_ms)
+        timeout_ms = await self.know([change.name for change in changes], timeout_ms)
         topics = self._view.image.topics
         changes = [
-            one
-            if one.topic_id is not None or (topic := topics.get(one.name)) is None
-            else msgspec.structs.replace(one, topic_id=topic.topic_id)
-            for one in changes
+            change
+            if change.topic_id is not None or (topic := topics.get(change.name)) is None
+            else msgspec.structs.replace(change, topic_id=topic.topic_id)
+            for change in changes
         ]
         answer = await self._port.submit(
             CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms, caller=caller

@@ -72,7 +72,7 @@ class CommittedTopics:
             yield (
                 row,
                 [
-                    (one.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else next(remaining))
-                    for one in row.partitions
+                    (partition.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else next(remaining))
+                    for partition in row.partitions
                 ],
             )

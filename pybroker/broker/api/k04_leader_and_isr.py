@@ -38,8 +38,8 @@ async def handle_by_name(
         known = view.image.topics.get(topic.topic_name)
         if known is None:
             unknown += [
-                NamedPartitionError(topic.topic_name, one.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                for one in topic.partition_states
+                NamedPartitionError(topic.topic_name, state.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for state in topic.partition_states
             ]
             continue
         names[known.topic_id] = topic.topic_name
@@ -47,8 +47,8 @@ async def handle_by_name(
     resolved = msgspec.structs.replace(request, type=int(LeaderAndIsrType.INCREMENTAL), topic_states=living)
     applied = await replicas.leader_and_isr(resolved)
     told = [
-        NamedPartitionError(names[topic.topic_id], one.partition_index, one.error_code)
+        NamedPartitionError(names[topic.topic_id], error.partition_index, error.error_code)
         for topic in applied.topics
-        for one in topic.partition_errors
+        for error in topic.partition_errors
     ]
     return LeaderAndIsrResponse(applied.error_code, named_errors=told + unknown)

@@ -57,9 +57,9 @@ async def handle_by_name(
         )
     )
     codes = {
-        (topic.topic_id, one.partition_index): one.error_code
+        (topic.topic_id, error.partition_index): error.error_code
         for topic in stopped.topics
-        for one in topic.partition_errors
+        for error in topic.partition_errors
     }
     told = [
         NamedPartitionError(name, index, next(filter(None, (codes[topic_id, index] for topic_id in ids)), 0))

@@ -32,7 +32,7 @@ def handle_by_name(
     """
     topics = []
     for topic in request.topic_states:
-        if any(one.leader == LEADER_DURING_DELETE for one in topic.partition_states):
+        if any(state.leader == LEADER_DURING_DELETE for state in topic.partition_states):
             topic_id = metadata.shown_as(topic.topic_name)
         else:
             known = view.image.topics.get(topic.topic_name)

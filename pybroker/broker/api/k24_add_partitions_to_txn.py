@@ -68,10 +68,10 @@ async def handle(
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResponse_AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id,
-                topic_results=await _of_broker(transactions, topics, context.api_version, one),
+                transactional_id=transaction.transactional_id,
+                topic_results=await _of_broker(transactions, topics, context.api_version, transaction),
             )
-            for one in request.transactions
+            for transaction in request.transactions
         ]
     )
 
@@ -119,7 +119,7 @@ async def _of_broker(
     refusal = ErrorCode.TRANSACTION_ABORTABLE if version >= KNOWS_ABORTABLE else ErrorCode.INVALID_TXN_STATE
     missing = {part for part, is_held in zip(parts, held, strict=True) if not is_held}
     for _, partitions in found:
-        partitions.update({index: refusal for index, one in partitions.items() if one in missing})
+        partitions.update({index: refusal for index, partition in partitions.items() if partition in missing})
     return _results(found, ErrorCode.NONE)
 
 
@@ -130,7 +130,7 @@ def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None
 
 def _parts(found: Found) -> list[TransactionPartition]:
     """Return the partitions that exist, each once."""
-    ours = (one for _, partitions in found for one in partitions.values())
+    ours = (partition for _, partitions in found for partition in partitions.values())
     return list(dict.fromkeys(one for one in ours if isinstance(one, TransactionPartition)))
 
 
@@ -149,9 +149,10 @@ def _results(found: Found, code: ErrorCode) -> list[AddPartitionsToTxnResponse_A
             topic_id=topic.told_id,
             results_by_partition=[
                 AddPartitionsToTxnResponse_AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=code if isinstance(one, TransactionPartition) else one
+                    partition_index=index,
+                    partition_error_code=code if isinstance(partition, TransactionPartition) else partition,
                 )
-                for index, one in partitions.items()
+                for index, partition in partitions.items()
             ],
         )
         for topic, partitions in found

@@ -47,7 +47,7 @@ async def handle(
     if not authorizer.may_on_cluster(context, AclOperation.ALTER):
         authorizer.require_cluster(context, AclOperation.CLUSTER_ACTION)
     return WriteTxnMarkersResponse(
-        markers=list(await asyncio.gather(*(_write(markers, topics, one) for one in request.markers)))
+        markers=list(await asyncio.gather(*(_write(markers, topics, marker) for marker in request.markers)))
     )
 
 

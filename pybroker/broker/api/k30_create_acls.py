@@ -17,15 +17,15 @@ async def handle(
     authorizer.require_cluster(context, AclOperation.ALTER)
     bindings = [
         AclBinding(
-            one.resource_type,
-            one.resource_pattern_type,
-            one.resource_name,
-            one.principal,
-            one.host,
-            one.operation,
-            one.permission_type,
+            creation.resource_type,
+            creation.resource_pattern_type,
+            creation.resource_name,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
         )
-        for one in request.creations
+        for creation in request.creations
     ]
     return CreateAclsResponse(
         results=[

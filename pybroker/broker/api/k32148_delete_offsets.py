@@ -41,7 +41,10 @@ def handle(
     authorizer.require_group(context, AclOperation.DELETE, request.group_id)
     require = partial(authorizer.require_topic, context, AclOperation.READ)
     asked = [
-        (meant(names, topic.name, topic.topic_id, require), [one.partition_index for one in topic.partitions])
+        (
+            meant(names, topic.name, topic.topic_id, require),
+            [partition.partition_index for partition in topic.partitions],
+        )
         for topic in request.topics
     ]
     wanted = [(topic.name, index) for topic, indexes in asked if topic.refused is None for index in indexes]

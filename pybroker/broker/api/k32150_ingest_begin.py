@@ -56,8 +56,8 @@ async def handle(
         keys_required="compact" in config["cleanup.policy"],
         append_max_bytes=max(FRAME_BYTES, min(APPEND_BYTES_MAX, request_bytes_max - FRAME_BYTES)),
         partitions=[
-            IngestBeginResponse_IngestBeginPartition(partition=one.partition_index, leader_id=one.leader)
-            for one in topic.partitions
+            IngestBeginResponse_IngestBeginPartition(partition=partition.partition_index, leader_id=partition.leader)
+            for partition in topic.partitions
         ],
         committed=[
             IngestBeginResponse_IngestCommittedPartition(

@@ -18,7 +18,10 @@ API_KEY = ApiKey.VERIFY_TRANSACTION
 async def handle(membership: TransactionMembership, context: RequestContext, request: Any) -> Any:
     """Respond immediately, or wait until running additions of partitions are stored."""
     who = TransactionProducer(request.producer_id, request.producer_epoch)
-    parts = [TransactionPartition(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
+    parts = [
+        TransactionPartition(partition.topic, partition.topic_id, partition.partition_index)
+        for partition in request.partitions
+    ]
     try:
         codes = await membership.judge(request.transactional_id, who, parts, adds=request.adds)
     except KafkaError as error:

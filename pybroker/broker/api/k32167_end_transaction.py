@@ -28,6 +28,9 @@ async def handle(markers: LocalMarkers, context: RequestContext, request: Any) -
         request.coordinator_epoch,
         request.transaction_version,
     )
-    parts = [TransactionPartition(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
+    parts = [
+        TransactionPartition(partition.topic, partition.topic_id, partition.partition_index)
+        for partition in request.partitions
+    ]
     codes = await markers.write(marker, parts)
     return wire.EndTransactionResponse(partition_errors=[int(code) for code in codes])

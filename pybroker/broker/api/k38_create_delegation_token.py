@@ -30,7 +30,7 @@ async def handle(
             context, AclOperation.CREATE_TOKENS, ResourceType.USER, owner
         ):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
+        renewers = [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers]
         token, hmac = await tokens.create(owner, renewers, request.max_lifetime_ms, context.caller)
     except KafkaError as error:
         return CreateDelegationTokenResponse(

@@ -38,7 +38,7 @@ def handle(
 
     owners = None
     if request.owners is not None:
-        owners = [f"{one.principal_type}:{one.principal_name}" for one in request.owners]
+        owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners]
     try:
         require_password(context)
         found = tokens.describe(owners, visible)
@@ -56,7 +56,7 @@ def _shown(token: DelegationToken, hmac: bytes) -> DescribeDelegationTokenRespon
         token_id=token.token_id,
         hmac=hmac,
         renewers=[
-            DescribeDelegationTokenResponse_DescribedDelegationTokenRenewer(*type_and_name(one))
-            for one in token.renewers
+            DescribeDelegationTokenResponse_DescribedDelegationTokenRenewer(*type_and_name(renewer))
+            for renewer in token.renewers
         ],
     )

@@ -94,8 +94,8 @@ def _row(name: str, topic_id: Uuid, outcomes: Sequence[ElectionOutcome]) -> Elec
         topic_id=topic_id,
         partition_result=[
             ElectLeadersResponse_PartitionResult(
-                partition_id=one.partition, error_code=one.error_code, error_message=one.error_message
+                partition_id=outcome.partition, error_code=outcome.error_code, error_message=outcome.error_message
             )
-            for one in outcomes
+            for outcome in outcomes
         ],
     )

@@ -21,7 +21,9 @@ def handle(
 ) -> DescribeClientQuotasResponse:
     """Return the quotas from this broker's view of the cluster. Needs DESCRIBE_CONFIGS on the cluster."""
     authorizer.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
-    components = [Component(one.entity_type, one.match_type, one.match) for one in request.components]
+    components = [
+        Component(component.entity_type, component.match_type, component.match) for component in request.components
+    ]
     return DescribeClientQuotasResponse(
         error_message=None,
         entries=[

@@ -30,14 +30,17 @@ async def handle(
     if not authorizer.permits_on_cluster(context, AclOperation.ALTER):
         refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         results = dict.fromkeys(
-            [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)], refused
+            [*(deletion.name for deletion in request.deletions), *(upsertion.name for upsertion in request.upsertions)],
+            refused,
         )
         return _response(results)
     results = await users.alter(
-        [CredentialDeletion(one.name, one.mechanism) for one in request.deletions],
+        [CredentialDeletion(deletion.name, deletion.mechanism) for deletion in request.deletions],
         [
-            Upsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
-            for one in request.upsertions
+            Upsertion(
+                upsertion.name, upsertion.mechanism, upsertion.iterations, upsertion.salt, upsertion.salted_password
+            )
+            for upsertion in request.upsertions
         ],
         context.caller,
     )

@@ -30,7 +30,7 @@ async def handle(
     """Respond when every broker has applied the levels. Needs ALTER on the cluster."""
     try:
         authorizer.require_cluster(context, AclOperation.ALTER)
-        changes = [_change(one, context.api_version) for one in request.feature_updates]
+        changes = [_change(feature_update, context.api_version) for feature_update in request.feature_updates]
         validate_only = request.validate_only and context.api_version >= 1
         await features.update(changes, request.timeout_ms, context.caller, validate_only=validate_only)
     except KafkaError as error:

@@ -33,7 +33,8 @@ def handle(
     return DescribeTransactionsResponse(
         # Each id once: otherwise a few bytes for each repeated id would return all its partitions again.
         transaction_states=[
-            _describe(transactions, authorizer, context, one) for one in dict.fromkeys(request.transactional_ids)
+            _describe(transactions, authorizer, context, transactional_id)
+            for transactional_id in dict.fromkeys(request.transactional_ids)
         ]
     )
 

@@ -143,7 +143,7 @@ def _tasks(rows: Iterable[Any]) -> frozenset[Task]:
 
 
 def _offsets(rows: Iterable[Any] | None) -> TaskOffsets | None:
-    return None if rows is None else {(one.subtopology_id, one.partition): one.offset for one in rows}
+    return None if rows is None else {(row.subtopology_id, row.partition): row.offset for row in rows}
 
 
 def _response(
@@ -171,7 +171,9 @@ def _response(
         acceptable_recovery_lag=result.recovery_lag,
         status=statuses,
         endpoint_information_epoch=result.endpoint_epoch,
-        partitions_by_user_endpoint=None if result.endpoints is None else [_endpoint(one) for one in result.endpoints],
+        partitions_by_user_endpoint=None
+        if result.endpoints is None
+        else [_endpoint(endpoint) for endpoint in result.endpoints],
     )
     if result.assigned is not None:
         response.active_tasks = _task_ids(result.assigned.active)

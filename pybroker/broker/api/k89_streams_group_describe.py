@@ -131,7 +131,7 @@ def _topics(topics: Iterable[ConfiguredTopic | InternalTopic]) -> list[StreamsGr
             topic.name,
             topic.partitions,
             topic.replication_factor,
-            [StreamsGroupDescribeResponse_KeyValue(*one) for one in topic.configs],
+            [StreamsGroupDescribeResponse_KeyValue(*config) for config in topic.configs],
         )
         for topic in sorted(topics, key=lambda one: one.name)
     ]

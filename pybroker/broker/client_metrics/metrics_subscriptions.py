@@ -76,7 +76,7 @@ def asked_of(
     """Combine the matching subscriptions: the shortest interval and all their metrics. The subscription id changes
     whenever the interval or the metrics change.
     """
-    found = [one for one in subscriptions if one.matches(said)]
+    found = [subscription for subscription in subscriptions if subscription.matches(said)]
     metrics: tuple[str, ...] = tuple(sorted({name for one in found for name in one.metrics}))
     if ALL_METRICS in metrics:
         metrics = (ALL_METRICS,)

@@ -72,7 +72,7 @@ def _parts(reply: object) -> tuple[Any, ...]:
     if isinstance(reply, KafkaError):
         return _ERROR, reply.code, reply.message
     if isinstance(reply, list):
-        return _LIST, [_parts(one) for one in reply]
+        return _LIST, [_parts(result) for result in reply]
     return _VALUE, msgspec.Raw(pack(reply))
 
 

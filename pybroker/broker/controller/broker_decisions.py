@@ -51,18 +51,20 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     does not become leader even as the only ISR member: the other replicas would discard their records. Such a partition
     waits for the directory, or for an unclean election.
     """
-    arrived = frozenset(one.broker.broker_id for one in event.arrived)
+    arrived = frozenset(arrival.broker.broker_id for arrival in event.arrived)
     gone = frozenset(event.gone) - arrived
     alive = (frozenset(image.brokers) - image.leaving | arrived) - gone
     there = alive | (image.leaving - gone)
     restarted = frozenset(
-        one.broker.broker_id
-        for one in event.arrived
-        if image.broker_epochs.get(one.broker.broker_id) != one.broker.epoch
+        arrival.broker.broker_id
+        for arrival in event.arrived
+        if image.broker_epochs.get(arrival.broker.broker_id) != arrival.broker.epoch
     )
     # An earlier controller may have processed this broker epoch already.
-    suspect = restarted.intersection(one.broker.broker_id for one in event.arrived if not one.intact)
-    emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
+    suspect = restarted.intersection(arrival.broker.broker_id for arrival in event.arrived if not arrival.intact)
+    emptied = emptied_of(image) - arrived | {
+        arrival.broker.broker_id for arrival in event.arrived if arrival.broker.emptied
+    }
 
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         before, partition = partition, with_suspects(partition, suspect, restarted)
@@ -90,13 +92,13 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         back.pop(topic.name, None)
     operations = list(changed.operations)
     warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
-    epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
+    epochs = {**image.broker_epochs, **{arrival.broker.broker_id: arrival.broker.epoch for arrival in event.arrived}}
     if epochs != image.broker_epochs:
         # This comes last: if a crash prevents some of the earlier writes, the next controller decides the same again.
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
     delta = ImageDelta(
         topics=(*changed.topics, *back.values()),
-        brokers=tuple(one.broker for one in event.arrived),
+        brokers=tuple(arrival.broker for arrival in event.arrived),
         lost_brokers=tuple(sorted(gone & frozenset(image.brokers))),
         broker_epochs=epochs,
     )
@@ -114,10 +116,12 @@ def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dic
         found[topic.name] = with_partitions(
             topic,
             [
-                msgspec.structs.replace(one, offline=tuple(each for each in one.offline if each not in restarted))
-                if one.offline
-                else one
-                for one in topic.partitions
+                msgspec.structs.replace(
+                    partition, offline=tuple(each for each in partition.offline if each not in restarted)
+                )
+                if partition.offline
+                else partition
+                for partition in topic.partitions
             ],
         )
     return found

@@ -98,8 +98,8 @@ class DecisionCompleter:
             if type(event) in LED:
                 waits += sent.led()
         if isinstance(event, DeleteTopics):
-            ids = [one.topic_id for one in reply if isinstance(one, DeletedTopic)]
-            waits += [freed for one in ids if (freed := self._deletions.name_freed(one)) is not None]
+            ids = [result.topic_id for result in reply if isinstance(result, DeletedTopic)]
+            waits += [freed for topic_id in ids if (freed := self._deletions.name_freed(topic_id)) is not None]
         return DurableDecision(reply, waits)
 
     async def answer(self, submission: Submission, decided: DurableDecision) -> EventAnswer[Any]:
@@ -138,7 +138,9 @@ class DecisionCompleter:
             )
             for topic in doomed
         }
-        return [errors.get(one.topic_id, one) if isinstance(one, CreatedTopic) else one for one in results]
+        return [
+            errors.get(result.topic_id, result) if isinstance(result, CreatedTopic) else result for result in results
+        ]
 
 
 async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | None) -> bool:

@@ -77,8 +77,8 @@ def decide_written(image: ClusterImage, event: OutcomesWritten) -> Decision:
         return nothing(None)
     done = set(event.partitions)
     left = (
-        msgspec.structs.replace(one, partitions=tuple(index for index in one.partitions if index not in done))
-        for one in record.outcomes
+        msgspec.structs.replace(outcome, partitions=tuple(index for index in outcome.partitions if index not in done))
+        for outcome in record.outcomes
     )
     outcomes = tuple(one for one in left if one.partitions)
     if not outcomes and record.offsets_for is None:

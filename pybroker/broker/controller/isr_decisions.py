@@ -52,7 +52,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
             # The leader is alive, and a leader has every record.
             suspect=(),
             young=False,
-            offline=tuple(one for one in before.offline if one not in isr or one in before.isr),
+            offline=tuple(broker_id for broker_id in before.offline if broker_id not in isr or broker_id in before.isr),
         )
         partitions[change.partition] = after
         changed[name] = partitions

@@ -41,7 +41,7 @@ def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: froz
     have restarted, so the log ends that they reported before no longer count. If a replica was allowed to begin with an
     empty log, it still is.
     """
-    known = {one.broker_id: one for one in partition.suspect}
+    known = {log_end.broker_id: log_end for log_end in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
     told = tuple(
         LogEnd(member, -1, UNKNOWN_END)
@@ -54,7 +54,7 @@ def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: froz
 
 def with_reported_log_end(partition: PartitionImage, end: LogEnd) -> PartitionImage:
     """Return the partition with a log end that a broker has just reported."""
-    others = tuple(one for one in partition.suspect if one.broker_id != end.broker_id)
+    others = tuple(log_end for log_end in partition.suspect if log_end.broker_id != end.broker_id)
     return msgspec.structs.replace(partition, suspect=(*others, end))
 
 
@@ -75,7 +75,7 @@ def elect(
     them and the partition has other replicas, they become leader only in an unclean election, and only if none of the
     other replicas can.
     """
-    told = {one.broker_id: one for one in partition.suspect}
+    told = {log_end.broker_id: log_end for log_end in partition.suspect}
     trusted = tuple(member for member in partition.isr if member not in told)
     candidates = trusted or tuple(told)
     barred = emptied if len(partition.replicas) > 1 and emptied.issuperset(candidates) else frozenset()
@@ -107,18 +107,18 @@ def elect(
 
 def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
     """Return the live suspect with the longest log; None while a report is missing."""
-    ends = {one.broker_id: (one.epoch, one.end) for one in partition.suspect}
-    if len(ends) > 1 and any(one.end == UNKNOWN_END for one in partition.suspect):
+    ends = {log_end.broker_id: (log_end.epoch, log_end.end) for log_end in partition.suspect}
+    if len(ends) > 1 and any(log_end.end == UNKNOWN_END for log_end in partition.suspect):
         return None
     best = max(ends.values(), default=(-1, UNKNOWN_END))
     if best == (-1, MISSING_LOG) and not ends.keys() >= set(partition.replicas):
         return None
-    return next((one for one in partition.replicas if ends.get(one) == best and one in alive), None)
+    return next((replica for replica in partition.replicas if ends.get(replica) == best and replica in alive), None)
 
 
 def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
     """Return the mark that allows a leader without a log to create an empty one, see `begins_empty`."""
-    missing = any(one.broker_id == leader and one.end == MISSING_LOG for one in partition.suspect)
+    missing = any(log_end.broker_id == leader and log_end.end == MISSING_LOG for log_end in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
 
 
@@ -127,7 +127,7 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
     young, no reported log has a record, and an in-sync replica has no log. This happens when the controller dies before
     it sends the order to create the log. A lost log directory proves nothing.
     """
-    told = [one for one in partition.suspect if one.end != UNKNOWN_END]
+    told = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
     missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
     # A replica without a log costs at most two state changes: its election, and its answer.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
@@ -149,11 +149,11 @@ def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]
     """
     if partition.leader != NO_LEADER or not partition.suspect:
         return ()
-    told = {one.broker_id: one for one in partition.suspect}
+    told = {log_end.broker_id: log_end for log_end in partition.suspect}
     return tuple(
-        one
-        for one in partition.replicas
-        if one not in alive and (told[one].end == UNKNOWN_END if one in told else one in partition.isr)
+        replica
+        for replica in partition.replicas
+        if replica not in alive and (told[replica].end == UNKNOWN_END if replica in told else replica in partition.isr)
     )
 
 

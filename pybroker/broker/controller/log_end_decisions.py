@@ -24,7 +24,7 @@ def _was_just_made(partition: PartitionImage) -> bool:
     """Return whether the partition is new, and since its creation only its controller or leader has died, right
     afterwards. Its logs may then not exist yet.
     """
-    return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
+    return partition.state_version <= 1 + sum(log_end.end == MISSING_LOG for log_end in partition.suspect)
 
 
 def _asking_the_others(partition: PartitionImage) -> PartitionImage:
@@ -32,8 +32,8 @@ def _asking_the_others(partition: PartitionImage) -> PartitionImage:
     too. The controller records them as soon as one replica reports that it has no log, because the next in-sync replica
     may die before it reports the same. The replica with the longest log then becomes leader, even if that log is empty.
     """
-    known = {one.broker_id for one in partition.suspect}.union(partition.isr)
-    asked = tuple(LogEnd(one, -1, UNKNOWN_END) for one in partition.replicas if one not in known)
+    known = {log_end.broker_id for log_end in partition.suspect}.union(partition.isr)
+    asked = tuple(LogEnd(replica, -1, UNKNOWN_END) for replica in partition.replicas if replica not in known)
     return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
 
 
@@ -54,7 +54,7 @@ def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> Parti
         if before.young and not image.brokers[told.broker_id].emptied:
             return _asking_the_others(after)
     elif before.young and told.end > 0 and told.broker_id not in before.isr:
-        in_sync = tuple(one for one in after.suspect if one.broker_id in before.isr)
+        in_sync = tuple(log_end for log_end in after.suspect if log_end.broker_id in before.isr)
         return msgspec.structs.replace(after, suspect=in_sync, young=False)
     return after
 
@@ -114,7 +114,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
 def _matters(before: PartitionImage, told: LogEnd) -> bool:
     """Return whether the reported log end counts: the controller has asked for it, or a member of the ISR has no log.
     """
-    known = any(one.broker_id == told.broker_id for one in before.suspect)
+    known = any(log_end.broker_id == told.broker_id for log_end in before.suspect)
     missing = told.end == MISSING_LOG
     if not known and not (missing and told.broker_id in before.isr):
         return False

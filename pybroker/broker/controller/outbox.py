@@ -63,30 +63,30 @@ class SentChange(msgspec.Struct, frozen=True):
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
         return [
-            one.response
-            for one in self.messages
-            if one.broker_id == broker_id and isinstance(one.request, UpdateCluster | UpdateMetadataRequest)
+            message.response
+            for message in self.messages
+            if message.broker_id == broker_id and isinstance(message.request, UpdateCluster | UpdateMetadataRequest)
         ]
 
     def led(self) -> list[asyncio.Future[Any]]:
         leaders = {
-            one.broker_id
-            for one in self.messages
-            if isinstance(one.request, LeaderAndIsrRequest)
+            message.broker_id
+            for message in self.messages
+            if isinstance(message.request, LeaderAndIsrRequest)
             and any(
-                state.leader == one.broker_id
-                for topic in one.request.topic_states
+                state.leader == message.broker_id
+                for topic in message.request.topic_states
                 for state in topic.partition_states
             )
         }
         return [
-            one.response
-            for one in self.messages
-            if one.broker_id in leaders and isinstance(one.request, LeaderAndIsrRequest | UpdateMetadataRequest)
+            message.response
+            for message in self.messages
+            if message.broker_id in leaders and isinstance(message.request, LeaderAndIsrRequest | UpdateMetadataRequest)
         ]
 
     def applied(self) -> list[asyncio.Future[Any]]:
-        return [one.response for one in self.messages]
+        return [message.response for message in self.messages]
 
 
 class OwedOrders(NamedTuple):
@@ -136,7 +136,7 @@ class Outbox:
         """Send a broker again its pending orders for topics that are being deleted or undeleted."""
         if broker_id not in image.brokers:
             return []
-        records: list[DeletionRecord] = [image.deletions[one] for one in ids if one in image.deletions]
+        records: list[DeletionRecord] = [image.deletions[topic_id] for topic_id in ids if topic_id in image.deletions]
         stopping = [record for record in records if record.state == DELETING]
         messages: list[ControlRequest] = []
         if stopping:

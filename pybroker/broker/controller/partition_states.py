@@ -37,7 +37,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElec
     If the election adds a suspect, that replica was in the ISR and had a log. A missing log then no longer proves that
     the partition is empty.
     """
-    known = {one.broker_id for one in before.suspect}
+    known = {log_end.broker_id for log_end in before.suspect}
     return PartitionImage(
         replicas=before.replicas,
         leader=election.leader,
@@ -48,8 +48,8 @@ def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElec
         adding_replicas=before.adding_replicas,
         removing_replicas=before.removing_replicas,
         suspect=election.suspect,
-        young=before.young and known.issuperset(one.broker_id for one in election.suspect),
-        offline=tuple(one for one in before.offline if one != election.leader),
+        young=before.young and known.issuperset(log_end.broker_id for log_end in election.suspect),
+        offline=tuple(broker_id for broker_id in before.offline if broker_id != election.leader),
     )
 
 
@@ -124,7 +124,7 @@ class Losses:
         """Record what one election may lose; most elections lose nothing."""
         if election.doubtful:
             self._found[NOT_AWAITED if election.unclean else FURTHEST].append(partition)
-        elif election.leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect)):
+        elif election.leader not in (NO_LEADER, *before.isr, *(log_end.broker_id for log_end in before.suspect)):
             self._found[BEHIND].append(partition)
 
     def warnings(self) -> tuple[str, ...]:

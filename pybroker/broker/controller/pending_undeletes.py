@@ -50,7 +50,7 @@ class PendingUndeletes:
 
     def pending_of(self, broker_id: int) -> list[Uuid]:
         """Return the topics for which a broker has not answered."""
-        return [topic_id for topic_id, one in self._restores.items() if broker_id in one.waiting]
+        return [topic_id for topic_id, restore in self._restores.items() if broker_id in restore.waiting]
 
     def handle_answer(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> bool:
         """Record an answer and return whether it changes anything. If the answer reports a stale epoch, ignore it: the

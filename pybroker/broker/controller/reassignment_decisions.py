@@ -69,7 +69,7 @@ def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision
         topic = image.topic_by_id(topic_id)
         if topic is None:
             continue
-        partitions = [_finished(image, one) for one in topic.partitions]
+        partitions = [_finished(image, partition) for partition in topic.partitions]
         if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
             changed[topic.name] = partitions
     return _decision(image, changed, None)
@@ -254,8 +254,8 @@ def _led(
         state_version=before.state_version + 1,
         adding_replicas=changes[0],
         removing_replicas=changes[1],
-        suspect=tuple(one for one in before.suspect if one.broker_id in replicas),
-        offline=tuple(one for one in before.offline if one in replicas),
+        suspect=tuple(log_end for log_end in before.suspect if log_end.broker_id in replicas),
+        offline=tuple(broker_id for broker_id in before.offline if broker_id in replicas),
     )
     if before.leader in isr:
         return after

@@ -20,7 +20,9 @@ def away(image: ClusterImage) -> frozenset[int]:
     """Return the brokers that are down and expected back: they still have replicas or pending deletions. A drained
     broker is not expected back.
     """
-    hosts = {one for topic in image.topics.values() for partition in topic.partitions for one in partition.replicas}
+    hosts = {
+        replica for topic in image.topics.values() for partition in topic.partitions for replica in partition.replicas
+    }
     owe = {one for record in image.deletions.values() for one in record.unconfirmed & record.brokers}
     return frozenset(hosts | owe) - image.brokers.keys()
 
@@ -68,7 +70,11 @@ def place(
     """Return replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤
     len(brokers)."""
     walk = _walk(brokers)
-    racks = {} if any(one.rack is None for one in brokers) else {one.broker_id: one.rack or "" for one in brokers}
+    racks = (
+        {}
+        if any(broker.rack is None for broker in brokers)
+        else {broker.broker_id: broker.rack or "" for broker in brokers}
+    )
     count = len(walk)
     assert 1 <= replication_factor <= count
     if count == 1:

@@ -156,18 +156,18 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
     """Record the brokers that hold stray replicas. Ignore the topic ids that the cluster knows."""
     steps = Steps()
     records: list[DeletionRecord] = []
-    for one in event.topics:
-        before = image.deletions.get(one.topic_id)
-        if one.topic_id in image.names or (before is not None and before.state != FOUND):
+    for topic in event.topics:
+        before = image.deletions.get(topic.topic_id)
+        if topic.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
         # `holders` omits unregistered brokers; if one comes back, this adds it again.
         known = {} if before is None else {index: before.holders(index) for index in before.partitions}
-        new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in one.partitions}
+        new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in topic.partitions}
         if before is not None and known == {**known, **new}:
             continue
         record = DeletionRecord(
-            topic=one.name if before is None else before.topic or one.name,
-            topic_id=one.topic_id,
+            topic=topic.name if before is None else before.topic or topic.name,
+            topic_id=topic.topic_id,
             state=FOUND,
             created_ms=-1,
             deleted_ms=event.now_ms if before is None else before.deleted_ms,
@@ -175,7 +175,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
             remove_after_ms=-1,
             partitions={**known, **new},
             config={},
-            leader_epoch_max=max(one.last_epoch, -1 if before is None else before.leader_epoch_max),
+            leader_epoch_max=max(topic.last_epoch, -1 if before is None else before.leader_epoch_max),
             how=FOUND,
         )
         record, written = write_operations(before, record)

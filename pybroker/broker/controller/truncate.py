@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 def topics_to_fence(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
     """Return the topics to fence: those to truncate that may have appends of clients or commits of groups."""
-    topics = [image.topic_by_id(one.topic_id) for one in event.topics]
+    topics = [image.topic_by_id(topic.topic_id) for topic in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
@@ -48,13 +48,13 @@ def decide_truncate(
     records: list[DeletionRecord] = []
     floors: dict[str, int] = {}
     reply: list[TruncatedTopic | KafkaError] = []
-    for one in event.topics:
+    for topic in event.topics:
         try:
-            old = living_topic(image, one.topic_id, removed)
+            old = living_topic(image, topic.topic_id, removed)
             if old.internal:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{old.name}' is internal and cannot be truncated.")
             refuse_protected(old)
-            ends = _ends(closed, one, old)
+            ends = _ends(closed, topic, old)
         except KafkaError as error:
             reply.append(error)
             continue
@@ -67,7 +67,7 @@ def decide_truncate(
         # Since this incarnation was undeleted, the name may have had other incarnations; the epoch floor covers their
         # epochs, too.
         lives = old.lineage.ended(max(partition.leader_epoch for partition in old.partitions)).lives
-        lineage = TopicLineage((what,), floor + 1, lives if one.keep_offsets else (), ends)
+        lineage = TopicLineage((what,), floor + 1, lives if topic.keep_offsets else (), ends)
         new = new_topic(
             image,
             old.name,
@@ -86,7 +86,7 @@ def decide_truncate(
             offsets=offsets,
             ends=closed.ends.get(old.topic_id, ()),
             successor=topic_id,
-            offsets_for=topic_id if one.keep_offsets and offsets else None,
+            offsets_for=topic_id if topic.keep_offsets and offsets else None,
             beside=operations_bytes(made_nodes),
         )
         if buried.leftover:

@@ -180,7 +180,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
     partitions = _led_by_holders(image, record, topic, event)
     departed = {}
     for index, brokers in record.departed.items():
-        awaited = [one for one in brokers if one not in record.unregistered]
+        awaited = [broker for broker in brokers if broker not in record.unregistered]
         if awaited:
             departed[index] = dict.fromkeys(awaited, partitions[index].leader_epoch)
     topic = msgspec.structs.replace(topic, partitions=partitions, departed=departed)
@@ -213,10 +213,12 @@ def _led_by_holders(
     partitions = []
     for index, partition in enumerate(topic.partitions):
         holders = partition.replicas if event.holders is None else event.holders.get(index, ())
-        isr = tuple(one for one in partition.replicas if one in holders and one in record.in_sync(index))
+        isr = tuple(
+            replica for replica in partition.replicas if replica in holders and replica in record.in_sync(index)
+        )
         key = (partition, isr)
         if key not in known:
-            alive = tuple(one for one in isr if one in staying)
+            alive = tuple(broker_id for broker_id in isr if broker_id in staying)
             known[key] = msgspec.structs.replace(
                 partition,
                 leader=alive[0] if alive else NO_LEADER,
@@ -297,7 +299,7 @@ def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Deci
     if record is None or record.offsets_for != event.target:
         return nothing(None)
     given = {*record.offsets_given, *event.groups}
-    if not given.issuperset(one["group"] for one in record.offsets):
+    if not given.issuperset(offset["group"] for offset in record.offsets):
         if len(given) == len(record.offsets_given):
             return nothing(None)
         counted = msgspec.structs.replace(record, offsets_given=tuple(sorted(given)))

@@ -46,7 +46,11 @@ def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
     """
     broker_id = event.broker_id
     _check(image, broker_id)
-    records = {one.topic_id: one for one in image.deletions.values() if one.state in WAITING and _names(one, broker_id)}
+    records = {
+        deletion.topic_id: deletion
+        for deletion in image.deletions.values()
+        if deletion.state in WAITING and _names(deletion, broker_id)
+    }
     left = [topic for topic in image.topics.values() if topic.left(broker_id)]
     if not (records or left or image.broker_epochs.get(broker_id, UNREGISTERED) != UNREGISTERED):
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
@@ -130,7 +134,7 @@ def _without(record: DeletionRecord, broker_id: int) -> DeletionRecord:
 
 def _not_left(topic: TopicImage, broker_id: int) -> TopicImage:
     departed = {
-        index: {one: epoch for one, epoch in brokers.items() if one != broker_id}
+        index: {broker: epoch for broker, epoch in brokers.items() if broker != broker_id}
         for index, brokers in topic.departed.items()
     }
     departed = {index: brokers for index, brokers in departed.items() if brokers}

@@ -141,10 +141,10 @@ async def _all(work: Iterable[Awaitable[Rows]]) -> list[Rows]:
     that a retry may avoid.
     """
     results = await asyncio.gather(*work, return_exceptions=True)
-    problems = [one for one in results if isinstance(one, BaseException)]
+    problems = [result for result in results if isinstance(result, BaseException)]
     for problem in problems:
         if not isinstance(problem, KafkaError) or problem.code == ErrorCode.INVALID_REQUEST:
             raise problem
     if problems:
         raise problems[0]
-    return [one for one in results if not isinstance(one, BaseException)]
+    return [result for result in results if not isinstance(result, BaseException)]

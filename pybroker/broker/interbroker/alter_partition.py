@@ -29,13 +29,13 @@ def event_of(request: Any) -> AlterIsr:
     changes = [
         IsrChange(
             topic.topic_id,
-            one.partition_index,
-            one.leader_epoch,
-            tuple((member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs),
-            one.partition_epoch,
+            partition.partition_index,
+            partition.leader_epoch,
+            tuple((member.broker_id, member.broker_epoch) for member in partition.new_isr_with_epochs),
+            partition.partition_epoch,
         )
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     return AlterIsr(request.broker_id, request.broker_epoch, tuple(changes))
 
@@ -48,7 +48,7 @@ def response_of(request: Any, outcomes: Sequence[IsrOutcome]) -> Any:
         topics=[
             wire.AlterPartitionResponse_AlterPartitionTopicResult(
                 topic_id=topic.topic_id,
-                partitions=[_result(one.partition_index, next(left)) for one in topic.partitions],
+                partitions=[_result(partition.partition_index, next(left)) for partition in topic.partitions],
             )
             for topic in request.topics
         ],
@@ -58,9 +58,15 @@ def response_of(request: Any, outcomes: Sequence[IsrOutcome]) -> Any:
 def outcomes_of(response: Any) -> list[IsrOutcome]:
     """Return the outcome of each change, in the order of the event."""
     return [
-        IsrOutcome(one.error_code, one.leader_id, one.leader_epoch, tuple(one.isr), one.partition_epoch)
+        IsrOutcome(
+            partition.error_code,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.isr),
+            partition.partition_epoch,
+        )
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 

@@ -71,7 +71,10 @@ def by_id(request: ControlRequest, answer: Any) -> Any:
     """Convert the response with names into a response with ids."""
     if not isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
         return answer
-    codes = {(one.topic_name, one.partition_index): one.error_code for one in answer.named_errors}
+    codes = {
+        (named_error.topic_name, named_error.partition_index): named_error.error_code
+        for named_error in answer.named_errors
+    }
     topics = []
     for topic in request.topic_states:
         # A topic without a name was not sent, so the broker has done nothing for it.

@@ -317,5 +317,8 @@ async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -
     answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller refused to hand over leadership.")
-    remaining = tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions)
+    remaining = tuple(
+        (remaining_partition.topic_name, remaining_partition.partition_index)
+        for remaining_partition in answer.remaining_partitions
+    )
     return EventAnswer(ShutDownOutcome(remaining), True)

@@ -53,7 +53,7 @@ class Connector:
 
     def endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """Return the inter-broker listener of a broker."""
-        return next((one for one in broker.endpoints if one.listener == self._listener), None)
+        return next((endpoint for endpoint in broker.endpoints if endpoint.listener == self._listener), None)
 
     async def __call__(self, broker: BrokerImage) -> InterBrokerConnection:
         """Open a connection. Raises the exceptions in `UNREACHABLE`."""

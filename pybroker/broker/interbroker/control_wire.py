@@ -55,7 +55,7 @@ def _use_our_classes() -> None:
     for name, kind in _SAME:
         schema = message_schema(name, interbroker=True)
         assert schema is not None, name
-        use_classes(name, _pairs({one.name: one.fields for one in schema.structs}, name, kind))
+        use_classes(name, _pairs({struct.name: struct.fields for struct in schema.structs}, name, kind))
 
 
 _use_our_classes()
@@ -151,7 +151,7 @@ def response_to_wire(response: ControlResponse) -> Any:
     """Return the message for the codec."""
     if isinstance(response, control.CloseTopicsResponse):
         return wire.CloseTopicsResponse(
-            error_code=response.error_code, topics=[_closed_to_wire(one) for one in response.topics]
+            error_code=response.error_code, topics=[_closed_to_wire(topic) for topic in response.topics]
         )
     return response
 
@@ -159,7 +159,9 @@ def response_to_wire(response: ControlResponse) -> Any:
 def response_from_wire(request: ControlRequest, message: Any) -> ControlResponse:
     """Return the answer to a request. Raises UnreadableError."""
     if isinstance(request, control.CloseTopics):
-        return control.CloseTopicsResponse(message.error_code, tuple(_closed_from_wire(one) for one in message.topics))
+        return control.CloseTopicsResponse(
+            message.error_code, tuple(_closed_from_wire(topic) for topic in message.topics)
+        )
     response: ControlResponse = message
     return response
 
@@ -169,12 +171,12 @@ def _closed_to_wire(topic: control.ClosedTopic) -> Any:
         wire.CloseTopicsResponse_ClosedPartition(partition_index=index, log_start_offset=start, log_end_offset=end)
         for index, (start, end) in topic.ends.items()
     ]
-    offsets = [pack(one) for one in topic.offsets]
+    offsets = [pack(offset) for offset in topic.offsets]
     return wire.CloseTopicsResponse_ClosedTopic(topic_id=topic.topic_id, ends=ends, offsets=offsets)
 
 
 def _closed_from_wire(topic: Any) -> control.ClosedTopic:
-    ends = {one.partition_index: (one.log_start_offset, one.log_end_offset) for one in topic.ends}
-    return control.ClosedTopic(topic.topic_id, ends, tuple(unpack(dict[str, Any], one) for one in topic.offsets))
+    ends = {end.partition_index: (end.log_start_offset, end.log_end_offset) for end in topic.ends}
+    return control.ClosedTopic(topic.topic_id, ends, tuple(unpack(dict[str, Any], offset) for offset in topic.offsets))
 
 

@@ -101,7 +101,9 @@ class ControllerDiscovery:
 
     async def _ask_all(self) -> None:
         before = self.controller
-        others = [one for one in self._view.image.brokers.values() if one.broker_id not in (self._broker_id, before)]
+        others = [
+            broker for broker in self._view.image.brokers.values() if broker.broker_id not in (self._broker_id, before)
+        ]
         questions = [asyncio.ensure_future(self._ask(one)) for one in others[:ASKED_MAX]]
         try:
             for answer in asyncio.as_completed(questions):

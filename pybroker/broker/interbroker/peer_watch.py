@@ -109,8 +109,8 @@ class PeerWatch:
     def _concerned(self) -> list[BrokerImage]:
         brokers, controller = self._view.image.brokers, self._leadership.controller
         if controller == self._broker_id:
-            return [one for one in brokers.values() if one.broker_id != self._broker_id]
-        return [one for one in brokers.values() if one.broker_id == controller]
+            return [broker for broker in brokers.values() if broker.broker_id != self._broker_id]
+        return [broker for broker in brokers.values() if broker.broker_id == controller]
 
     async def _watch(self, broker: BrokerImage) -> None:
         while True:

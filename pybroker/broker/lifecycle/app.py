@@ -271,7 +271,8 @@ class Broker:
         config = self._config
         between = config.between_brokers
         wanted = [
-            ListenerConfig(one.name, one.host, one.port, one.protocol, one.name == between) for one in config.listeners
+            ListenerConfig(listener.name, listener.host, listener.port, listener.protocol, listener.name == between)
+            for listener in config.listeners
         ]
         try:
             self._keystores = Keystores(native.listeners, config, self._loop)
@@ -311,7 +312,9 @@ class Broker:
         if store is None:
             await self._catch_up(parts)
         await parts.staging.load()
-        endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
+        endpoints = tuple(
+            Endpoint(endpoint.name, endpoint.host, endpoint.port, endpoint.protocol) for endpoint in self.endpoints
+        )
         rack = self._config["broker.rack"] or None
         directory_ids = tuple(directory_id_of(directory) for directory in self._config.log_dirs)
         stored = (
@@ -508,7 +511,9 @@ class Broker:
 def _waited_for(parts: BrokerParts, broker_id: int) -> bool:
     """Return whether partitions have no leader because this broker was their only in-sync replica."""
     topics = parts.services.view.image.topics.values()
-    return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
+    return any(
+        partition.leader < 0 and partition.isr == (broker_id,) for topic in topics for partition in topic.partitions
+    )
 
 
 async def _login(config: BrokerConfig) -> Mapping[str, str]:

@@ -170,7 +170,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
 
     def _known(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         gone = self.unregistered
-        return tuple(one for one in brokers if one not in gone) if gone else brokers
+        return tuple(broker for broker in brokers if broker not in gone) if gone else brokers
 
     def encode(self) -> bytes:
         fields = msgspec.structs.asdict(self)

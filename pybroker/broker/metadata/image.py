@@ -61,7 +61,7 @@ def may_lack_logs(partition: PartitionImage) -> bool:
     """Return whether a replica without a log may never have had one. It may if no leader has proved that it is alive,
     or if another replica has no log either.
     """
-    return partition.young or any(one.end == MISSING_LOG for one in partition.suspect)
+    return partition.young or any(log_end.end == MISSING_LOG for log_end in partition.suspect)
 
 
 def begins_empty(partition: PartitionImage, replica: int) -> bool:
@@ -69,7 +69,8 @@ def begins_empty(partition: PartitionImage, replica: int) -> bool:
     not created yet.
     """
     return bool(partition.suspect) and any(
-        one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
+        log_end.broker_id == replica and log_end.end == MISSING_LOG and log_end.epoch >= 0
+        for log_end in partition.suspect
     )
 
 
@@ -81,7 +82,9 @@ def is_moving(partition: PartitionImage) -> bool:
 def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
     """Return the replicas after the running reassignment."""
     removing = partition.removing_replicas
-    return tuple(one for one in partition.replicas if one not in removing) if removing else partition.replicas
+    return (
+        tuple(replica for replica in partition.replicas if replica not in removing) if removing else partition.replicas
+    )
 
 
 class TopicImage(msgspec.Struct, frozen=True):
@@ -405,10 +408,10 @@ class ClusterImage(msgspec.Struct, frozen=True):
             features=self.features if delta.features is None else delta.features,
             group_configs={**self.group_configs, **delta.group_configs} if delta.group_configs else self.group_configs,
             client_metrics=_changed(self.client_metrics, delta.client_metrics, ()),
-            ingests=_changed(self.ingests, {one.key: one for one in delta.ingests}, delta.ended_ingests),
+            ingests=_changed(self.ingests, {ingest.key: ingest for ingest in delta.ingests}, delta.ended_ingests),
             committed_ingests=_changed(
                 self.committed_ingests,
-                {one.series: one for one in delta.committed_ingests},
+                {committed_ingest.series: committed_ingest for committed_ingest in delta.committed_ingests},
                 delta.forgotten_ingests,
             ),
             ingest_folders=_changed(self.ingest_folders, delta.made_ingest_folders, delta.removed_ingest_folders),

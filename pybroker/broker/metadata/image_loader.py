@@ -179,7 +179,7 @@ def load_image(
     )
     started = len(znodes.TOPIC_IDS) + 1
     records = {path[started:] for path in nodes.admin if path.startswith(znodes.TOPIC_IDS + "/")}
-    records |= {one.path[started:] for one in topics.repairs if one.path.startswith(znodes.TOPIC_IDS + "/")}
+    records |= {repair.path[started:] for repair in topics.repairs if repair.path.startswith(znodes.TOPIC_IDS + "/")}
     return LoadedImage(image, (*topics.repairs, *forget_prepared(nodes.admin)), frozenset(records))
 
 

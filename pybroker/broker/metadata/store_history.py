@@ -50,7 +50,7 @@ def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], 
         return f"this broker has seen controller epoch {seen.epoch}, which the store does not contain"
     if term.word != seen.word:
         return f"controller epoch {seen.epoch} in the store is not the one that this broker has seen"
-    later = [one.first_decision for epoch, one in offices.items() if epoch > seen.epoch]
+    later = [office.first_decision for epoch, office in offices.items() if epoch > seen.epoch]
     end = min(later, default=last_decision + 1)
     if seen.decision >= end:
         return (

@@ -93,7 +93,7 @@ def _controller(services: Services) -> Iterator[Metric]:
     state, figures = services.cluster_state, services.figures
     image, active = state.conditions.image, figures.is_controller()
     counts = state.conditions.counts()
-    pending = [one for one in image.deletions.values() if one.state in (DELETING, STAGED, UNDELETING)]
+    pending = [deletion for deletion in image.deletions.values() if deletion.state in (DELETING, STAGED, UNDELETING)]
     deleting = [one for one in pending if one.state == DELETING]
     gauge = partial(_gauge, _CONTROLLER)
 
@@ -135,12 +135,12 @@ def _fetchers(services: Services) -> Iterator[Metric]:
     yield gauge(
         f"{_FETCHERS}_maxlag",
         "Largest number of offsets by which a replica here is behind its leader's high watermark (Kafka: MaxLag).",
-        lambda: max((one.lag_max for one in figures), default=0),
+        lambda: max((figure.lag_max for figure in figures), default=0),
     )
     yield gauge(
         f"{_FETCHERS}_deadthreadcount",
         "Leaders that this broker follows without a connection to them (Kafka: DeadThreadCount).",
-        lambda: sum(not one.connected for one in figures),
+        lambda: sum(not figure.connected for figure in figures),
     )
     for name, help_text, field in (
         ("partitions", "Partitions that this broker follows at that leader.", "partitions"),
@@ -150,16 +150,16 @@ def _fetchers(services: Services) -> Iterator[Metric]:
             "held_back",
         ),
     ):
-        for one in figures:
-            labels = {"leader": str(one.leader)}
-            yield Metric(f"{_FETCHERS}_{name}", help_text, partial(getattr, one, field), labels)
+        for figure in figures:
+            labels = {"leader": str(figure.leader)}
+            yield Metric(f"{_FETCHERS}_{name}", help_text, partial(getattr, figure, field), labels)
     for name, help_text in (
         ("requests", "Fetch requests sent to that leader since the start (Kafka: RequestsPerSec)."),
         ("bytes", "Bytes copied from that leader since the start (Kafka: BytesPerSec)."),
     ):
-        for one in figures:
-            labels = {"leader": str(one.leader)}
-            yield Metric(f"{_FETCHER}_{name}_total", help_text, partial(getattr, one, name), labels, "counter")
+        for figure in figures:
+            labels = {"leader": str(figure.leader)}
+            yield Metric(f"{_FETCHER}_{name}_total", help_text, partial(getattr, figure, name), labels, "counter")
 
 
 def _session(services: Services) -> Iterator[Metric]:

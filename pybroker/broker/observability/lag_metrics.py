@@ -122,8 +122,8 @@ def lag_metrics(
 
 
 def _of_partitions(name: str, text: str, rows: Sequence[tuple[_Behind, float]]) -> Iterator[Metric]:
-    for one, value in rows:
-        position = one.position
+    for row, value in rows:
+        position = row.position
         labels = {
             "consumergroup": position.group,
             "topic": position.topic,

@@ -77,7 +77,7 @@ async def accept_restored_store(config: BrokerConfig, agree: bool) -> str | None
     def failed(problem: FatalError) -> None:
         raise problem
 
-    directories = [Path(one) for one in config.log_dirs]
+    directories = [Path(log_dir) for log_dir in config.log_dirs]
     with locked(directories):
         try:
             store = await open_store(config, failed)

@@ -81,7 +81,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
             "use the settings for the cluster: metadata.store=zookeeper, zookeeper.connect=…, and a listener for "
             "brokers (docs/cluster.md)"
         )
-    directories = [Path(one) for one in config.log_dirs]
+    directories = [Path(log_dir) for log_dir in config.log_dirs]
     first, connect = directories[0], config.get_str("zookeeper.connect")
     seal = read_seal(first)
     if seal is not None and not (first / FILE_NAME).exists():

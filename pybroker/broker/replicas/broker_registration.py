@@ -107,7 +107,7 @@ class BrokerRegistration:
         Raises StartError if another broker has the id. Raises LoweredError if this broker has used topic ids before,
         and topics have them.
         """
-        here = tuple(one for one in directory_ids if one)
+        here = tuple(directory_id for directory_id in directory_ids if directory_id)
         self._running = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
         found = await get_or_none(self._store, self._running_path)
         if found is not None:

@@ -69,8 +69,8 @@ class Telling:
                     pause = min(2 * pause, PAUSE_MAX_S)
                     continue
             pause = PAUSE_S
-            for one in batch:
-                self._waiting.pop(one, None)
+            for record in batch:
+                self._waiting.pop(record, None)
 
 
 class FailedReplicas:

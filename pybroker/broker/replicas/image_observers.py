@@ -41,7 +41,7 @@ class ChangeFigures:
             self.isr_expands += bool(come)
         if deciding and new.leader >= 0 and new.leader != old.leader:
             self.elections += 1
-            self.unclean_elections += new.leader not in (*old.isr, *(one.broker_id for one in old.suspect))
+            self.unclean_elections += new.leader not in (*old.isr, *(log_end.broker_id for log_end in old.suspect))
 
 
 def _changed(before: ClusterImage, topic: TopicImage) -> Iterator[tuple[PartitionImage, PartitionImage]]:

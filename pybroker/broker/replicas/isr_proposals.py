@@ -124,13 +124,13 @@ class IsrKeeper:
             batch = self._waiting[:BATCH_MAX]
             changes = tuple(
                 IsrChange(
-                    one.topic_id,
-                    one.partition,
-                    one.leader_epoch,
-                    tuple((member.broker_id, member.broker_epoch) for member in one.isr),
-                    one.version,
+                    record.topic_id,
+                    record.partition,
+                    record.leader_epoch,
+                    tuple((member.broker_id, member.broker_epoch) for member in record.isr),
+                    record.version,
                 )
-                for one in batch
+                for record in batch
             )
             try:
                 event = AlterIsr(self._broker_id, self._broker_epoch(), changes)

@@ -35,10 +35,10 @@ class Following:
         """Follow the leaders of LeaderAndIsr: (topic id, partition, leader, leader epoch), the partitions must be open
         here.
         """
-        followed = [FollowedPartition(*one) for one in partitions]
+        followed = [FollowedPartition(*partition) for partition in partitions]
         if followed:
-            addresses = [BrokerAddress(one.broker_id, one.host_name, one.port) for one in leaders]
-            self._fetchers.set([one for one in addresses if one.broker_id != self._broker_id], followed)
+            addresses = [BrokerAddress(leader.broker_id, leader.host_name, leader.port) for leader in leaders]
+            self._fetchers.set([address for address in addresses if address.broker_id != self._broker_id], followed)
 
     def leave(self, partitions: Iterable[tuple[Uuid, int, int]]) -> None:
         """Stop following partitions that are being stopped here: (topic id, partition, last known leader epoch)."""

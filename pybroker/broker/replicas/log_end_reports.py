@@ -41,7 +41,7 @@ class LogEnds:
         await self._telling.stop()
 
     def _told(self, batch: tuple[Partition, ...]) -> LogEndsTold | None:
-        ends = tuple(end for one in batch if (end := self._asked_for(*one)) is not None)
+        ends = tuple(end for record in batch if (end := self._asked_for(*record)) is not None)
         return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
 
     def _asked_for(self, topic_id: Uuid, index: int) -> tuple[Uuid, int, int, int] | None:
@@ -50,7 +50,7 @@ class LogEnds:
         state = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
         if state is None or state.leader != NO_LEADER:
             return None
-        if not any(one.broker_id == self._broker_id and one.end == UNKNOWN_END for one in state.suspect):
+        if not any(log_end.broker_id == self._broker_id and log_end.end == UNKNOWN_END for log_end in state.suspect):
             return None
         offsets = self._partitions.offsets(topic_id, index)
         return None if offsets is None else (topic_id, index, offsets.last_epoch, offsets.log_end_offset)

@@ -88,7 +88,7 @@ class QuorumRegistration:
         """Register and return the broker epoch; if there is no controller, wait for one. Raises StartError if another
         broker has the id.
         """
-        here = tuple(one for one in directory_ids if one)
+        here = tuple(directory_id for directory_id in directory_ids if directory_id)
         run = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
         self._event = RegisterBroker(
             self._broker_id, self._incarnation, endpoints, rack, run, self._log_dirs, self._cordoned

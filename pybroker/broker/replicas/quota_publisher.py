@@ -41,7 +41,7 @@ class ClientQuotas:
         clients = [_quota(entity, config) for entity, config in changed if entity[0][0] != IP]
         if not full:
             # If only a user's password changes and the user has no quota, the table stays the same.
-            clients = [one for one in clients if _is_set(one) or _was_set(before, one)]
+            clients = [client for client in clients if _is_set(client) or _was_set(before, client)]
         addresses = await self._addresses((entity, config) for entity, config in changed if entity[0][0] == IP)
         if full or clients or addresses:
             self._native.quotas.publish(clients=clients, addresses=addresses, full=full)

@@ -227,7 +227,7 @@ class RoleReconciler:
             return
         self._tried[mismatch] = now + pause, min(2 * pause, RETRY_MAX_S)
         self._on_led(request)
-        code = next((one.error_code for topic in response.topics for one in topic.partition_errors), 0)
+        code = next((error.error_code for topic in response.topics for error in topic.partition_errors), 0)
         if code == ErrorCode.NONE:
             log.warning("partition reconciled: %s done='LeaderAndIsr applied again'", mismatch)
         else:

@@ -179,7 +179,9 @@ class Staging:
         is unknown. Return the topics of all data there.
         """
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
-        found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
+        found = {
+            (directory.topic_id, directory.partition) for directory in directories if directory.topic_id is not None
+        }
         on_disk = {topic_id for topic_id, _ in found}
         new = on_disk - self._nodes.keys()
         endless = await self._unknown(one for one in found if one[0] in new)
@@ -239,7 +241,9 @@ class Staging:
     def staged(self, topics: Iterable[Uuid]) -> None:
         """Start the delays: the data of these topics is now in `deleting/`."""
         topics = tuple(topics)
-        self._found.report((one, self._nodes[one].topic) for one in topics if self.endless_name(one) is not None)
+        self._found.report(
+            (topic, self._nodes[topic].topic) for topic in topics if self.endless_name(topic) is not None
+        )
         for topic_id in topics:
             node = self._nodes.get(topic_id)
             if node is None or node.endless or topic_id in self._held:
@@ -445,11 +449,13 @@ class Staging:
             self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return False
         try:
-            evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
+            evidence, closed = await self._known.in_store(topic_id, [directory.partition for directory in directories])
             if evidence is Evidence.DEAD and not closed:
                 # When a broker has removed data, no undelete may begin any more.
                 await self._close(topic_id)
-                evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
+                evidence, closed = await self._known.in_store(
+                    topic_id, [directory.partition for directory in directories]
+                )
         except (UnavailableError, UnknownOutcomeError, KafkaError) as problem:
             log.warning("cannot read whether a topic is still deleted, retrying id=%s: %s", topic_id, problem)
             self._due[topic_id] = self._clock.monotonic_ms() + NOTE_MS

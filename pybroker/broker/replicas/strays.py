@@ -242,33 +242,33 @@ class Strays:
                 yield _Candidate((name, partition), partition, topic_id, None, epoch)
 
     async def _plan(self, candidates: list[_Candidate], claims: Mapping[Place, Claim[Uuid]], *, full: bool) -> _Plan:
-        evidence = await self._known.of(one.replica for one in candidates if one.replica is not None)
+        evidence = await self._known.of(candidate.replica for candidate in candidates if candidate.replica is not None)
         plan = _Plan()
-        for one in candidates:
-            claim = claims.get(one.place)
-            what = Evidence.NOTHING if one.replica is None else evidence[one.replica]
-            epoch = one.epoch if one.epoch is not None else -1
+        for candidate in candidates:
+            claim = claims.get(candidate.place)
+            what = Evidence.NOTHING if candidate.replica is None else evidence[candidate.replica]
+            epoch = candidate.epoch if candidate.epoch is not None else -1
             undecided = what in (Evidence.NOTHING, Evidence.HERE)
-            if claim is not None and undecided and one.topic_id is not None and one.directory:
-                path = Path(one.directory.directory)
+            if claim is not None and undecided and candidate.topic_id is not None and candidate.directory:
+                path = Path(candidate.directory.directory)
                 epoch = await asyncio.get_running_loop().run_in_executor(None, last_epoch, path)
-            match decide(FoundDirectory(one.topic_id, epoch), claim, what, full=full):
+            match decide(FoundDirectory(candidate.topic_id, epoch), claim, what, full=full):
                 case ReconcileOutcome.STAGED:
                     proven = what in (Evidence.DEAD, Evidence.DEPARTED)
-                    (plan.proven if proven else plan.staged).append(one)
+                    (plan.proven if proven else plan.staged).append(candidate)
                 case ReconcileOutcome.UNKNOWN:
-                    self._unknown(one, plan)
+                    self._unknown(candidate, plan)
                 case ReconcileOutcome.ADOPTED:
-                    assert one.directory is not None
+                    assert candidate.directory is not None
                     assert claim is not None
-                    plan.nameless.append((one.directory, claim.topic_id))
+                    plan.nameless.append((candidate.directory, claim.topic_id))
                 case ReconcileOutcome.ASIDE:
-                    self._aside(one, claim, what, plan)
+                    self._aside(candidate, claim, what, plan)
                 case ReconcileOutcome.KEPT:
-                    self._kept(one, claim, what)
+                    self._kept(candidate, claim, what)
                 case ReconcileOutcome.REFUSED:
                     assert claim is not None
-                    self._problems[one.place] = _refused(one, claim)
+                    self._problems[candidate.place] = _refused(candidate, claim)
         return plan
 
     def _unknown(self, one: _Candidate, plan: _Plan) -> None:
@@ -387,7 +387,7 @@ class Strays:
         self, candidates: list[_Candidate], stop: Stop, staging: Staging, delay_ms: int | None
     ) -> list[tuple[Uuid, int]]:
         """Stage replicas; return the partitions that are no longer in service."""
-        moved = [(one, one.topic_id) for one in candidates if one.topic_id is not None]
+        moved = [(candidate, candidate.topic_id) for candidate in candidates if candidate.topic_id is not None]
         if not moved:
             return []
         names = {

@@ -151,7 +151,7 @@ def _show(report: Report) -> None:
         say()
         say("Deletions in progress:")
         table(
-            [{**_deletion(one), "on_brokers": _where(one)} for one in report.deletions],
+            [{**_deletion(deletion), "on_brokers": _where(deletion)} for deletion in report.deletions],
             ["topic", "topic_id", "state", "deleted_by", "on_brokers"],
         )
 

@@ -69,42 +69,46 @@ def find_problems(report: Report) -> Iterator[Problem]:
 
 
 def _of_brokers(report: Report) -> Iterator[Problem]:
-    for one in report.brokers:
-        about = {"broker": one.broker}
-        if one.state == "absent":
-            says = f"broker {one.broker} is not running but has {one.replicas:,} replicas"
+    for broker in report.brokers:
+        about = {"broker": broker.broker}
+        if broker.state == "absent":
+            says = f"broker {broker.broker} is not running but has {broker.replicas:,} replicas"
             yield {"what": "absent", **about, "says": says}
-        elif one.state == "silent":
-            yield {"what": "silent", **about, "says": f"broker {one.broker} is registered but does not respond"}
-        if one.store in ("suspended", "lost"):
-            says = f"broker {one.broker} cannot reach ZooKeeper (session {one.store})"
+        elif broker.state == "silent":
+            yield {"what": "silent", **about, "says": f"broker {broker.broker} is registered but does not respond"}
+        if broker.store in ("suspended", "lost"):
+            says = f"broker {broker.broker} cannot reach ZooKeeper (session {broker.store})"
             yield {"what": "store", **about, "says": says}
-        if one.controller not in (None, -1, report.controller) or (one.controller == -1 and report.controller):
-            believed = "no controller" if one.controller == -1 else f"broker {one.controller} as the controller"
+        if broker.controller not in (None, -1, report.controller) or (broker.controller == -1 and report.controller):
+            believed = "no controller" if broker.controller == -1 else f"broker {broker.controller} as the controller"
             actual = "no broker" if report.controller is None else f"broker {report.controller}"
-            says = f"broker {one.broker} knows {believed}, but {actual} is the controller"
+            says = f"broker {broker.broker} knows {believed}, but {actual} is the controller"
             yield {"what": "other_controller", **about, "says": says}
-        for log_dir in one.offline_log_dirs:
-            says = f"broker {one.broker}: log directory {log_dir} is offline"
+        for log_dir in broker.offline_log_dirs:
+            says = f"broker {broker.broker}: log directory {log_dir} is offline"
             yield {"what": "log_dir", **about, "log_dir": log_dir, "says": says}
-        for log_dir, usable, total in one.full_log_dirs:
+        for log_dir, usable, total in broker.full_log_dirs:
             room = f"{of_bytes(usable)} of {of_bytes(total)} usable"
-            says = f"broker {one.broker}: the disk of log directory {log_dir} is full ({room}) and refuses writes"
+            says = f"broker {broker.broker}: the disk of log directory {log_dir} is full ({room}) and refuses writes"
             yield {"what": "full", **about, "log_dir": log_dir, "usable_bytes": usable, "says": says}
 
 
 def _of_roles(report: Report) -> Iterator[Problem]:
     """Yield each partition once, preferably as its own broker reports it."""
     named: set[tuple[str, int]] = set()
-    for one in report.wrong_roles:
-        if (one.topic, one.partition) not in named:
-            named.add((one.topic, one.partition))
-            about = {"topic": one.topic, "topic_id": str(one.topic_id) if one.topic_id else None, "broker": one.broker}
+    for wrong_role in report.wrong_roles:
+        if (wrong_role.topic, wrong_role.partition) not in named:
+            named.add((wrong_role.topic, wrong_role.partition))
+            about = {
+                "topic": wrong_role.topic,
+                "topic_id": str(wrong_role.topic_id) if wrong_role.topic_id else None,
+                "broker": wrong_role.broker,
+            }
             says = (
-                f"{one.topic}-{one.partition}: broker {one.broker} {one.found}; see that broker's log for whether it "
-                "was repaired"
+                f"{wrong_role.topic}-{wrong_role.partition}: broker {wrong_role.broker} {wrong_role.found}; see "
+                "that broker's log for whether it was repaired"
             )
-            yield {"what": "wrong_role", **about, "partition": one.partition, "says": says}
+            yield {"what": "wrong_role", **about, "partition": wrong_role.partition, "says": says}
 
 
 def _of_partition(row: Any) -> Iterator[Problem]:

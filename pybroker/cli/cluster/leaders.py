@@ -88,10 +88,10 @@ async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
-    asked: dict[tuple[str, int], LeaderView] = {(one.topic, one.partition): one for one in batch}
+    asked: dict[tuple[str, int], LeaderView] = {(record.topic, record.partition): record for record in batch}
     topics: dict[str, list[LeaderView]] = {}
-    for one in batch:
-        topics.setdefault(one.topic, []).append(one)
+    for record in batch:
+        topics.setdefault(record.topic, []).append(record)
     request = m.ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -99,11 +99,11 @@ async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list
                 name=name,
                 partitions=[
                     m.ListOffsetsRequest_ListOffsetsPartition(
-                        partition_index=one.partition,
-                        current_leader_epoch=one.epoch,
+                        partition_index=row.partition,
+                        current_leader_epoch=row.epoch,
                         timestamp=OffsetSpec.earliest().timestamp,
                     )
-                    for one in rows
+                    for row in rows
                 ],
             )
             for name, rows in topics.items()

@@ -54,14 +54,14 @@ async def read_layout(admin: AdminClient) -> Layout:
                 sizes[where] = max(sizes.get(where, 0), replica.size)
     partitions = []
     for topic in described.values():
-        for one in topic.partitions:
-            where = TopicPartition(topic.name, one.partition)
+        for partition in topic.partitions:
+            where = TopicPartition(topic.name, partition.partition)
             going = moving[where].removing_replicas if where in moving else ()
-            replicas = tuple(node.id for node in one.replicas if node.id not in going)
-            partitions.append(PlanPartition(topic.name, one.partition, replicas, sizes.get(where, 0)))
+            replicas = tuple(node.id for node in partition.replicas if node.id not in going)
+            partitions.append(PlanPartition(topic.name, partition.partition, replicas, sizes.get(where, 0)))
     few = (row for row in report.state.conditions if len(row.replica_nodes) < row.replicas_wanted)
     return Layout(
-        [PlanBroker(one.broker, one.rack) for one in report.brokers if one.state == "running"],
+        [PlanBroker(broker.broker, broker.rack) for broker in report.brokers if broker.state == "running"],
         partitions,
         {row.name: row.replicas_wanted for row in few},
     )
@@ -71,7 +71,10 @@ def after(partitions: Sequence[PlanPartition], plan: Plan) -> list[PlanPartition
     """Return the partitions after the plan."""
     moved = {(move.topic, move.partition): move.after for move in plan}
     return [
-        msgspec.structs.replace(one, replicas=moved.get((one.topic, one.partition), one.replicas)) for one in partitions
+        msgspec.structs.replace(
+            partition, replicas=moved.get((partition.topic, partition.partition), partition.replicas)
+        )
+        for partition in partitions
     ]
 
 

@@ -62,7 +62,9 @@ def drain(broker: int, *, how: _PlanOptions, target: Target) -> None:
     def planned(layout: Layout) -> Plan:
         from pybroker.broker.admin.placement_plans import drain as plan
 
-        known = {one.broker_id for one in layout.brokers} | {each for one in layout.partitions for each in one.replicas}
+        known = {one.broker_id for one in layout.brokers} | {
+            each for partition in layout.partitions for each in partition.replicas
+        }
         if broker not in known:
             raise click.ClickException(f"There is no broker {broker}.")
         return plan(layout.partitions, layout.brokers, [broker])
@@ -93,8 +95,8 @@ def balance(*, factor: int | None, how: _PlanOptions, target: Target) -> None:
         from pybroker.cli.cluster.plan_execution import after, between
 
         has: dict[str, int] = {}
-        for one in layout.partitions:
-            has[one.topic] = max(has.get(one.topic, 0), len(one.replicas))
+        for partition in layout.partitions:
+            has[partition.topic] = max(has.get(partition.topic, 0), len(partition.replicas))
         wanted = {name: min(number, len(layout.brokers)) for name, number in layout.replicas_wanted.items()}
         if factor is not None:
             wanted |= {name: factor for name, number in has.items() if max(number, wanted.get(name, 0)) < factor}

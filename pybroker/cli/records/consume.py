@@ -196,7 +196,9 @@ def _read(
             if stops is None:
                 output.write(records)
                 continue
-            output.write([one for one in records if one.offset < stops[TopicPartition(topic, one.partition)]])
+            output.write(
+                [record for record in records if record.offset < stops[TopicPartition(topic, record.partition)]]
+            )
             # Compare positions, not records: the last offsets may be control records or compacted away.
             ended = {each for each in reading if consumer.position(each) >= stops[each]}
             consumer.pause(*ended)

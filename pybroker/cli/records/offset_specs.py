@@ -61,7 +61,10 @@ def offsets(
         return ends
     if place.kind == "time":
         found = consumer.offsets_for_times(dict.fromkeys(partitions, place.number))
-        return {one: ends[one] if (first := found[one]) is None else first.offset for one in partitions}
+        return {
+            partition: ends[partition] if (first := found[partition]) is None else first.offset
+            for partition in partitions
+        }
     at = {each: _base(place, starts[each], ends[each]) for each in partitions}
     return {each: min(max(at[each], starts[each]), ends[each]) for each in partitions}
 

@@ -69,7 +69,7 @@ class AdminBase:
 
         A broker that skips the tags would apply a request for one incarnation to another of the same name.
         """
-        if any(one != Uuid.ZERO for one in ids) and not heeds_ids(connection):
+        if any(topic_id != Uuid.ZERO for topic_id in ids) and not heeds_ids(connection):
             raise UnsupportedVersionError(
                 f"the broker at {connection.address} accepts these topics only by name, not by id"
             )

@@ -175,7 +175,9 @@ class GroupsAdmin(AdminBase):
                 m.DeleteOffsetsRequest_DeleteOffsetsTopic(
                     name=name,
                     topic_id=topic_id,
-                    partitions=[m.DeleteOffsetsRequest_DeleteOffsetsPartition(partition_index=one) for one in indexes],
+                    partitions=[
+                        m.DeleteOffsetsRequest_DeleteOffsetsPartition(partition_index=index) for index in indexes
+                    ],
                 )
                 for (name, topic_id), indexes in by_topic_and_id(wanted).items()
             ],

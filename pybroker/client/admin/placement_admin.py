@@ -96,7 +96,7 @@ class PlacementAdmin(AdminBase):
                 m.AlterPartitionReassignmentsRequest_ReassignableTopic(
                     name=name,
                     topic_id=topic_id,
-                    partitions=[_reassignable(one, wanted[partition_of(name, topic_id, one)]) for one in indexes],
+                    partitions=[_reassignable(index, wanted[partition_of(name, topic_id, index)]) for index in indexes],
                 )
                 for (name, topic_id), indexes in by_id.items()
             ],

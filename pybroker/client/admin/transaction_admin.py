@@ -240,7 +240,7 @@ class TransactionsAdmin(AdminBase):
         ]
         if not candidates:
             return []
-        producer_ids = sorted({one.producer.producer_id for one in candidates})
+        producer_ids = sorted({candidate.producer.producer_id for candidate in candidates})
         listed = await self.list_transactions(producer_ids=producer_ids)
         described = self.describe_transactions([one.transactional_id for one in listed])
         held: set[tuple[int, TopicPartition]] = set()
@@ -250,7 +250,9 @@ class TransactionsAdmin(AdminBase):
                     held.update((description.producer_id, where) for where in description.partitions)
             elif getattr(description, "code", None) != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise description
-        unheld = [one for one in candidates if (one.producer.producer_id, one.partition) not in held]
+        unheld = [
+            candidate for candidate in candidates if (candidate.producer.producer_id, candidate.partition) not in held
+        ]
         # Drop transactions that ended while the coordinators were asked.
         now = await self.describe_producers({one.partition for one in unheld})
         return [one for one in unheld if _is_open(now[one.partition], one.producer)]

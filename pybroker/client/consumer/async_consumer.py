@@ -104,9 +104,9 @@ class Consumer(ClientLifecycle):
         TypeError for anything but TopicPartition.
         """
         partitions = list(partitions)
-        for one in partitions:
-            if not isinstance(one, TopicPartition):
-                raise TypeError(f"assign() requires TopicPartition(topic, partition), got {one!r}")
+        for partition in partitions:
+            if not isinstance(partition, TopicPartition):
+                raise TypeError(f"assign() requires TopicPartition(topic, partition), got {partition!r}")
         if self._subscription.topics is not None:
             raise ValueError("topics are subscribed; call unsubscribe() first")
         self._positions.assign(partitions)

@@ -280,7 +280,7 @@ class Foreground:
         )
         if self._ready_fd is not None:
             report = {
-                "endpoints": [[one.name, one.host, one.port] for one in broker.endpoints],
+                "endpoints": [[endpoint.name, endpoint.host, endpoint.port] for endpoint in broker.endpoints],
                 "cluster_id": services.cluster_id,
                 "broker_id": services.broker_id,
             }

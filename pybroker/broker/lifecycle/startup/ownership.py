@@ -28,7 +28,7 @@ def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bo
     if own_store:
         if not sealed:
             refuse_sealed(Path(log_dirs[0]))
-        _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
+        _refuse_lost_store(Path(log_dirs[0]), [Path(log_dir) for log_dir in log_dirs])
     elif (Path(log_dirs[0]) / STORE_FILE).exists():
         raise StartError(
             f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker without ZooKeeper. Move it to "

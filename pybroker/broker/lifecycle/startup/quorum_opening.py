@@ -42,7 +42,7 @@ class VoterDirectory:
     def __init__(self, config: BrokerConfig) -> None:
         assert config.between_brokers is not None
         self._listener = config.between_brokers
-        self._protocol = next(one.protocol for one in config.listeners if one.name == self._listener)
+        self._protocol = next(listener.protocol for listener in config.listeners if listener.name == self._listener)
         self._voters = {voter.node_id: voter for voter in config.voters}
 
     def address_of(self, node_id: int) -> BrokerImage | None:
@@ -61,7 +61,7 @@ class VoterDirectory:
 
 def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
     """Return the cluster's id in a log directory; None before the first start."""
-    return next(filter(None, (owner_of(Path(one)).get("cluster.id") for one in log_dirs)), None)
+    return next(filter(None, (owner_of(Path(log_dir)).get("cluster.id") for log_dir in log_dirs)), None)
 
 
 async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[str, bool]:
@@ -75,8 +75,8 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
         return stored, False
     voters, here = VoterDirectory(config), config.broker_id
     open_connection = _connector(config, login)
-    others = [one for one in config.voters if one.node_id != here]
-    founder = min(one.node_id for one in config.voters) == here
+    others = [voter for voter in config.voters if voter.node_id != here]
+    founder = min(voter.node_id for voter in config.voters) == here
     waiting = False
     while True:
         found = await _ask(voters, others, open_connection, here)
@@ -133,7 +133,7 @@ async def open_quorum(
     log.warning("%s", WARNING)
     directory, here = Path(config.log_dirs[0]), config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
-    voters = {one.node_id: one for one in config.voters}
+    voters = {voter.node_id: voter for voter in config.voters}
     endpoints = [_endpoint(voters[here])] if here in voters else []
     settings = {name: config.get_int(name) for name in TIMEOUTS}
 
@@ -147,11 +147,11 @@ async def open_quorum(
             node_id=here,
             directory_id=directory_id,
             cluster_id=cluster_id,
-            bootstrap=[one for one in voters if one != here],
+            bootstrap=[voter for voter in voters if voter != here],
             endpoints=endpoints,
             settings=settings,
         )
-        node.learn([_endpoint(one) for one in voters.values() if one.node_id != here])
+        node.learn([_endpoint(voter) for voter in voters.values() if voter.node_id != here])
         return node
 
     try:

@@ -155,8 +155,8 @@ class DeletionReader:
             bulk = {field: getattr(known, field) for field in BULK}
         elif data is not None and not head.same_data:
             bulk = {
-                "partitions": {one.partition_id: tuple(one.replicas) for one in data.partitions},
-                "ends": tuple((one.start_offset, one.end_offset) for one in data.ends),
+                "partitions": {partition.partition_id: tuple(partition.replicas) for partition in data.partitions},
+                "ends": tuple((end.start_offset, end.end_offset) for end in data.ends),
                 "isr": tuple(map(tuple, data.isr)),
                 "departed": {one.partition_id: tuple(one.brokers) for one in data.departed},
                 "offsets": tuple(map(_offset_from, data.offsets)),

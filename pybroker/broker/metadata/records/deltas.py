@@ -180,7 +180,7 @@ class DeltaReader:
         self._settings.features_version(record.features_version)
         self._access.versions(record.acl_versions)
         self._floors.update((floor.topic_name, floor.leader_epoch) for floor in record.epoch_floors)
-        self._leftovers.update((one.topic_name, one.partitions) for one in record.leftovers)
+        self._leftovers.update((leftover.topic_name, leftover.partitions) for leftover in record.leftovers)
         self._dropped_orders += record.dropped_orders
         self._raised |= record.raised
         self._deletions.heads(record.deletions)

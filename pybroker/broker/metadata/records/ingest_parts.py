@@ -87,6 +87,9 @@ class IngestReader:
         self.open += map(_record, record.ingests)
         self.committed += map(_record, record.committed_ingests)
         self.ended += ((key.topic_id, key.ingest_id, key.batch_id) for key in record.ended_ingests)
-        self.forgotten += ((one.topic_id, one.ingest_id, one.stream) for one in record.forgotten_ingests)
+        self.forgotten += (
+            (forgotten_ingest.topic_id, forgotten_ingest.ingest_id, forgotten_ingest.stream)
+            for forgotten_ingest in record.forgotten_ingests
+        )
         self.folders.update((folder.path, folder.topic_id) for folder in record.ingest_folders)
         self.removed_folders += record.removed_ingest_folders

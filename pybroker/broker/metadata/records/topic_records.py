@@ -192,7 +192,7 @@ class TopicChangeReader:
         """Read topics' details from NoOpRecord."""
         for struct in structs:
             departed = {
-                partition.partition_id: {one.broker_id: one.leader_epoch for one in partition.removals}
+                partition.partition_id: {removal.broker_id: removal.leader_epoch for removal in partition.removals}
                 for partition in struct.departed
             }
             self._change(struct.topic_id).details = TopicDetails(

@@ -131,7 +131,11 @@ async def _fill(store: EmbeddedStore, plan: AdoptionPlan) -> None:
             await store.create(znodes.topic_id_path(topic.name), record.encode())
     facts = {"cluster_id": plan.cluster_id, "broker": plan.node_id, "source": plan.source}
     audit = audit_record(
-        "adopt", directories=[str(one) for one in plan.directories], topics=len(plan.topics), notes=plan.notes, **facts
+        "adopt",
+        directories=[str(directory) for directory in plan.directories],
+        topics=len(plan.topics),
+        notes=plan.notes,
+        **facts,
     )
     await store.multi([audit])
 
