@@ -137,7 +137,7 @@ def test_files_that_disagree_settle_nothing(start_broker: StartBroker) -> None:
     broker.start()
     assert topic_ids(broker, "torn") == {"torn": Uuid.ZERO}
     assert topic_ids(broker, "well")["well"] != Uuid.ZERO
-    assert "the directories of 'torn' name several" in broker.console.read_text()
+    assert "the directories of 'torn' have several" in broker.console.read_text()
     broker.stop()
     assert "id" not in topic_node(broker.data_dir, "torn")
     assert sorted(path.name for path in broker.data_dir.glob("torn-*/*")) == before
