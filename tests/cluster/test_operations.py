@@ -141,7 +141,7 @@ def test_a_dead_machine_is_replaced(cluster: Cluster) -> None:
 
 def test_zookeeper_that_is_gone(cluster: Cluster) -> None:
     cluster.zookeeper.kill()
-    expected = [f"broker {number} cannot reach ZooKeeper (session suspended)" for number in (1, 2, 3)]
+    expected = [f"broker {number} cannot reach the metadata store (session suspended)" for number in (1, 2, 3)]
     until(lambda: problems(cluster) == expected)
     cluster.zookeeper.start()
     until(lambda: problems(cluster) == [])

@@ -360,9 +360,11 @@ class Broker:
                     outcome = (await parts.port.submit(event, HAND_OVER_MS)).reply
             except KafkaError as error:
                 if not parts.services.cluster_state.session.connected:
+                    store = "the metadata quorum" if config.in_quorum else "ZooKeeper"
                     log.warning(
-                        "ZooKeeper is unreachable; leadership of this broker's partitions moves only after its "
-                        "session expires"
+                        "%s is unreachable; leadership of this broker's partitions moves only after its session "
+                        "expires",
+                        store,
                     )
                     return
                 log.warning("cannot hand over leadership, retrying: %s", error)

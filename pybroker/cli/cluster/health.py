@@ -23,9 +23,9 @@ Problem = dict[str, Any]
 def health(target: Target) -> None:
     """List the problems of the cluster, one per line. The exit code is 1 if there is any.
 
-    Problems: a broker that has replicas but is not running, that does not respond or cannot reach ZooKeeper; no
-    controller; a partition without a leader, whose leader does not lead (each leader is asked), with replicas that are
-    not in sync, or with fewer in-sync replicas than min.insync.replicas; internal topics with fewer replicas than
+    Problems: a broker that has replicas but is not running, that does not respond or cannot reach the metadata store;
+    no controller; a partition without a leader, whose leader does not lead (each leader is asked), with replicas that
+    are not in sync, or with fewer in-sync replicas than min.insync.replicas; internal topics with fewer replicas than
     configured; log directories that are full or offline; damaged topics.
     """
     problems = run(_health(target))
@@ -77,7 +77,7 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
         elif broker.state == "silent":
             yield {"what": "silent", **about, "says": f"broker {broker.broker} is registered but does not respond"}
         if broker.store in ("suspended", "lost"):
-            says = f"broker {broker.broker} cannot reach ZooKeeper (session {broker.store})"
+            says = f"broker {broker.broker} cannot reach the metadata store (session {broker.store})"
             yield {"what": "store", **about, "says": says}
         if broker.controller not in (None, -1, report.controller) or (broker.controller == -1 and report.controller):
             believed = "no controller" if broker.controller == -1 else f"broker {broker.controller} as the controller"

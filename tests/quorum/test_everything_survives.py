@@ -1,0 +1,34 @@
+"""Everything that a cluster keeps is in the metadata log: it is there after all brokers were killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybroker.client import TopicCollection, blocking
+from tests.quorum.test_broker_cluster import Scene
+from tests.upgrade.stored import DELETED, FOR_EVER, facts, fill, offsets_of, records, undeleted
+
+SETTINGS = {**FOR_EVER, "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2"}
+
+
+def test_all_metadata_survives_when_all_brokers_are_killed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    for broker in scene.brokers.values():
+        broker.settings |= SETTINGS
+    first = scene.brokers[1]
+    try:
+        scene.start()
+        fill(first, 3)
+        with blocking.AdminClient({"bootstrap.servers": first.bootstrap}) as admin:
+            held = {"records": records(first, DELETED, 2), "offsets": offsets_of(admin, DELETED)}
+            topic_id = admin.list_topics()[DELETED].topic_id
+            admin.delete_topics(TopicCollection.of_topic_ids([topic_id])).all()
+        before = facts(first)
+        for broker in scene.brokers.values():
+            broker.kill()
+        scene.start()
+        assert facts(first) == before
+        assert undeleted(first, str(topic_id)) == held
+    finally:
+        for broker in scene.brokers.values():
+            broker.kill()
