@@ -1,7 +1,7 @@
 """The client library: `AdminClient`, `Producer`, `Consumer` and the types they use.
 
-asyncio first; `pybroker.client.blocking` has the same classes for programs without it. Names are imported when they are
-first used.
+The classes here use asyncio; `pybroker.client.blocking` has the same classes for programs without asyncio. A name's
+module is imported when the name is first used.
 """
 
 from __future__ import annotations

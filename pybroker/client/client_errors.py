@@ -34,8 +34,8 @@ __all__ = [
 
 
 class KafkaError(pybroker.errors.KafkaError):
-    """A request, or one item of it, is refused. code: Kafka's (`ErrorCode`). message: the broker's, or what was
-    requested.
+    """A request, or one item of it, is refused. code: Kafka's error code (`ErrorCode`). message: the broker's message,
+    or what the client requested.
     """
 
     @property
@@ -59,7 +59,7 @@ class ClientConfigError(ConfigError, ValueError):
 
 class BrokerConnectionError(ConnectionError):
     """A connection failed or was lost. The text names the address and the reason. The broker may have executed the
-    request: repeat it only if executing it twice does no harm.
+    request, so repeat it only if a second execution does no harm.
     """
 
 
@@ -68,8 +68,8 @@ class KafkaTimeoutError(TimeoutError):
 
 
 class AuthenticationError(KafkaError):
-    """The broker rejects the client's credentials or requires some (code ILLEGAL_SASL_STATE: set `security.protocol`),
-    or the client rejects the broker (SCRAM's server signature).
+    """The broker rejects the client's credentials or requires credentials (code ILLEGAL_SASL_STATE: set
+    `security.protocol`), or the client rejects the broker (SCRAM's server signature).
     """
 
     def __init__(self, message: str, code: int = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
@@ -77,7 +77,7 @@ class AuthenticationError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker does not know the request, or no version that can carry the arguments."""
+    """The broker does not know the request, or it knows no version with the requested arguments."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
@@ -130,8 +130,7 @@ class RecordTooLargeError(KafkaError):
 
 
 class NoOffsetError(KafkaError):
-    """The group has no committed offset, or none of this incarnation of the topic, and `auto.offset.reset` is `none`.
-    """
+    """`auto.offset.reset` is `none`, and the group has no committed offset in this incarnation of the topic."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -144,15 +143,15 @@ class CommitFailedError(KafkaError):
 
 
 class ProducerFencedError(KafkaError):
-    """Another producer uses the transactional id, or the transaction exceeded its timeout: this producer can only be
-    closed.
+    """Another producer uses the transactional id, or the transaction exceeded its timeout: the only remaining call is
+    `close`.
     """
 
     retriable = False
 
 
 class TransactionFailedError(KafkaError):
-    """The transaction can only be aborted; `read_committed` consumers do not see its records."""
+    """The only remaining call is `abort`; `read_committed` consumers do not see the transaction's records."""
 
     retriable = False
 
@@ -161,7 +160,9 @@ class TransactionFailedError(KafkaError):
 
 
 def broker_error(code: int, message: str | None = None, *, about: str = "") -> KafkaError:
-    """Return the exception for a code in a response. about: what was requested, for codes without a message."""
+    """Return the exception for a code in a response. about: what the client requested; it becomes the message if the
+    response has none.
+    """
     return KafkaError(code, message or about or None)
 
 

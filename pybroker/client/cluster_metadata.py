@@ -54,7 +54,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition in the metadata. `leader` is -1 without a leader, `leader_epoch` -1 if unknown."""
+    """A partition in the metadata. `leader` is -1 if there is none; `leader_epoch` is -1 if unknown."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ class TopicInfo:
 class Cluster:
     """A snapshot of the cluster's metadata.
 
-    id: the cluster id (KIP-78); None before the first response and from clusters without one.
+    id: the cluster id (KIP-78); None before the first response, and if the cluster has none.
     """
 
     id: str | None = None
@@ -161,7 +161,7 @@ class Cluster:
 
 
 Partition = TypeVar("Partition", bound=TopicPartition | TopicIdPartition)
-"""A call answers with the kind of partition it was asked with."""
+"""The kind of partition in a call's arguments; the result has the same kind."""
 
 
 def by_topic_and_id(

@@ -407,7 +407,7 @@ SHARE_CONSUMER = ConfigDef(
 NOT_SERVED = {
     "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default but has no transactions",
 }
-"""Settings of Kafka's clients that these clients refuse because they would not take effect."""
+"""Settings of Kafka's clients that these clients refuse, because they would have no effect."""
 
 
 _OF_PROTOCOL = {
@@ -419,7 +419,9 @@ _OF_PROTOCOL = {
 
 
 def check_protocol(config: ClientConfig) -> None:
-    """Raise ClientConfigError for settings that `group.protocol` does not use, as Kafka's consumer does."""
+    """Raise ClientConfigError if a setting is given that the chosen `group.protocol` does not use, as Kafka's consumer
+    does.
+    """
     protocol = config["group.protocol"]
     for name, (needs, instead) in _OF_PROTOCOL.items():
         if name in config and protocol != needs:
@@ -430,7 +432,7 @@ class ClientConfig:
     """The settings of one client, parsed and checked.
 
     Accepts text and typed values (`"100"`, `100`, `"100ms"`): a `key=value` file and a dict mean the same. Raises
-    ClientConfigError.
+    ClientConfigError if a name is unknown or a value invalid.
     """
 
     def __init__(self, table: ConfigDef, settings: Mapping[str, Any]) -> None:
@@ -458,7 +460,7 @@ class ClientConfig:
         return self._table[name].default if value is None else value
 
     def once(self, what: str, make: Callable[[], Any]) -> Any:
-        """Return an object shared by all users of these settings; `make` creates it on first use."""
+        """Return an object that all users of these settings share; `make` creates it on first use."""
         if what not in self._made:
             self._made[what] = make()
         return self._made[what]
@@ -468,8 +470,8 @@ class ClientConfig:
         return float(self[name]) / 1000
 
     def plugin(self, name: str) -> Any:
-        """Return the object that a setting names: an object itself, an instance of a class or of
-        `package.module:Class`.
+        """Return the object that a setting names. The value may be the object itself, or a class or
+        `package.module:Class`, of which this creates an instance.
         """
         return make_plugin(name, self[name])
 
@@ -490,7 +492,7 @@ def make_plugin(name: str, value: Any) -> Any:
             value = getattr(import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ClientConfigError(f"{name}={value}: import failed: {error}") from error
-    # Instantiate plug-in classes; any other class, such as `int`, is used as a function of bytes.
+    # Instantiate a plug-in class. Any other class, such as `int`, is used as a function of bytes.
     return value() if isinstance(value, type) and hasattr(value, "configure") else value
 
 
@@ -501,7 +503,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             value = (value,)
         if any(not isinstance(each, str) for each in value):
-            return tuple(value)  # plug-in objects
+            return tuple(value)  # These are plug-in objects.
         value = ",".join(value)
     shown = "[hidden]" if key.sensitive else value
     if not isinstance(value, str | bool | int | float):
@@ -514,7 +516,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
 
 
 def addresses(config: ClientConfig) -> list[tuple[str, int]]:
-    """Return `bootstrap.servers` as (host, port) pairs. Raises ClientConfigError."""
+    """Return `bootstrap.servers` as (host, port) pairs. Raises ClientConfigError if it is missing or malformed."""
     found = []
     for entry in config["bootstrap.servers"] or ():
         host, colon, port = entry.rpartition(":")

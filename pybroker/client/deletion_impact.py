@@ -20,7 +20,7 @@ from pybroker.native import Uuid
 Value = TypeVar("Value")
 
 PROTECTION = "delete.protection.enable"
-"""Topic setting that makes the broker refuse deletions."""
+"""The topic setting with which the broker refuses deletions."""
 DELAY = "delete.topic.delay.ms"
 """Broker setting: how long a deleted topic can be undeleted."""
 WITH_POSITIONS = frozenset({"consumer", "share", "streams", ""})
@@ -41,8 +41,9 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class DeletionImpact:
-    """The data that a deletion would remove. None: unknown; `unknown` says why. protected: the broker refuses
-    deletions. keeps_ms: how long undelete would be possible; None if it would not.
+    """The data that a deletion would remove. A value is None if it is unknown; `unknown` has the reason. protected:
+    whether the broker refuses the deletion. keeps_ms: how long undelete would be possible; None if it would be
+    impossible.
     """
 
     topic: str
@@ -59,7 +60,9 @@ class DeletionImpact:
 
 
 async def deletion_impact(admin: AdminClient, topic: str | Uuid) -> DeletionImpact:
-    """Return the impact of deleting a topic, by name or by id. Changes nothing. Raises UnknownTopicError."""
+    """Return the impact of deleting a topic, by name or by id. Changes nothing. Raises UnknownTopicError if the topic
+    does not exist.
+    """
     collection = (
         TopicCollection.of_topic_ids([topic]) if isinstance(topic, Uuid) else TopicCollection.of_topic_names([topic])
     )

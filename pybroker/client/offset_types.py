@@ -17,7 +17,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(moment: Moment) -> int:
-    """Return milliseconds since 1970. Raises ValueError for a datetime without a time zone."""
+    """Return milliseconds since 1970. Raises ValueError if a datetime has no time zone."""
     if not isinstance(moment, datetime):
         return moment
     if moment.tzinfo is None:
@@ -26,7 +26,9 @@ def milliseconds(moment: Moment) -> int:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: that of the next record to read. leader_epoch: of the last record read, -1 unknown."""
+    """A committed offset: the offset of the next record to read. leader_epoch: the leader epoch of the last record
+    read, -1 if unknown.
+    """
 
     offset: int
     leader_epoch: int = -1
@@ -36,7 +38,7 @@ class OffsetAndMetadata(NamedTuple):
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets with plain integers turned into OffsetAndMetadata."""
+    """Return the offsets; convert plain integers to OffsetAndMetadata."""
     return {
         where: OffsetAndMetadata(offset) if isinstance(offset, int) else offset for where, offset in offsets.items()
     }

@@ -32,8 +32,8 @@ class ProducerRecord:
 class RecordMetadata(NamedTuple):
     """The position of a written record. offset: -1 if the broker does not report it (acks=0, a duplicate).
 
-    timestamp: the record's own, or the broker's if the topic uses LogAppendTime; milliseconds since 1970. topic_id: the
-    incarnation that holds it; Uuid.ZERO from brokers without topic ids.
+    timestamp: the record's own or, if the topic uses LogAppendTime, the broker's; milliseconds since 1970. topic_id:
+    the incarnation in which the record is; Uuid.ZERO from brokers without topic ids.
     """
 
     topic: str

@@ -1,5 +1,6 @@
-"""A topic's history as a list of events: those of all incarnations of a name, newest first, without duplicates
-(`pybroker topics history`, the console)."""
+"""A topic's history as a list of events: the events of all incarnations of a name, newest first, without duplicates
+(for `pybroker topics history` and the console).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class HistoryEvent:
     """An event in a topic's history.
 
     what: created, auto-created, deleted, undeleted, renamed, truncated, purged; comma-separated if one step did
-    several. at_ms: milliseconds since 1970. name: the topic's name after the event, None for callers without permission
-    to see it. details: further facts, may be "".
+    several. at_ms: milliseconds since 1970. name: the topic's name after the event, None if the caller may not see it.
+    details: further facts, or "".
     """
 
     at_ms: int
@@ -37,13 +38,14 @@ class HistoryEvent:
 
 
 def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]:
-    """Return the events of these incarnations. A truncation ends one incarnation and creates the next; it is listed
-    under the old one.
+    """Return the events of these incarnations. A truncation ends one incarnation and creates the next; it is listed as
+    an event of the old one.
     """
     known = list(incarnations)
     replaced = {one.successor_id for one in known if one.successor_id is not None}
     events = [event for one in known for event in _events_of(one, skip_first=one.topic_id in replaced)]
-    # The sort is stable, so events of one millisecond stay in order, and the later reversal reverses them too.
+    # The sort is stable: events of the same millisecond stay in order, and the later reversal also reverses their
+    # order.
     events.sort(key=lambda event: event.at_ms)
     events.reverse()
     return events
@@ -51,7 +53,7 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
 
 def _events_of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
     if not one.events:
-        # None if the topic is older than the brokers' histories.
+        # None if the topic is older than the recording of histories by the brokers.
         if one.created_ms is not None:
             yield HistoryEvent(one.created_ms, "created", one.name, one.topic_id, one.created_by, "")
         if one.deleted_ms is not None:

@@ -33,7 +33,8 @@ class AdminBase:
         return self._config["request.timeout.ms"] if timeout_s is None else int(timeout_s * 1000)
 
     async def _controller(self, message: Any, rows: Callable[[Any], Iterable[Any]], ids: Iterable[Uuid] = ()) -> Any:
-        """Send `message` to the controller and return the response; retry while any row says NOT_CONTROLLER.
+        """Send `message` to the controller and return the response; retry while a row of the response has
+        NOT_CONTROLLER.
 
         rows: returns the rows of a response. ids: topic ids that the message carries in tagged fields.
         """
@@ -67,7 +68,7 @@ class AdminBase:
     def _require_topic_ids(connection: BrokerConnection, ids: Iterable[Uuid]) -> None:
         """Raise UnsupportedVersionError if `ids` holds a topic id and the broker ignores pybroker's tagged fields.
 
-        A broker that skips the tags would apply a request for one incarnation to another of the same name.
+        A broker that ignores the tags would apply the request to whatever incarnation has the name.
         """
         if any(topic_id != Uuid.ZERO for topic_id in ids) and not heeds_ids(connection):
             raise UnsupportedVersionError(

@@ -24,7 +24,7 @@ from pybroker.client.connection.network import Where
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster and its controller. cluster_id: None from clusters older than KIP-78."""
+    """The brokers of a cluster and its controller. cluster_id: None if the cluster is older than KIP-78."""
 
     cluster_id: str | None
     controller: Node | None
@@ -51,16 +51,18 @@ class AdminClient(
             created = await admin.create_topics([NewTopic("words", num_partitions=3)])
             print(created["words"].topic_id)
 
-    config: settings under Kafka's names; an unknown name raises ClientConfigError. The first call connects.
-    Calls about several items return a result at once: await it for all items, or await one of its futures.
+    config: settings under Kafka's names; an unknown name raises ClientConfigError. The first call connects. A call
+    about several items returns a result object without waiting. Await the object for all items, or one of its futures
+    for one item.
     """
 
     async def send(self, message: Any, *, node: Where = "any") -> Any:
-        """Send any message of `pybroker.protocol.messages`, also of pybroker's own API keys, and return the response.
+        """Send any message of `pybroker.protocol.messages`, including those of pybroker's own API keys, and return the
+        response.
 
-        node: "any", "controller" or a broker's id. The caller checks error codes in the response. The client resends a
-        request when its connection breaks. Raises UnsupportedVersionError if the broker does not know the API key,
-        BrokerConnectionError, KafkaTimeoutError.
+        node: "any", "controller" or a broker's id. The caller checks error codes in the response. If the connection
+        breaks, the client sends the request again. Raises UnsupportedVersionError if the broker does not know the API
+        key, BrokerConnectionError if no broker can be reached, KafkaTimeoutError if none responds in time.
         """
         return await self._network.ask(message, node)
 

@@ -26,7 +26,9 @@ _running: set[asyncio.Task[None]] = set()
 
 
 def start(keys: Iterable[Key], work: Callable[[Futures[Key, Value]], Coroutine[Any, Any, None]]) -> Futures[Key, Value]:
-    """Create a future for each key and start `work`, which settles them. Futures left open fail when `work` ends."""
+    """Create a future for each key and start `work`, which settles the futures. If a future is still open when `work`
+    ends, it fails.
+    """
     loop = asyncio.get_running_loop()
     futures: Futures[Key, Value] = {key: loop.create_future() for key in keys}
     for future in futures.values():
@@ -61,7 +63,7 @@ def settle(future: asyncio.Future[Value], error_code: int, message: str | None, 
 
 
 def _refusal(code: int, message: str | None, about: str) -> KafkaError:
-    """Return the error of an item; its message names the item, which the broker's message may not do."""
+    """Return the error of an item; its message names the item, because the broker's message may not name it."""
     words = message or about
     if about.rpartition(" ")[2] not in words:
         words = f"{about}: {words}"
@@ -71,7 +73,7 @@ def _refusal(code: int, message: str | None, about: str) -> KafkaError:
 
 
 class KeyedResult(Generic[Key, Value]):
-    """Key → future. Awaiting it returns key → value, or raises the first failure after all items completed."""
+    """Key → future. Awaiting it returns key → value, or, when all items have completed, raises the first failure."""
 
     def __init__(self, futures: Futures[Key, Value]) -> None:
         self._futures = futures
@@ -85,7 +87,7 @@ class KeyedResult(Generic[Key, Value]):
         return list(self._futures.values())
 
     async def all(self) -> dict[Key, Value]:
-        """Wait for all items and return key → value; raise the first failure."""
+        """Wait for all items and return key → value, or raise the first failure."""
         return await gather(self._futures)
 
     def __await__(self) -> Generator[Any, None, dict[Key, Value]]:
@@ -113,7 +115,9 @@ class CreateTopicsResult(KeyedResult[str, TopicMetadataAndConfig]):
     """Results by topic name. Awaiting it returns name → TopicMetadataAndConfig, or raises the first failure."""
 
     async def topic_id(self, topic: str) -> Uuid:
-        """Return the new topic's id; Uuid.ZERO from a broker without topic ids. Raises the error of its creation."""
+        """Return the new topic's id; Uuid.ZERO from a broker without topic ids. Raises the error if the creation
+        failed.
+        """
         return (await self._futures[topic]).topic_id
 
     async def num_partitions(self, topic: str) -> int:
@@ -176,7 +180,8 @@ class _ByIdOrName(Generic[Value]):
 
     @property
     def _futures(self) -> Futures[Any, Value]:
-        return self._by_name if self._by_id is None else self._by_id  # type: ignore[return-value]  # one is there
+        # type: ignore[return-value]  # the caller has set one of the two
+        return self._by_name if self._by_id is None else self._by_id
 
     def futures(self) -> list[asyncio.Future[Value]]:
         """Return all futures."""
@@ -221,7 +226,7 @@ class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
 
 
 class DeleteTopicsResult(_ByIdOrName[None]):
-    """Awaiting it waits for all deletions, then raises the first failure, if any."""
+    """Awaiting it waits for all deletions; then it raises the first failure, if there was one."""
 
     async def all(self) -> None:
         """Wait for all deletions; raise the first failure."""

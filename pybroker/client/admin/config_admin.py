@@ -121,8 +121,8 @@ class ConfigsAdmin(AdminBase):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """Return the log directories of brokers: broker id → path → description.
 
-        brokers: None = all. partitions: describe only their replicas, by name or by id; a partition that has another
-        name or id by now is left out. None = all replicas.
+        brokers: None = all. partitions: describe only replicas of these partitions, by name or by id. The result omits
+        a partition whose topic now has another name or id. None = all replicas.
         """
         topics = None
         ids: list[Uuid] = []
@@ -179,7 +179,7 @@ class ConfigsAdmin(AdminBase):
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[Where, list[ConfigResource]]:
-    """Group resources by the broker to ask: only the broker itself knows its static and logger settings."""
+    """Group resources by the broker to ask: only a broker itself knows its static settings and its loggers."""
     groups: dict[Where, list[ConfigResource]] = {}
     for each in resources:
         own = each.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and each.name != ""

@@ -63,7 +63,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that applies if sources of higher precedence have none."""
+    """A source of a setting with its value, which applies if no source of higher precedence has a value."""
 
     name: str
     value: str | None

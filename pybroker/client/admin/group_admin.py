@@ -61,7 +61,7 @@ class GroupDescription:
 
     state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead for a classic group; Stable, Empty, Assigning,
     Reconciling or Dead for a consumer group (KIP-848); Stable, Empty or Dead for a share group (KIP-932, protocol_type
-    "share"); a streams group (KIP-1071, protocol_type "streams") also has NotReady: topics of the application are
+    "share"); a streams group (KIP-1071, protocol_type "streams") is NotReady while topics of the application are
     missing. A streams member's assignment has the input partitions of its active tasks, if the topic has that many
     partitions.
     """
@@ -106,7 +106,9 @@ class GroupsAdmin(AdminBase):
         return await self._coordinator(group, ask)
 
     def describe_groups(self, group_ids: Iterable[str]) -> KeyedResult[str, GroupDescription]:
-        """Describe groups. A missing group is Dead, or fails with GROUP_ID_NOT_FOUND at newer brokers."""
+        """Describe groups. If a group does not exist, older brokers describe it as Dead; with newer brokers its future
+        fails with GROUP_ID_NOT_FOUND.
+        """
         groups = list(group_ids)
 
         async def work(futures: Futures[str, GroupDescription]) -> None:
@@ -132,7 +134,7 @@ class GroupsAdmin(AdminBase):
     async def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets; partitions without one are left out. partitions: None = all."""
+        """Return committed offsets; the result omits partitions without one. partitions: None = all."""
         wanted = None if partitions is None else by_topic(partitions)
 
         async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -214,7 +216,7 @@ class GroupsAdmin(AdminBase):
 
         async def work(futures: Futures[Any, None]) -> None:
             for topic in (await self._coordinator(group_id, ask)).topics:
-                # The topic ids in OffsetCommit responses are unused here: these commits go by name.
+                # The topic ids in OffsetCommit responses are not used, because these commits name topics by name.
                 by_id = isinstance(topic, m.DeleteOffsetsResponse_DeleteOffsetsTopicResult)
                 topic_id = topic.topic_id if by_id else Uuid.ZERO
                 for row in topic.partitions:
@@ -231,11 +233,13 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
 
 
 _ANOTHER_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""The group uses another protocol, or the broker has that protocol off (`group.version`, `share.version`, …)."""
+"""Raised if the group uses another protocol, or if the protocol is disabled on the broker (`group.version`,
+`share.version`, …).
+"""
 
 
 async def _describe(group: str, connection: BrokerConnection) -> Any:
-    """Return the group's row. Tries each describe request, because only the one of the group's protocol knows it."""
+    """Return the group's row. Try each describe request: only the request for the group's own protocol finds it."""
     row: Any = None
     for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest, m.StreamsGroupDescribeRequest):
         lowest = request_schema(request).lowest

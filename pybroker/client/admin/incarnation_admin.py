@@ -58,11 +58,11 @@ class IncarnationsAdmin(AdminBase):
     def purge_topics(
         self, topics: Iterable[Uuid], *, delay_s: float = 0, timeout_s: float | None = None
     ) -> KeyedResult[Uuid, PurgedTopic]:
-        """Remove the data of deleted topics now, permanently, on every broker; brokers that are down do it when they
-        return.
+        """Remove the data of deleted topics now, permanently, on every broker; a broker that is down removes it when it
+        returns.
 
-        delay_s above 0 shortens the delay of these deletions instead, counted from the deletion; undelete stays
-        possible until it is over.
+        If delay_s is above 0, the data is not removed now; instead the delay of these deletions, counted from the
+        deletion, is shortened to delay_s. Undelete is possible until it ends.
         """
         ids = TopicCollection.of_topic_ids(list(topics)).topic_ids()
         request = m.PurgeTopicsRequest(
@@ -87,7 +87,7 @@ class IncarnationsAdmin(AdminBase):
         keep_offsets: bool = False,
         timeout_s: float | None = None,
     ) -> KeyedResult[Any, TruncatedTopic]:
-        """Remove all records of topics at once: each topic gets a new id and empty logs, and keeps name and settings.
+        """Remove all records of topics: each topic gets a new id and empty logs, and keeps its name and settings.
 
         The old incarnation becomes a deleted topic, which can be undeleted under another name.
 
@@ -99,7 +99,7 @@ class IncarnationsAdmin(AdminBase):
         keys: Iterable[Any] = wanted.topic_ids() if isinstance(wanted, TopicIdCollection) else wanted.topic_names()
 
         async def work(futures: Futures[Any, TruncatedTopic]) -> None:
-            # Truncate by id: a request that is sent twice must not truncate twice.
+            # Truncate by id: if the request is sent twice, it must not truncate twice.
             ids = {each: each for each in futures} if by_id else await self._ids(futures)
             if not ids:
                 return
@@ -133,7 +133,8 @@ class IncarnationsAdmin(AdminBase):
     def describe_topic_history(
         self, topics: TopicCollection | Iterable[str]
     ) -> KeyedResult[Any, tuple[TopicIncarnation, ...]]:
-        """Return every remembered incarnation of topics, also deleted ones. The result is by id or name, as requested.
+        """Return every incarnation of topics that the cluster remembers, including deleted ones. The result is by id or
+        name, as requested.
         """
         wanted = topic_collection(topics)
         by_id = isinstance(wanted, TopicIdCollection)
@@ -151,7 +152,8 @@ class IncarnationsAdmin(AdminBase):
         return KeyedResult(start(keys, work))
 
     async def describe_deletions(self, topics: TopicCollection | Iterable[str] | None = None) -> list[TopicDeletion]:
-        """Return deleted topics. topics: None = all whose data is not removed yet; else these, also after the removal.
+        """Return deleted topics. topics: None = all deleted topics with data that is not removed yet; otherwise these
+        topics, even if their data is removed.
         """
         filters = None
         if topics is not None:

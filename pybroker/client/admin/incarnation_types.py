@@ -17,7 +17,8 @@ class UndeletedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PurgedTopic:
-    """A deleted topic with a shortened or ended delay. remove_after_ms: end of the delay, milliseconds since 1970."""
+    """A deleted topic after a purge or a shortened delay. remove_after_ms: end of the delay, milliseconds since 1970.
+    """
 
     name: str
     topic_id: Uuid
@@ -35,8 +36,8 @@ class TruncatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicEvent:
-    """An event in an incarnation's life after its creation, such as `undeleted`. at_ms: milliseconds since 1970. by:
-    the principal. name: the topic's name at that time, None if the event does not need it.
+    """An event after the creation of an incarnation, such as `undeleted`. at_ms: milliseconds since 1970. by: the
+    principal. name: the topic's name at that time; None for kinds of events without a name.
     """
 
     what: str
@@ -57,7 +58,8 @@ class LogEnds:
 @dataclass(frozen=True, slots=True)
 class TopicIncarnation:
     """One incarnation of a topic name. state: `live`, `deleting`, `staged`, `undeleting`, `removed`. Times are
-    milliseconds since 1970; `deleted_…` are None while it is live, `successor_id` unless a truncation replaced it.
+    milliseconds since 1970; `deleted_…` are None while the incarnation is live; `successor_id` is None unless a
+    truncation replaced it.
     """
 
     name: str
@@ -89,8 +91,9 @@ class DeletedReplica:
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
     """A deleted topic. state: `deleting`, `staged`, `undeleting`, `found`, `removed`. how: the operation that deleted
-    it. size_bytes: on all brokers that report a size. remaining_ms: until the last broker removes it. None if unknown.
-    undeletable: whether undelete is still possible; remove_after_ms: until when, None if no delay is running.
+    it. size_bytes: sum over the brokers that report a size. remaining_ms: time until the last broker removes the data.
+    Both are None if unknown. undeletable: whether undelete is still possible. remove_after_ms: the time until which it
+    is possible, None if no delay is running.
     """
 
     name: str

@@ -15,7 +15,8 @@ from pybroker.protocol import messages as m
 
 
 class IngestState(IntEnum):
-    """The state of an ingest. COMMITTING: decided, not linked on every broker. ABSENT: never begun, aborted or expired.
+    """The state of an ingest. COMMITTING: the commit is decided but not linked on every broker yet. ABSENT: the ingest
+    never began, was aborted or has expired.
     """
 
     OPEN = 0
@@ -68,7 +69,8 @@ class IngestsAdmin(AdminBase):
         ingest_id: str | None = None,
         include_committed: bool = False,
     ) -> list[IngestListing]:
-        """Return staged ingests. topic_ids, ingest_id: None = all. include_committed: also remembered, committed ones.
+        """Return staged ingests. topic_ids, ingest_id: None = all. include_committed: also return committed ingests
+        that the cluster remembers.
         """
         request = m.ListIngestsRequest(
             topic_ids=None if topic_ids is None else list(TopicCollection.of_topic_ids(topic_ids).topic_ids()),
@@ -86,7 +88,8 @@ class IngestsAdmin(AdminBase):
             request.after = answer.next
 
     async def abort_ingest(self, topic_id: Uuid, ingest_id: str, *, batch_id: int | None = None) -> IngestState:
-        """Drop the staged data of an ingest. Returns ABSENT on success; COMMITTED or COMMITTING: committed, data stays.
+        """Drop the staged data of an ingest. Returns ABSENT on success. COMMITTED or COMMITTING means that the ingest
+        is already committed and its data stays.
         """
         TopicCollection.of_topic_ids([topic_id])  # refuses anything but ids
         cluster = await self._network.refresh(())

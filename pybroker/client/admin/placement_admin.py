@@ -22,7 +22,7 @@ class ElectionType(IntEnum):
     PREFERRED = 0
     """The first replica of the assignment, if it is in sync."""
     UNCLEAN = 1
-    """Any live replica, if the partition has no leader: records that only other replicas have are lost."""
+    """Any live replica, if the partition has no leader: records that only dead replicas have are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PlacementAdmin(AdminBase):
         *,
         timeout_s: float | None = None,
     ) -> dict[Partition, KafkaError | None]:
-        """Elect leaders of these partitions, by name or by id, or of all partitions that need it (None).
+        """Elect leaders of these partitions, by name or by id, or (None) of all partitions that need an election.
 
         Returns partition → None, or the error (ELECTION_NOT_NEEDED: the partition already has the leader it should
         have).
@@ -114,8 +114,8 @@ class PlacementAdmin(AdminBase):
         return KeyedResult(start(reassignments, work))
 
     async def _decided(self, request: Any, about: str, ids: Iterable[Uuid] = ()) -> Any:
-        """Return the controller's response. Raises KafkaError if its top-level error is set. ids: topic ids in its
-        tags.
+        """Return the controller's response. Raises KafkaError if the response's top-level error is set. ids: topic ids
+        that the request carries in tagged fields.
         """
         given = tuple(ids)
 
@@ -129,9 +129,10 @@ class PlacementAdmin(AdminBase):
         return await self._network.attempt("controller", ask, about=about)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Unregister a dead broker that has no replicas, so that deletions of topics stop waiting for its copies.
+        """Unregister a dead broker that has no replicas. Deletions of topics then no longer wait for its copies.
 
-        Raises KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST, whose message names the obstacle.
+        Raises KafkaError BROKER_ID_NOT_REGISTERED if the id is unknown, INVALID_REQUEST if the broker runs or has
+        replicas; the message names the obstacle.
         """
         request = m.UnregisterBrokerRequest(broker_id=broker_id)
         await self._decided(request, f"broker {broker_id}")

@@ -11,7 +11,7 @@ from pybroker.client.client_errors import broker_error
 from pybroker.protocol import messages as m
 
 DEFAULT = ""
-"""Used as a name: the default entity of its type."""
+"""As a name, it means the default entity of its type."""
 
 _EXACT, _DEFAULT = 0, 1
 _TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
@@ -19,7 +19,8 @@ _TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """The entity of a quota: a user, a client id, both, or an IP address. None: not part of it; DEFAULT: the default.
+    """The entity of a quota: a user, a client id, both, or an IP address. None: the entity has no such part; DEFAULT:
+    the part is the default of its type.
     """
 
     user: str | None = None
@@ -48,7 +49,7 @@ class ClientQuotasAdmin(AdminBase):
     """Calls about quotas of users, client ids and addresses."""
 
     async def describe_client_quotas(self, entity: QuotaEntity | None = None) -> list[ClientQuota]:
-        """Return all quotas, or those set for `entity`. Needs DESCRIBE_CONFIGS on the cluster."""
+        """Return all quotas, or the quotas set for `entity`. Needs DESCRIBE_CONFIGS on the cluster."""
         components = [
             m.DescribeClientQuotasRequest_ComponentData(
                 entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name

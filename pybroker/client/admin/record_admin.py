@@ -103,7 +103,9 @@ class RecordsAdmin(AdminBase):
 
 
 def _comes_later(code: int) -> bool:
-    """Whether to retry. Not for a dead topic id, although UNKNOWN_TOPIC_ID makes consumers refresh their metadata."""
+    """Whether to retry. A dead topic id is final, although UNKNOWN_TOPIC_ID makes consumers refresh their metadata and
+    retry.
+    """
     return is_retriable(code) and code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 

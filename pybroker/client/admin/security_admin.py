@@ -74,7 +74,7 @@ class SecurityAdmin(AdminBase):
         return [_binding(resource, row) for resource in answer.resources for row in resource.acls]
 
     def delete_acls(self, filters: Iterable[AclBindingFilter]) -> KeyedResult[AclBindingFilter, list[AclBinding]]:
-        """Delete the ACL entries that match; filter → deleted entries."""
+        """Delete the ACL entries that match. The result has filter → deleted entries."""
         wanted = list(filters)
         request = m.DeleteAclsRequest(
             filters=[m.DeleteAclsRequest_DeleteAclsFilter(**_filter_fields(each)) for each in wanted]
@@ -93,7 +93,7 @@ class SecurityAdmin(AdminBase):
     async def describe_user_scram_credentials(
         self, users: Sequence[str] | None = None
     ) -> dict[str, list[ScramCredentialInfo]]:
-        """Return user → mechanisms; users without a password are left out. users: None = all."""
+        """Return user → mechanisms; the result omits users without a password. users: None = all."""
         names = None if users is None else [m.DescribeUserScramCredentialsRequest_UserName(name=name) for name in users]
         answer = await self._network.ask(m.DescribeUserScramCredentialsRequest(users=names), "controller")
         if answer.error_code:

@@ -71,7 +71,9 @@ class ShareGroupsAdmin(AdminBase):
         return KeyedResult(start(offsets, work))
 
     def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> KeyedResult[str, None]:
-        """Delete the group's offsets of topics: a share group without members starts anew there."""
+        """Delete the offsets that a share group without members has in topics; the group then starts there as if it had
+        never read.
+        """
         names = list(topics)
         make = m.DeleteShareGroupOffsetsRequest_DeleteShareGroupOffsetsRequestTopic
         request = m.DeleteShareGroupOffsetsRequest(group_id, [make(name) for name in names])
@@ -83,8 +85,8 @@ class ShareGroupsAdmin(AdminBase):
         return KeyedResult(start(names, work))
 
     async def _ask_share(self, group_id: str, request: Any, whole: Any) -> Any:
-        """Return the coordinator's response; retry retriable errors. whole: returns the part that has the group's
-        error.
+        """Return the coordinator's response; retry retriable errors. whole: function that returns the part of a
+        response with the group's error.
         """
 
         async def ask(connection: BrokerConnection) -> Any:

@@ -39,7 +39,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 _NOT_SAID = -(1 << 31)
 _METADATA_BY_ID = 12
-"""Apache Kafka refuses ids in versions 10 and 11, whose names are not nullable."""
+"""Do not use versions 10 and 11 for ids: Apache Kafka refuses ids there, because names are not nullable."""
 _DELETE_BY_ID = 6
 
 Named = TypeVar("Named", bound=str | Uuid)
@@ -56,8 +56,8 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> CreateTopicsResult:
-        """Create topics, each independently of the others. validate_only: only check whether creation would succeed.
-        timeout_s: time limit for the broker, None = `request.timeout.ms`.
+        """Create topics; each succeeds or fails independently. validate_only: only check whether creation would
+        succeed. timeout_s: time limit for the broker, None = `request.timeout.ms`.
         """
         topics = {topic.name: topic for topic in new_topics}
         request = m.CreateTopicsRequest(
@@ -77,7 +77,8 @@ class TopicsAdmin(AdminBase):
     def delete_topics(
         self, topics: TopicCollection | Iterable[str], *, timeout_s: float | None = None
     ) -> DeleteTopicsResult:
-        """Delete topics: by id exactly that incarnation (KIP-516), by name the topic that has the name now."""
+        """Delete topics. An id means exactly that incarnation (KIP-516); a name means the topic that has the name now.
+        """
         wanted = topic_collection(topics)
         keys: Iterable[Any]
         if isinstance(wanted, TopicIdCollection):
@@ -153,11 +154,11 @@ class TopicsAdmin(AdminBase):
     async def list_topics_page(
         self, *, prefix: str = "", after: str | None = None, limit: int = 100, list_internal: bool = False
     ) -> TopicPage:
-        """Return at most `limit` topics in the order of their names: names that start with `prefix` and come after
-        `after`.
+        """Return at most `limit` topics whose names start with `prefix` and come after `after`, in the order of the
+        names.
 
-        Brokers with ListTopics version 1 page themselves; from other brokers the client fetches all names and cuts the
-        page.
+        If a broker has version 1 of ListTopics, it returns only the page. From other brokers the client fetches all
+        names and selects the page.
         """
 
         async def ask(connection: BrokerConnection) -> TopicPage | None:
@@ -240,15 +241,15 @@ class TopicsAdmin(AdminBase):
 
 
 def _refuse_zero(futures: Futures[Any, Any]) -> None:
-    """Fail the zero id: it belongs to no topic; in requests it means "no id"."""
+    """Fail the zero id: no topic has it, and in requests it means "no id"."""
     if Uuid.ZERO in futures:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
         settle(futures[Uuid.ZERO], code, f"{Uuid.ZERO} is not a topic id; pass the id of an existing topic", None, "")
 
 
 async def _list_topics(connection: BrokerConnection, list_internal: bool) -> ListTopicsResult:
-    """List topics with KIP-142's request: in pages and with ids from version 1, in a single response without ids
-    before.
+    """List topics with KIP-142's request: from version 1 on, the response is paged and has ids; before, it is a single
+    one without ids.
     """
     paged = connection.supports(m.ListTopicsRequest, 1)
     found: list[TopicListing] = []

@@ -10,7 +10,9 @@ from pybroker.client.cluster_metadata import Node
 from pybroker.native import Uuid
 
 _KEY = object()
-"""Private to this module: only the factory methods below can create a collection."""
+"""Required by the constructors. It is private to this module, so that only the factory methods below can create a
+collection.
+"""
 
 
 class TopicCollection:
@@ -29,12 +31,12 @@ class TopicCollection:
 
     @staticmethod
     def of_topic_ids(topics: Collection[Uuid]) -> TopicIdCollection:
-        """Return a collection of topics by id. Raises TypeError for anything but Uuids."""
+        """Return a collection of topics by id. Raises TypeError if one is not a Uuid."""
         return TopicIdCollection(_KEY, topics)
 
     @staticmethod
     def of_topic_names(topics: Collection[str]) -> TopicNameCollection:
-        """Return a collection of topics by name. Raises TypeError for anything but text."""
+        """Return a collection of topics by name. Raises TypeError if one is not text."""
         return TopicNameCollection(_KEY, topics)
 
 
@@ -84,8 +86,8 @@ def _only(kind: type, items: Sequence[object]) -> None:
 
 
 def topic_collection(topics: TopicCollection | Iterable[str]) -> TopicIdCollection | TopicNameCollection:
-    """Return a caller's topics as a collection; plain names become one. Raises TypeError for plain ids: they need
-    `TopicCollection.of_topic_ids`.
+    """Return a caller's topics as a collection; plain names are converted. Raises TypeError if it has plain ids, for
+    which the caller must use `TopicCollection.of_topic_ids`.
     """
     if isinstance(topics, TopicIdCollection | TopicNameCollection):
         return topics
@@ -125,7 +127,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitionInfo:
-    """A partition in a description. `leader` is None without a leader, `leader_epoch` -1 if unknown."""
+    """A partition in a description. `leader` is None if there is none; `leader_epoch` is -1 if unknown."""
 
     partition: int
     leader: Node | None

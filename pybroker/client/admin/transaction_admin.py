@@ -1,4 +1,6 @@
-"""AdminClient's calls about transactions (KIP-664): list and describe them, their producers, and abort hanging ones."""
+"""AdminClient's calls about transactions (KIP-664): list and describe transactions and their producers, and abort
+hanging transactions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-"""States of a transactional id whose partitions still wait for a marker."""
+"""States of a transactional id in which partitions still wait for a marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class TransactionListing:
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
     """A transactional id and its transaction. start_ms: begin of the transaction, milliseconds since 1970; None if none
-    is open. partitions: partitions it has written to, and partitions of `__consumer_offsets` for committed offsets.
+    is open. partitions: the partitions to which it has written, and the partitions of `__consumer_offsets` if it has
+    committed offsets.
     """
 
     transactional_id: str
@@ -49,8 +52,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """A producer in a leader's producer state. transaction_start: first offset of its open transaction there, None
-    without one. coordinator_epoch: -1 until its first transaction ended.
+    """A producer in a leader's producer state. transaction_start: first offset of its open transaction in this
+    partition, None if none is open. coordinator_epoch: -1 until its first transaction has ended.
     """
 
     producer_id: int
@@ -63,7 +66,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, identified by the producer's state there."""
+    """A transaction that is open in a partition, as the producer state of the partition's leader shows it."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -80,8 +83,8 @@ class TransactionsAdmin(AdminBase):
         open_for_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all brokers. open_for_ms: only those with a transaction open for longer than
-        this. pattern: a regular expression (RE2) that the whole id must match.
+        """Return the transactional ids of all brokers. open_for_ms: only ids with a transaction that has been open for
+        longer than this. pattern: a regular expression (RE2) that the whole id must match.
         """
         cluster = await self._network.refresh(())
         request = m.ListTransactionsRequest(
@@ -176,10 +179,10 @@ class TransactionsAdmin(AdminBase):
                     settle(futures[where], row.error_code, row.error_message, states, str(where))
 
     async def abort_transaction(self, transaction: OpenTransaction) -> None:
-        """Write an abort marker into one partition without asking the transaction's coordinator, for hanging
+        """Write an abort marker into one partition without asking the transaction's coordinator. Only for hanging
         transactions.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH if the producer wrote with a newer epoch since.
+        Raises KafkaError INVALID_PRODUCER_EPOCH if the producer has written with a newer epoch since.
         """
         where, producer = transaction.partition, transaction.producer
         request = m.WriteTxnMarkersRequest(
@@ -217,18 +220,18 @@ class TransactionsAdmin(AdminBase):
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"transactional id {transactional_id}")
 
-        # InitProducerId would create an unknown id: fail on it first.
+        # InitProducerId would create an id that does not exist, so fail for such an id before.
         await self.describe_transactions([transactional_id])
         await self._transaction_coordinator(transactional_id, ask)
 
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, idle_ms: int = 900_000
     ) -> list[OpenTransaction]:
-        """Return transactions that are open in these partitions but unknown to every coordinator: only
-        `abort_transaction` ends them.
+        """Return the transactions that are open in these partitions but that no coordinator knows. Only
+        `abort_transaction` can end them.
 
-        idle_ms: skip producers that wrote to the partition within this time. The default is the longest transaction
-        timeout that brokers allow (`transaction.max.timeout.ms`).
+        idle_ms: skip a producer that has written to the partition within this time. The default is the longest
+        transaction timeout that brokers allow (`transaction.max.timeout.ms`).
         """
         wanted = list(partitions)
         known, now_ms = await self.describe_producers(wanted), time.time_ns() // 1_000_000

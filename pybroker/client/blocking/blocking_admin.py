@@ -23,8 +23,8 @@ Outer = TypeVar("Outer")
 def answered(
     method: Callable[Concatenate[Any, Given], Inner], wrap: Callable[[Inner], Outer]
 ) -> Callable[Concatenate[Any, Given], Outer]:
-    """Return the blocking form of a method about several items. It returns when all items completed, and raises the
-    first failure unless the client was created with `raise_errors=False`.
+    """Return the blocking form of a method about several items. The call returns when all items have completed. It then
+    raises the first failure, unless the client was created with `raise_errors=False`.
     """
 
     @functools.wraps(method)
@@ -47,8 +47,8 @@ def answered(
 class AdminClient(BlockingClient):
     """The blocking `pybroker.client.AdminClient`.
 
-    raise_errors: whether calls about several items raise the first failure; otherwise the futures of the result hold
-    the failures.
+    raise_errors: whether calls about several items raise the first failure; if False, the failures are in the futures
+    of the result.
     """
 
     def __init__(self, config: Mapping[str, Any], *, raise_errors: bool = True) -> None:

@@ -21,13 +21,14 @@ class Consumer(BlockingClient):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._client = run(made(async_consumer.Consumer, config))
-        # Records that iteration fetched ahead (next record last), and the record that the caller has now.
+        # Records that iteration has fetched ahead (the next one is last), and the record that the caller is processing.
         self._ahead: list[ConsumerRecord] = []
         self._current: ConsumerRecord | None = None
 
     @property
     def _inner(self) -> async_consumer.Consumer:
-        """The asynchronous consumer, after it has sought back to the records that iteration fetched but did not yield.
+        """The asynchronous consumer. Reading this property first seeks back to the records that iteration has fetched
+        but not yielded.
         """
         if self._current is not None:
             current, self._current = self._current, None
@@ -67,8 +68,8 @@ class Consumer(BlockingClient):
     def subscribe(
         self, topics: Iterable[str] | Pattern[str] | str, *, listener: RebalanceListener | None = None
     ) -> None:
-        """Subscribe as `pybroker.client.Consumer.subscribe` does. The listener runs in a thread of its own and may call
-        this consumer, except `poll`.
+        """Subscribe as `pybroker.client.Consumer.subscribe` does. The listener runs in a thread of its own; it may call
+        any method of this consumer except `poll`.
         """
         wrapped = None if listener is None else _LoopListener(listener)
 
@@ -103,10 +104,10 @@ class Consumer(BlockingClient):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            # Fetch several at once: each thread switch costs more than a record. In reverse, so that pop() yields in
-            # order.
+            # Fetch several records in one call: a thread switch costs more than a record. Reverse them, so that pop()
+            # yields them in order.
             while not self._ahead:
-                self._current = None  # the caller is done with it
+                self._current = None  # The caller has finished with the record.
                 self._ahead = list(reversed(run(self._client.poll(1.0))))
             self._current = self._ahead.pop()
             yield self._current

@@ -69,11 +69,11 @@ class Producer(BlockingClient):
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Enqueue a record as `pybroker.client.Producer.enqueue` does. Blocks only for buffer space and a topic's first
-        record.
+        """Enqueue a record as `pybroker.client.Producer.enqueue` does. Blocks only if there is no buffer space, or if
+        the record is the first for its topic.
 
-        on_delivery runs on the clients' thread and must not wait for a client. The Delivery and `flush` raise errors of
-        serializers.
+        on_delivery runs on the thread of the clients' event loop, so it must not wait for a client. If a serializer
+        fails, the Delivery and `flush` raise the error.
         """
         size = RECORD_BYTES
         if self._is_plain:
@@ -116,7 +116,7 @@ class TransactionalProducer(Producer):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Call `begin`, then `commit`; call `abort` if the block raises or the commit fails."""
+        """Call `begin` before the block and `commit` after it; call `abort` if the block raises or the commit fails."""
         self.begin()
         try:
             yield

@@ -26,7 +26,7 @@ class KeyedResult(Generic[Key, Value]):
         return self._inner.values()
 
     def all(self) -> dict[Key, Value]:
-        """Return item → value; raise the first failure."""
+        """Return item → value, or raise the first failure."""
         return {key: future.result() for key, future in self._inner.values().items()}
 
 

@@ -57,7 +57,7 @@ def waiting(
 
 
 def direct(method: Callable[Concatenate[Any, Given], Result]) -> Callable[Concatenate[Any, Given], Result]:
-    """Return a form of a non-waiting method that runs on the loop's thread."""
+    """Return a form of a method that does not wait. It runs the method on the loop's thread."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
@@ -90,5 +90,5 @@ class BlockingClient:
 
 
 async def made(kind: Callable[[Mapping[str, Any]], Result], config: Mapping[str, Any]) -> Result:
-    """Create a client on the loop that it belongs to."""
+    """Create a client on the loop, because a client belongs to the loop on which it was created."""
     return kind(config)

@@ -1,7 +1,7 @@
 """The bridge from callers' threads into a producer's batches.
 
-A thread switch costs more than a record. Callers therefore append records to a queue, and the loop takes many at once,
-again every millisecond while records keep coming.
+A thread switch costs more than a record. Callers therefore append records to a queue, from which the loop takes many in
+one go. It repeats this every millisecond while records keep coming.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ log = logging.getLogger(__name__)
 _PAUSE_S = 0.001
 _RECORDS_AT_ONCE = 1_000
 _TURN_S = 0.05
-"""Time limit of one turn. The loop reads responses between turns; callers faster than the loop must not starve it."""
+"""Time limit of one turn of the bridge. The loop reads responses between turns: if callers are faster than the loop,
+they must not starve that.
+"""
 
 
 class Extras(NamedTuple):
-    """The parts of a record beside topic and value."""
+    """What a record has besides topic and value."""
 
     key: Any
     partition: int | None
@@ -46,7 +48,7 @@ NO_EXTRAS = Extras(None, None, None, None, None)
 
 
 class Delivery:
-    """A record that the caller handed over. The feed sets its attributes."""
+    """A record that a caller has handed over. The bridge sets its attributes."""
 
     __slots__ = ("_feed", "batch", "error", "extras", "index", "timestamp", "topic", "value")
 
@@ -55,7 +57,7 @@ class Delivery:
         self.topic = topic
         self.value = value
         self.extras = extras
-        # Position in a batch once assigned, or the error.
+        # The position in a batch when it is assigned, or the error.
         self.batch: Batch | None = None
         self.error: Exception | None = None
         self.index = 0
@@ -84,11 +86,11 @@ class ThreadBridge:
         self._producer = producer
         self._loop = loop
         self._given: deque[Delivery] = deque()
-        # Unlocked: concurrent callers can lose an update. Each turn of the loop corrects the sum.
+        # Not locked: concurrent callers can lose an update of the sum. Each turn of the loop corrects it.
         self._given_bytes = 0
         self._turns = False
         self._starting = threading.Lock()
-        # Records that have to wait, and all records behind them, in order.
+        # Records that have to wait, and all records queued after them, in order.
         self._slow: deque[Delivery] = deque()
         self._slow_bytes = 0
         self._slowly: asyncio.Task[None] | None = None
@@ -97,7 +99,9 @@ class ThreadBridge:
     # For callers --------------------------------------------------------------------------------------------
 
     def takes(self, topic: object, size: int) -> bool:
-        """Return whether `put` accepts a record. Not if the topic is unknown or the buffer is full: use `wait_for`."""
+        """Return whether `put` accepts a record. If the topic is unknown or the buffer is full, it does not: use
+        `wait_for`.
+        """
         return type(topic) is str and self._producer.takes(topic, size, self._given_bytes)
 
     def put(self, record: Delivery, size: int) -> None:
@@ -123,7 +127,7 @@ class ThreadBridge:
             self._take()
         if not took and not self._slow:
             self._turns = False
-            if not self._given:  # a caller may add one between the check and the flag
+            if not self._given:  # A caller may add a record between the check and the reset of the flag.
                 return
             self._turns = True
         self._loop.call_later(0 if self._given else _PAUSE_S, self._turn)
@@ -139,7 +143,7 @@ class ThreadBridge:
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
-        except Exception as error:  # whatever the error, each waiting record fails with it
+        except Exception as error:  # Whatever the error is, each waiting record fails with it.
             log.exception("Cannot add records to batches")
             for record in records:
                 if record.batch is None and record not in self._slow:
@@ -185,7 +189,9 @@ class ThreadBridge:
             self._slowly = asyncio.create_task(self._take_slowly())
 
     async def _take_slowly(self) -> None:
-        """Enqueue records that need more than room in a batch: unknown topic, serializer, interceptor."""
+        """Enqueue records that need more than room in a batch: their topic is unknown, or a serializer or interceptor
+        must run.
+        """
         try:
             while self._slow:
                 record = self._slow[0]
@@ -221,7 +227,7 @@ class ThreadBridge:
             self._unseen.append((record, error))
 
     async def settled(self) -> None:
-        """Wait until each record handed over so far is in a batch or has failed."""
+        """Wait until each record that callers have handed over so far is in a batch or has failed."""
         left = len(self._given)
         while left > 0 and self._take():
             left -= _RECORDS_AT_ONCE
@@ -230,7 +236,9 @@ class ThreadBridge:
             await asyncio.wait((self._slowly,))
 
     async def wait_for(self, record: Delivery) -> None:
-        """Enqueue a record that `put` does not accept, waiting as needed. Raises the reason on failure."""
+        """Enqueue a record that `put` does not accept; wait for the topic and for buffer space. Raises the reason if
+        that fails.
+        """
         await self.settled()
         await self._enqueue(record)
 
@@ -251,7 +259,7 @@ class ThreadBridge:
             raise unseen[0][1]
 
     def forget_unseen(self) -> None:
-        """Drop unseen failures of records that were abandoned on purpose."""
+        """Forget the failures of records that the caller has abandoned on purpose."""
         self._unseen.clear()
 
     async def stop(self, error: Exception) -> None:
@@ -267,7 +275,9 @@ class ThreadBridge:
 
 
 def _topic_of_plain_value(record: Delivery) -> str | None:
-    """Return the topic of a record that has only topic and bytes, as these are batched together; None for others."""
+    """Return the topic of a record that consists only of topic and bytes, because such records are batched together;
+    None for other records.
+    """
     return record.topic if record.extras is None else None  # type: ignore[return-value]  # a ProducerRecord waits
 
 

@@ -6,7 +6,9 @@ import random
 
 
 class Backoff:
-    """Pauses that double up to a limit, each with ±20 % jitter so that clients do not reconnect at once. Seconds."""
+    """Pauses that double up to a limit, each with ±20 % jitter, so that clients do not all reconnect in the same
+    moment. In seconds.
+    """
 
     def __init__(self, first_s: float, last_s: float) -> None:
         self._first = first_s

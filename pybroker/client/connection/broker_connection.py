@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">i")
 _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
-"""Error codes of a broker that requires SASL or TLS, when the client uses neither."""
+"""Error codes with which a broker answers that requires SASL or TLS, if the client uses neither."""
 _PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
 _PERHAPS_TLS = " before it sent anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
 _NO_AUTHORITY = "; set ssl.truststore.location or ssl.ca.location to the CA of its certificate"
@@ -53,7 +53,9 @@ _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL verification errors of a certificate without a trusted issuer: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and
 the three codes after it."""
 _SESSION_SHARE = 0.85
-"""Share of a SASL session's lifetime that the client uses; the broker closes the connection at the end of it."""
+"""Share of a SASL session's lifetime that the client uses, because the broker closes the connection at the end of the
+session.
+"""
 SOFTWARE_NAME = "pybroker"
 
 
@@ -70,11 +72,14 @@ def needs_login(protocol: str) -> str:
 
 
 def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> int:
-    """Return the error code if a response shows that the broker requires a login, else 0. versions: the broker's."""
+    """Return the error code if a response shows that the broker requires a login, else 0. versions: those of the
+    broker.
+    """
     if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
         if ApiKey.LIST_TOPICS not in versions:
-            return 0  # not pybroker, and perhaps too old to have a cluster id
-        # Without a login, or without the listener's TLS, pybroker refuses every topic and hides the cluster id.
+            return 0  # The broker is not pybroker, and perhaps too old to have a cluster id.
+        # If the client does not log in or does not use the listener's TLS, pybroker refuses every topic and hides the
+        # cluster id.
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         every = all(topic.error_code == refused and not topic.partitions for topic in message.topics or ())
         return ErrorCode.SASL_AUTHENTICATION_FAILED if every else 0
@@ -150,8 +155,10 @@ class BrokerConnection(asyncio.Protocol):
         """Connect, agree on versions and authenticate.
 
         config: settings under Kafka's names (`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, timeouts).
-        cluster_id, node_id: the expected broker; if another one answers and knows KIP-1242, it returns
-        REBOOTSTRAP_REQUIRED. Raises BrokerConnectionError, KafkaTimeoutError, AuthenticationError, KafkaError.
+        cluster_id, node_id: the expected broker; if another broker answers and supports KIP-1242, it returns
+        REBOOTSTRAP_REQUIRED. Raises BrokerConnectionError if the connection fails, KafkaTimeoutError if the broker does
+        not respond in time, AuthenticationError if the login fails, and KafkaError if the broker refuses the
+        connection.
         """
         if not isinstance(config, ClientConfig):
             config = ClientConfig(ADMIN, config or {})
@@ -208,7 +215,9 @@ class BrokerConnection(asyncio.Protocol):
         return len(self._pending)
 
     def highest(self, request: type) -> int:
-        """Return the highest version of a request class that both sides know. Raises UnsupportedVersionError."""
+        """Return the highest version of a request class that both sides know. Raises UnsupportedVersionError if there
+        is none.
+        """
         return self._choose(self.schema_of(request), None)
 
     def supports(self, request: type, version: int = 0) -> bool:
@@ -221,9 +230,11 @@ class BrokerConnection(asyncio.Protocol):
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float | None = None) -> Any:
         """Send a message and return the response. Error codes in it do not raise, except codes that require a login.
 
-        version: None = the highest that both sides know. timeout_s: None = `request.timeout.ms`; an overdue response
-        closes the connection, because responses arrive in order. Raises BrokerConnectionError, KafkaTimeoutError,
-        AuthenticationError, UnsupportedVersionError, CodecError (the version cannot carry the message).
+        version: None = the highest that both sides know. timeout_s: None = `request.timeout.ms`; if the response is
+        overdue, the client closes the connection, because later responses would wait behind it. Raises
+        BrokerConnectionError if the connection breaks, KafkaTimeoutError if the response is overdue,
+        AuthenticationError if the broker requires a login, UnsupportedVersionError if no version is common, CodecError
+        if the version cannot carry the message.
         """
         await self.drain()
         return await self.answer_to(message, self.start(message, version), timeout_s=timeout_s)
@@ -238,8 +249,8 @@ class BrokerConnection(asyncio.Protocol):
             timer.cancel()
 
     def start(self, message: Any, version: int | None = None) -> asyncio.Future[Any]:
-        """Send without waiting for room in the socket; the future gets the response. For callers that limit their own
-        requests in flight.
+        """Send a request even if the socket has no room, and return a future for the response. For callers that limit
+        their own requests in flight.
         """
         self._check_open()
         schema = self.schema_of(type(message))
@@ -259,7 +270,7 @@ class BrokerConnection(asyncio.Protocol):
         self._write(encode_request(message, chosen, self._correlation_id, self._client_id))
 
     def retire(self) -> None:
-        """Close this connection after its last response, because another connection replaces it."""
+        """Close this connection when its last response has arrived, because another connection replaces it."""
         self._retired = True
         if not self._pending:
             self.abort()
@@ -284,8 +295,8 @@ class BrokerConnection(asyncio.Protocol):
     async def close(self, silence_s: float | None = None) -> None:
         """Close the connection; do nothing if it is closed. Requests that wait for a response fail.
 
-        Requests without a response (`tell`) are written first, unless the broker reads nothing for `silence_s` seconds
-        (None = `request.timeout.ms`).
+        First write the requests that need no response (`tell`), but give up if the broker reads nothing for `silence_s`
+        seconds (None = `request.timeout.ms`).
         """
         transport = self._transport
         if transport is not None and self.failure is None and not self._pending:
@@ -306,7 +317,7 @@ class BrokerConnection(asyncio.Protocol):
         await asyncio.shield(self._closed)
 
     def abort(self, reason: Exception | None = None) -> None:
-        """Close the connection at once."""
+        """Close the connection without waiting."""
         self._fail(reason or BrokerConnectionError(f"this client closed the connection to {self.address}"))
 
     # asyncio.Protocol ---------------------------------------------------------------------------------------
@@ -319,7 +330,7 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         asked = any(each.key != _API_VERSIONS for each in self._pending)
         self.hung_up_at_first = self.failure is None and asked and bool(self.versions) and not self._answered
-        # Apache Kafka's TLS listeners close plaintext connections without a response.
+        # If a client connects to a TLS listener without TLS, Apache Kafka closes the connection without a response.
         unheard = self.last_response_at < 0 and not self._config["security.protocol"].endswith("SSL")
         reason = f"{exc or 'the broker closed it'}{_PERHAPS_TLS if unheard else ''}"
         self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {reason}"))

@@ -23,7 +23,7 @@ class ClientLifecycle(ABC):
     _kind: str
     """The client's kind in messages, such as "consumer"."""
     _end_max_s: float | None = None
-    """Longest close in seconds while brokers respond; None = no limit."""
+    """Longest time in seconds that a close takes while brokers respond; None = no limit."""
 
     def __init__(self, config: ClientConfig, metric_names: tuple[str, ...]) -> None:
         self._config = config
@@ -33,7 +33,7 @@ class ClientLifecycle(ABC):
         self._starting: asyncio.Task[None] | None = None
         self._ending = self._closed = False
         self._interrupted = False
-        """Whether an exception causes the close."""
+        """Whether the client is closed because of an exception."""
 
     @property
     def cluster(self) -> Cluster:
@@ -47,8 +47,8 @@ class ClientLifecycle(ABC):
     # Start --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect now instead of in the first call that needs a connection. Raises BrokerConnectionError,
-        AuthenticationError, …
+        """Connect now instead of in the first call that needs a connection. Raises BrokerConnectionError if no broker
+        can be reached, AuthenticationError if the login fails, …
         """
         await self._start()
 
@@ -58,7 +58,7 @@ class ClientLifecycle(ABC):
             return
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._connect())
-            # Retrieve the exception: an interrupt may have ended the caller's wait, and asyncio would warn.
+            # Retrieve the exception: if an interrupt has ended the caller's wait, asyncio would otherwise warn.
             self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._starting)
 
@@ -85,9 +85,10 @@ class ClientLifecycle(ABC):
     # End ----------------------------------------------------------------------------------------------------
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Finish pending work, then close all connections. The client is closed also if this fails.
+        """Finish pending work, then close all connections. Even if this fails, the client is closed.
 
-        timeout_s: time limit; None = no limit while a broker responds, and 5 seconds without any response.
+        timeout_s: time limit; None = no limit while a broker responds; if no broker responds for 5 seconds, the wait
+        ends.
         """
         if timeout_s is None:
             await self._end(self._end_max_s, SILENCE_S)
@@ -135,8 +136,8 @@ class ClientLifecycle(ABC):
 
     @abstractmethod
     async def _finish(self, patience: CloseTimeout) -> None:
-        """Do the work that is due before the close, within `patience` (the close timeout)."""
+        """Do the work that must be done before the close, within `patience` (the close timeout)."""
 
     @abstractmethod
     async def _stop(self) -> None:
-        """Stop all background work at once."""
+        """Stop all background work without waiting for it."""

@@ -1,4 +1,4 @@
-"""A client's metadata: requests for it, merging of responses, notification of listeners."""
+"""A client's metadata: it builds the requests, merges the responses and notifies listeners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicRecreation(NamedTuple):
-    """A topic name whose topic id changed: the topic was deleted and created again."""
+    """A topic name with a new topic id, because the topic was deleted and created again."""
 
     topic: str
     old: Uuid
@@ -33,7 +33,9 @@ class ClientMetadata:
         self._recreated: list[Callable[[TopicRecreation], None]] = []
 
     def add_listeners(self, plugins: Iterable[object]) -> None:
-        """Register the plug-ins that implement ClusterResourceListener; they get every response (KIP-78)."""
+        """Register the plug-ins that implement ClusterResourceListener; each metadata response is passed to them
+        (KIP-78).
+        """
         self._listeners += [each for each in plugins if isinstance(each, ClusterResourceListener)]
 
     def on_recreated(self, callback: Callable[[TopicRecreation], None]) -> None:
@@ -48,8 +50,8 @@ class ClientMetadata:
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
 
     def update(self, response: Any, now: float, *, whole: bool = False) -> Cluster:
-        """Merge a Metadata response. whole: the request was for all topics; topics missing in the response
-        are removed.
+        """Merge a Metadata response. whole: the request was for all topics, so topics that the response lacks are
+        removed.
         """
         nodes = tuple(Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         by_id = {node.id: node for node in nodes}
@@ -64,7 +66,7 @@ class ClientMetadata:
             if old is not None and old.topic_id and new.topic_id and old.topic_id != new.topic_id:
                 changed.append(TopicRecreation(new.name, old.topic_id, new.topic_id))
             if new.error_code and old is not None and old.topic_id and not new.topic_id:
-                # A missing topic keeps its last known id, which detects that it comes back as another incarnation.
+                # A missing topic keeps its last known id. If it comes back with another id, it is another incarnation.
                 new = TopicInfo(new.name, old.topic_id, old.internal, old.partitions, new.error_code)
             topics[new.name] = new
         for each in changed:
@@ -104,6 +106,6 @@ def _topic(answered: Any, old: TopicInfo | None) -> TopicInfo:
             tuple(row.offline_replicas),
         )
         before = known.get(new.partition)
-        # A broker with old metadata must not bring back a former leader (KIP-320).
+        # If a broker has old metadata, it must not bring back a former leader (KIP-320).
         partitions.append(before if before is not None and 0 <= new.leader_epoch < before.leader_epoch else new)
     return TopicInfo(answered.name, answered.topic_id, answered.is_internal, tuple(partitions), answered.error_code)

@@ -9,10 +9,11 @@ from typing import Any
 from pybroker.client.connection.network import Network
 
 SILENCE_S = 5.0
-"""Seconds without a response from any broker after which `close` gives up."""
+"""If no broker has responded for this many seconds, `close` gives up."""
 INTERRUPTED_SILENCE_S = 1.0
 INTERRUPTED_MAX_S = 5.0
-"""The limits in seconds after an exception (such as an interrupt) left a `with` block: the program wants to end."""
+"""The same limits in seconds if an exception (such as an interrupt) has left a `with` block: the program wants to end.
+"""
 
 
 class CloseTimeout:
@@ -38,11 +39,12 @@ class CloseTimeout:
 
     @property
     def by_silence(self) -> bool:
-        """Whether silence of the brokers limits the time, not only the caller's timeout."""
+        """Whether the silence of brokers limits the time. If not, only the caller's timeout does."""
         return self._silence_s is not None
 
     async def wait_for(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Run `work` until the limit, then cancel it; return whether it completed. It always starts. Raises its error.
+        """Run `work` until the limit, then cancel it; return whether it completed. `work` always starts, even if no
+        time is left. Raises the error of `work`.
         """
         task = asyncio.create_task(work)
         try:

@@ -21,8 +21,8 @@ class _Outage:
 
 
 class ConnectionErrors:
-    """Unreachable brokers by address. Logs a WARN with address and cause at the start and periodically, and an INFO at
-    the end.
+    """Unreachable brokers by address. When a broker becomes unreachable, and periodically afterwards, logs a WARN with
+    address and cause; when it responds again, an INFO.
     """
 
     def __init__(self, client_id: str) -> None:

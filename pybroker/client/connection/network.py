@@ -37,19 +37,20 @@ Where = int | Literal["any", "controller"]
 Result = TypeVar("Result")
 
 LOST = (BrokerConnectionError, KafkaTimeoutError)
-"""Errors of a failed connection; another broker or a new connection may succeed."""
+"""Errors of a failed connection. A retry with another broker or a new connection may succeed."""
 
 _HUNG_UP_MAX = 2
-"""Hang-ups on a connection's first request, in a row, after which the client concludes that SASL is required."""
+"""After so many consecutive hang-ups on a connection's first request, the client concludes that SASL is required."""
 _APPEARS_S = 2.0
-"""Seconds within which every broker learns of a new topic or partition."""
+"""Time in seconds after which every broker knows a new topic or partition."""
 _LOOKUP_PATIENCE_S = 5.0
-"""Seconds that the host name of a broker may be unknown: where brokers and their names are created together, the name
-may come a moment later."""
+"""Seconds for which the host name of a broker may be unknown: if brokers and their names are created together, a name
+may become known a moment later.
+"""
 _LOOKUP_GAP_S = 30.0
-"""Seconds between failed look-ups from which on they do not count as one problem."""
+"""If more seconds than this lie between two failed look-ups, they count as two separate problems."""
 _CLOSE_S = 2.0
-"""Seconds that requests without a response (acks=0) get to leave when the client closes."""
+"""When the client closes, requests without a response (acks=0) get this many seconds to be sent."""
 
 
 class _Place:
@@ -117,11 +118,11 @@ class Network:
     # Connections --------------------------------------------------------------------------------------------
 
     async def connection(self, where: Where = "any", lane: str = "") -> BrokerConnection:
-        """Return an open connection to a node. Raises BrokerConnectionError, KafkaTimeoutError, KafkaError
-        (UnknownHostError).
+        """Return an open connection to a node. Raises BrokerConnectionError or KafkaTimeoutError if connecting fails,
+        UnknownHostError if the host name has been unknown for too long.
 
-        lane: name of a separate connection. Responses arrive in order; requests that wait long at the broker (a
-        JoinGroup, a fetch without data) would delay the others.
+        lane: name of a separate connection. Responses arrive in order, so a request that waits long at the broker (a
+        JoinGroup, a fetch without data) would delay the others; such a request uses its own lane.
         """
         if where == "any":
             return await self._any()
@@ -230,8 +231,8 @@ class Network:
         except Exception as error:
             now = asyncio.get_running_loop().time()
             place.not_before = now + place.backoff.next()
-            # Before the first response, the exception reports the problem to the caller, unless another attempt
-            # follows.
+            # Before the first response, do not log: the exception reports the problem to the caller, unless another
+            # attempt follows.
             if isinstance(error, LOST) and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0):
                 self.trouble.report(address(host, port), error)
             cause = error.__cause__
@@ -256,13 +257,13 @@ class Network:
             )
 
     def _retire(self, connection: BrokerConnection) -> None:
-        """Close a connection after its last response, or when the client closes."""
+        """Close a connection: wait for its last response, unless the client closes."""
         self._last_response_at = max(self._last_response_at, connection.last_response_at)
         connection.retire()
         self._retired = [each for each in (*self._retired, connection) if each.in_flight]
 
     async def rebootstrap(self, reason: KafkaError) -> None:
-        """Drop all known brokers and connections: the next request starts at `bootstrap.servers` (KIP-899)."""
+        """Drop all known brokers and connections: the next request begins with `bootstrap.servers` again (KIP-899)."""
         if self.config["metadata.recovery.strategy"] == "none":
             raise reason
         log.warning("Restarting from bootstrap.servers: %s", reason.message)
@@ -304,7 +305,7 @@ class Network:
         """Fetch metadata of brokers and some topics (None: all). Concurrent calls for the same topics share one
         request.
 
-        Raises what `ask` raises; errors of single topics are in the result.
+        Raises the same errors as `ask`; errors of single topics are in the result.
         """
         wanted = None if topics is None else frozenset(topics)
         task = self._refreshing.get(wanted)
@@ -337,9 +338,10 @@ class Network:
         return await self.attempt("any", ask, about="metadata")
 
     async def existing(self, partitions: Iterable[TopicPartition]) -> Cluster:
-        """Return the metadata once they include these partitions; brokers learn of new ones with a delay.
+        """Wait until the metadata includes these partitions and return it; brokers learn of new partitions with a
+        delay.
 
-        Raises UnknownTopicError for missing partitions, KafkaError for topics that the caller may not see.
+        Raises UnknownTopicError if a partition does not exist, KafkaError if the caller may not see a topic.
         """
         wanted = list(partitions)
         loop = asyncio.get_running_loop()
@@ -367,7 +369,8 @@ class Network:
     async def ask(self, message: Any, where: Where = "any", *, timeout_s: float | None = None) -> Any:
         """Send a message on a working connection and return the response. The caller checks error codes in it.
 
-        Resends a request that is lost with its connection: use it only for requests that may run twice.
+        If the connection breaks, the request is sent again, so use this only for requests that the broker may execute
+        twice.
         """
         about = request_schema(type(message)).name
         return await self.attempt(where, lambda each: each.request(message, timeout_s=timeout_s), about=about)
@@ -384,9 +387,9 @@ class Network:
     ) -> Result:
         """Run `work` with a connection. Retry with backoff on a connection error or a retriable KafkaError.
 
-        After `timeout_s` seconds (None = `default.api.timeout.ms`) raises the last failure. where: a node, or a
-        function that finds it for each attempt. about: subject of the timeout's message. failed: callback for each
-        failure.
+        Raises the last failure after `timeout_s` seconds (None = `default.api.timeout.ms`). where: a node, or a
+        function that finds it for each attempt. about: the subject in the message of a timeout. failed: function that
+        is called with each failure.
         """
         loop = asyncio.get_running_loop()
         limit = self.api_timeout_s if timeout_s is None else timeout_s
@@ -409,7 +412,7 @@ class Network:
                         pause = backoff.next()
                         if not self._helps(error) or loop.time() + pause > (scope.when() or 0.0):
                             raise
-                        # The controller may have moved, also if the old one is unreachable.
+                        # The controller may have moved, even if the error is that the old one is unreachable.
                         not_it = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER
                         moved = not_it or (where == "controller" and not isinstance(error, KafkaError))
                     await asyncio.sleep(pause)
@@ -423,12 +426,13 @@ class Network:
         """Return whether another attempt may succeed."""
         if isinstance(error, KafkaError):
             return error.retriable and not isinstance(error, UnknownTopicError)
-        # Before the first response, retries would only hide a wrong address, unless bootstrap.wait.ms asks for them.
+        # Before the first response, retries would only hide a wrong address. Retry only if bootstrap.wait.ms asks for
+        # it.
         return not self._closed and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0)
 
     @property
     def _bootstrap_left_s(self) -> float:
-        """Seconds left of `bootstrap.wait.ms`, counted from the first read of this property."""
+        """Seconds that remain of `bootstrap.wait.ms`. The time counts from the first read of this property."""
         now = asyncio.get_running_loop().time()
         if self._bootstrap_by is None:
             self._bootstrap_by = now + self.config.seconds("bootstrap.wait.ms")
@@ -442,8 +446,8 @@ class Network:
         return error
 
     async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
-        """Return the id of the coordinator of a group or a transactional id. Raises KafkaError
-        (COORDINATOR_NOT_AVAILABLE is retriable).
+        """Return the id of the coordinator of a group or a transactional id. Raises KafkaError if there is none;
+        COORDINATOR_NOT_AVAILABLE is retriable.
         """
 
         async def ask(connection: BrokerConnection) -> Any:

@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
     text: str
     renew_at: float = 0.0
-    """Renewal time in seconds since 1970; 0: do not cache the token."""
+    """Time in seconds since 1970 at which to renew the token; 0: do not cache it."""
     extensions: Mapping[str, str] = {}
 
     def message(self) -> bytes:
@@ -85,7 +85,9 @@ class TokenSource:
         return unquote(parts.path) if parts.scheme == "file" else None
 
     async def get(self) -> Token:
-        """Return a token. Raises AuthenticationError, BrokerConnectionError (the provider may return)."""
+        """Return a token. Raises AuthenticationError if the provider refuses, BrokerConnectionError if it cannot be
+        reached (a retry may succeed).
+        """
         async with self._lock:
             if self._token is None or time.time() >= self._token.renew_at:
                 self._token = await self._fetch()
@@ -134,7 +136,9 @@ class TokenSource:
         )
 
     def _trusting(self) -> ssl.SSLContext | None:
-        """Return the TLS context with the JAAS line's truststore (Java) or librdkafka's setting; None: the system's."""
+        """Return a TLS context with the truststore that the JAAS line (Java) or librdkafka's setting names. None if
+        neither does: the system's authorities apply.
+        """
         authority = self._config["https.ca.location"]
         try:
             if self._truststore is not None:
@@ -168,7 +172,7 @@ async def _called(callback: Callable[[str], Any], config: str) -> Token:
 
 
 def _read(path: str) -> Token:
-    """Read the token at each login; another program renews the file."""
+    """Read the token from the file at each login; another program renews the file."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(TOKEN_BYTES_MAX)
@@ -193,7 +197,9 @@ def _renewal(expires_s: float) -> float:
 
 
 def _checked(text: object, place: str) -> str:
-    """Return a well-formed token. Raises AuthenticationError, whose message does not contain the token."""
+    """Return a well-formed token. Raises AuthenticationError if it is malformed; the message does not contain the
+    token.
+    """
     if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable() or " " in text:
         raise AuthenticationError(f"{place} contains no token")
     return text

@@ -1,4 +1,4 @@
-"""Offset requests that both consumers and AdminClient send: building requests, reading responses."""
+"""Offset requests that both consumers and AdminClient send: this module builds the requests and reads the responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def list_offsets_request(
     read_committed: bool,
     timeout_ms: int,
 ) -> m.ListOffsetsRequest:
-    """Return a ListOffsets request for partitions of one leader. leader_epochs: the known ones (KIP-320)."""
+    """Return a ListOffsets request for partitions of one leader. leader_epochs: the leader epochs that the client knows
+    (KIP-320).
+    """
     specs: Mapping[Any, OffsetSpec] = wanted
     epochs: Mapping[Any, int] = leader_epochs
     return m.ListOffsetsRequest(
@@ -124,8 +126,8 @@ def offset_fetch_request(
 def fetched_offsets(
     answer: Any, version: int, group_id: str, names: Mapping[Uuid, str]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offsets in a response; partitions without one are left out. names: topics by id. Raises the
-    first error.
+    """Return the committed offsets in a response; the result omits partitions without one. names: topic names by id.
+    Raises the first error in the response.
     """
     answered = answer.groups[0] if version >= _GROUPS_FROM else answer
     if answered.error_code:

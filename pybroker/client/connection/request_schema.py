@@ -20,7 +20,9 @@ _schemas: dict[type, RequestSchema] = {}
 
 
 def request_schema(kind: type) -> RequestSchema:
-    """Return the facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
+    """Return the facts about a request class of `pybroker.protocol.messages`. Raises TypeError if it is not a request
+    class.
+    """
     schema = _schemas.get(kind)
     if schema is None:
         found = message_schema(kind.__name__)

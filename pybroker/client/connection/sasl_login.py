@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from pybroker.client.connection.oauth import TokenSource
 
 Exchange = Generator[bytes, bytes, None]
-"""Yields the client's messages and receives the broker's; returns when the broker is authenticated."""
+"""Generator that yields the client's messages and receives the broker's. It returns when it has authenticated the
+broker.
+"""
 
 
 class SaslCredentials:
-    """The identity that a client logs in with: mechanism, user and password, or tokens. Its repr shows no secret."""
+    """The identity with which a client logs in: mechanism, and user and password, or a token source. Its repr shows no
+    secret.
+    """
 
     def __init__(
         self,
@@ -30,7 +34,7 @@ class SaslCredentials:
         *,
         delegation_token: bool = False,
     ) -> None:
-        """delegation_token: user and password are a delegation token's id and HMAC (KIP-48)."""
+        """delegation_token: True if user and password are the id and HMAC of a delegation token (KIP-48)."""
         self._delegation_token = delegation_token
         self.mechanism = mechanism
         self.username = username
@@ -77,8 +81,8 @@ class SaslCredentials:
 
 
 def jaas_options(text: str) -> dict[str, str]:
-    """Parse a JAAS line, `… required username="alice" password="secret";`, as Java clients do. Raises
-    ClientConfigError.
+    """Parse a JAAS line, `… required username="alice" password="secret";`, as Java clients do. Raises ClientConfigError
+    if it is malformed.
     """
     try:
         return options_of_client(text)
@@ -87,7 +91,8 @@ def jaas_options(text: str) -> dict[str, str]:
 
 
 def _bearer(message: bytes) -> Exchange:
-    # An error arrives as JSON; the broker fails the login after the client acknowledges it (RFC 7628, 3.2.3).
+    # The broker sends an error as JSON; when the client has acknowledged it, the broker fails the login (RFC 7628,
+    # 3.2.3).
     if (yield message):
         yield b"\x01"
 

@@ -14,7 +14,7 @@ from pybroker.config.stores import CRL, CrlFile, StoreFile, StoreText
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:
-    """Return an SSLContext from the `ssl.*` settings. Raises ClientConfigError for unusable files."""
+    """Return an SSLContext from the `ssl.*` settings. Raises ClientConfigError if a file is unusable."""
     given = config["ssl.context"]
     if isinstance(given, ssl.SSLContext):
         return given
@@ -58,7 +58,7 @@ def _trusting(config: ClientConfig) -> ssl.SSLContext:
 
 
 def _keystore(config: ClientConfig) -> bytes | None:
-    """Return the key and certificates of the keystore as PEM. Raises ClientConfigError."""
+    """Return the key and certificates of the keystore as PEM. Raises ClientConfigError if it is unusable."""
     key, chain, location = (
         config["ssl.keystore.key"],
         config["ssl.keystore.certificate.chain"],
@@ -84,8 +84,10 @@ def _show(context: ssl.SSLContext, pem: bytes) -> None:
 
 
 def _ask_for_revoked(context: ssl.SSLContext, file: CrlFile) -> None:
-    """Check revocation lists: reject certificates of an authority without a current list. Raises InvalidValue."""
-    # Python's ssl module reads lists only from files, and would also trust certificates in the same file.
+    """Check revocation lists: reject certificates of an authority without a current list. Raises InvalidValue if a list
+    is unusable.
+    """
+    # Python's ssl module reads revocation lists only from files. It would also trust certificates in the same file.
     with closing(MemoryFile(file.lists())) as lists:
         try:
             context.load_verify_locations(cafile=lists.path)

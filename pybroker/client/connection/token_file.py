@@ -1,5 +1,6 @@
-"""An OAUTHBEARER token for clients that read tokens only from files (the native client): kept fresh in a memory file
-while this process lives."""
+"""An OAUTHBEARER token for clients that read tokens only from files (the native client). The token is in a memory file,
+and this process renews it as long as it lives.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class CachedToken:
     """An OAUTHBEARER token in a memory file that a background thread renews."""
 
     def __init__(self, config: ClientConfig) -> None:
-        """Wait for the first token. Raises ClientConfigError, AuthenticationError, BrokerConnectionError."""
+        """Wait for the first token. Raises ClientConfigError if a setting is missing, AuthenticationError if the
+        provider refuses, BrokerConnectionError if it cannot be reached.
+        """
         line = config["sasl.jaas.config"]
         self._source = TokenSource(config, {} if line is None else jaas_options(line))
         self._file = MemoryFile(b"")
@@ -43,7 +46,7 @@ class CachedToken:
         return {ENDPOINT: Path(self._file.path).as_uri()}
 
     def close(self) -> None:
-        """Stop the renewal. The file stays, for connections that are about to log in."""
+        """Stop the renewal. The file remains, because connections may be about to log in."""
         self._closed.set()
 
     def _keep(self, first: Future[None]) -> None:

@@ -43,14 +43,14 @@ class Consumer(ClientLifecycle):
                 print(record.value)
 
     A position belongs to one incarnation of a topic. When a topic is deleted and created again, the consumer continues
-    at the start of the new incarnation (with `auto.offset.reset=none`: TopicRecreatedError), and never uses or commits
-    an offset of the old one for it.
+    at the start of the new incarnation (with `auto.offset.reset=none` it raises TopicRecreatedError), and never uses or
+    commits an offset of the old one for it.
 
     config: settings under Kafka's names; an unknown name raises ClientConfigError. Use it from one event loop.
     """
 
     _kind = "consumer"
-    _end_max_s = 30.0  # as Kafka's consumer: a group may never become ready
+    _end_max_s = 30.0  # Do the same as Kafka's consumer: a group may never become ready.
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(ClientConfig(CONSUMER, config), CONSUMER_METRICS)
@@ -75,7 +75,7 @@ class Consumer(ClientLifecycle):
             wake=self._wake,
         )
         self._recreated: list[TopicRecreation] = []
-        # The partition whose records the iteration yields now, until its chunk ends.
+        # The partition from which the iteration yields records, until the chunk is used up.
         self._current: PartitionState | None = None
         self._handed = DeliveredRecords()
         for reporter in self._reporters:
@@ -89,7 +89,7 @@ class Consumer(ClientLifecycle):
         """Subscribe to topics with the other members of `group.id`; replaces the previous subscription.
 
         topics: names, or a compiled pattern that must match the whole name. listener: called when partitions are
-        assigned or revoked. Raises ValueError without `group.id`.
+        assigned or revoked. Raises ValueError if there is no `group.id`.
         """
         if self._config["group.id"] is None:
             raise ValueError("subscribe() requires group.id; set it, or use assign()")
@@ -101,7 +101,7 @@ class Consumer(ClientLifecycle):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group membership. Raises ValueError if topics are subscribed,
-        TypeError for anything but TopicPartition.
+        TypeError if an element is not a TopicPartition.
         """
         partitions = list(partitions)
         for partition in partitions:
@@ -130,11 +130,12 @@ class Consumer(ClientLifecycle):
     # Reading ------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return the next records; an empty list after `timeout_s` seconds. Joins the group, runs the listener, auto-
-        commits.
+        """Return the next records; an empty list after `timeout_s` seconds. The call also joins the group, runs the
+        listener and commits automatically, as needed.
 
         max_records: None = `max.poll.records`. Raises KafkaError (NoOffsetError, TopicRecreatedError, a corrupt batch,
-        a deserializer's error as its cause, …) after earlier polls returned all records before it; `seek` skips it.
+        a deserializer's error as its cause, …) but only when all earlier records have been returned. To skip the cause
+        of the error, use `seek`.
         """
         found = await self.getmany(timeout_s, max_records=max_records)
         return [record for records in found.values() for record in records]
@@ -157,7 +158,7 @@ class Consumer(ClientLifecycle):
                     if not self._closed:
                         raise
                 if self._closed:
-                    return {}  # closed by another task: records read now would not be committed
+                    return {}  # Another task has closed the consumer: records that are read now would not be committed.
                 found = self._take(limit)
                 left = give_up - loop.time()
                 if found or left <= 0:
@@ -183,7 +184,7 @@ class Consumer(ClientLifecycle):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        # Does not await if records are buffered; the position advances record by record.
+        # If records are buffered, do not await. The position advances with each record.
         member, state = self._member, self._current
         rejoins = member is not None and member.must_rejoin
         if (
@@ -212,7 +213,9 @@ class Consumer(ClientLifecycle):
         raise StopAsyncIteration
 
     def handed_out(self, record: ConsumerRecord) -> None:
-        """Note the record that a wrapper which polls ahead yielded last: at close, only it counts as unfinished."""
+        """Take note of the record that a wrapper, which polls ahead, has yielded last. At close, only this record
+        counts as unfinished.
+        """
         self._handed.last = record
 
     def _is_current(self, state: PartitionState) -> bool:
@@ -263,7 +266,7 @@ class Consumer(ClientLifecycle):
         state = self._positions.of(partition)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
-        # A rebalance listener runs inside a poll, which holds the lock, and may call this too.
+        # A rebalance listener runs inside a poll, which has the lock, and may call this method too.
         async with contextlib.nullcontext() if self._rebalances.in_listener else self._polling:
             await self._start()
             while state.position is None:
@@ -298,7 +301,9 @@ class Consumer(ClientLifecycle):
         return frozenset(state.where for state in self._positions if state.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return the records between position and high watermark as of the last fetch; None before the first."""
+        """Return the number of records between the position and the high watermark that the last fetch returned; None
+        before the first fetch.
+        """
         state = self._positions.of(partition)
         if state.high_watermark < 0 or state.position is None:
             return None
@@ -310,7 +315,7 @@ class Consumer(ClientLifecycle):
         return {where: result.offset for where, result in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets: those of the next records."""
+        """Return the end offsets: in each partition the offset that the next record will get."""
         found = await self._offsets({where: OffsetSpec.latest() for where in partitions})
         return {where: result.offset for where, result in found.items()}
 
@@ -334,11 +339,11 @@ class Consumer(ClientLifecycle):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit offsets: those given, else the positions after all delivered records.
+        """Commit the given offsets, or else the positions after all delivered records.
 
         Commits by topic id if the broker can: an offset never reaches another incarnation. timeout_s: None =
-        `default.api.timeout.ms`. Raises CommitFailedError if the group rebalanced, connection errors, and ValueError
-        without `group.id`.
+        `default.api.timeout.ms`. Raises CommitFailedError if the group has rebalanced, BrokerConnectionError if the
+        coordinator cannot be reached, ValueError if there is no `group.id`.
         """
         await self._start()
         chosen = self._rebalances.consumed() if offsets is None else with_metadata(offsets)
@@ -348,7 +353,7 @@ class Consumer(ClientLifecycle):
             self._handed.note_commit_or_seek(where, committed.offset, state.position if state is not None else None)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets; partitions without one, or with one of another incarnation, are left out."""
+        """Return committed offsets. The result omits a partition if it has none, or only one of another incarnation."""
         await self._start()
         wanted = list(partitions)
         network = self._network
@@ -369,13 +374,15 @@ class Consumer(ClientLifecycle):
         return self._rebalances.member
 
     def group_metadata(self) -> GroupMetadata | None:
-        """Return this consumer's identity in its group; None without membership."""
+        """Return this consumer's identity in its group; None if it is not a member."""
         return self._member.metadata if self._member is not None else None
 
     # Inside a poll ------------------------------------------------------------------------------------------
 
     async def _prepare(self, give_up: float) -> None:
-        """Do the work due before records are returned. Waits for other group members until `give_up`, in loop time."""
+        """Do the work that must be done before records are returned. Wait for other group members until `give_up` (loop
+        time).
+        """
         if self._fetcher is not None:
             self._fetcher.raise_failure()
         await self._tell_recreated()
@@ -411,7 +418,7 @@ class Consumer(ClientLifecycle):
         return self._fetcher is not None
 
     def _refuse_if_closed(self) -> None:
-        # A listener that runs during close may still use the consumer.
+        # A listener that runs during the close may still use the consumer.
         if not self._rebalances.in_listener:
             super()._refuse_if_closed()
 
@@ -440,9 +447,9 @@ class Consumer(ClientLifecycle):
     async def close(self, timeout_s: float | None = None) -> None:
         """Commit if auto-commit is on, leave the group, close all connections.
 
-        timeout_s: time limit; None = 30 seconds, and 5 seconds without a response. Delivered records count as finished.
-        A `with` block that an exception leaves does not commit unfinished ones: the last record of an iteration, the
-        records of the last poll.
+        timeout_s: time limit; None = 30 seconds, or 5 seconds if no broker responds. Delivered records count as
+        finished. But if an exception leaves a `with` block, unfinished records are not committed: the last record of an
+        iteration, or the records of the last poll.
         """
         await super().close(timeout_s)
 

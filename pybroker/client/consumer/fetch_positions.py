@@ -13,8 +13,8 @@ from pybroker.native import ConsumerRecord, Uuid
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one response. next_offset: the offset behind them and behind control batches. error: raised after
-    them.
+    """Records of one response. next_offset: the offset after these records and after control batches. error: the error
+    to raise when the records have been taken.
     """
 
     records: list[ConsumerRecord]
@@ -32,7 +32,8 @@ class Chunk:
         return part
 
     def next(self) -> ConsumerRecord | None:
-        """Take the next record unless it is the last; `PartitionState.take` takes the last one and drops the chunk."""
+        """Take the next record unless it is the last; `PartitionState.take` takes the last record and drops the chunk.
+        """
         if self.taken + 1 >= len(self.records):
             return None
         self.taken += 1
@@ -51,9 +52,9 @@ class PartitionState:
     topic_id: the incarnation that the position belongs to; Uuid.ZERO from brokers without topic ids. position: the next
     offset to deliver, None until known. fetch_offset: the next offset to fetch. epoch: leader epoch of the record
     before the position, -1 unknown. reset: the offset to look up before fetching. turn: number of seeks; a response to
-    a request of an older turn is ignored. validate: the leader changed; compare the position with its log (KIP-320).
-    near: the nearby replica that the leader named (KIP-392), -1 for the leader itself; near_until: loop time at which
-    to ask the leader again.
+    a request of an older turn is ignored. validate: True if the leader has changed, so that the position must be
+    compared with the new leader's log (KIP-320). near: the nearby replica that the leader named (KIP-392), -1 for the
+    leader itself. near_until: loop time at which to ask the leader again.
     """
 
     where: TopicPartition
@@ -84,7 +85,7 @@ class PartitionState:
         self.not_before = 0.0
 
     def look_for(self, spec: OffsetSpec) -> None:
-        """Look up the position before fetching on."""
+        """Look up the position before the next fetch."""
         self.position = None
         self.reset = spec
         self.validate = False
@@ -109,7 +110,9 @@ class PartitionState:
         )
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the next records, `count` at most, and advance the position. Raises the error at the position."""
+        """Return the next records, at most `count`, and advance the position. Raises the error if one was found at the
+        position.
+        """
         while self.chunks:
             chunk = self.chunks[0]
             records = chunk.take(count)
@@ -166,8 +169,8 @@ class Positions:
         return state
 
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the next records of all partitions that are not paused. Starts after the partition served last, to be
-        fair. Raises the error before the first record.
+        """Return the next records of all partitions that are not paused. Begin with the partition after the one served
+        last, to be fair. If there is an error before the first record, raise it.
         """
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         for where in list(self._order):
@@ -178,7 +181,7 @@ class Positions:
                 records = state.take(limit)
             except Exception:
                 if found:
-                    break  # the next call raises it
+                    break  # The next call raises the error.
                 raise
             if records:
                 limit -= len(records)
@@ -191,21 +194,23 @@ class Positions:
 
 
 class DeliveredRecords:
-    """The records of the last poll, or the last record of an iteration (`last`, which then replaces the others)."""
+    """The records that the caller may not have finished: those of the last poll or, in an iteration, only the last
+    record (`last`).
+    """
 
     def __init__(self) -> None:
         self.last: ConsumerRecord | None = None
         self._first: dict[TopicPartition, int] = {}
 
     def deliver(self, found: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
-        """Note the records that the caller gets now; it has finished the earlier ones."""
+        """Take note of the records that the caller gets now. It has therefore finished the earlier ones."""
         self.last, self._first = None, {where: records[0].offset for where, records in found.items()}
 
     def note_commit_or_seek(
         self, partition: TopicPartition, offset: int | None = None, position: int | None = None
     ) -> None:
-        """Note that the caller committed `offset`, with `position` behind all delivered records, or moved elsewhere in
-        the partition (None).
+        """Take note that the caller has committed `offset`; `position` is the position after all delivered records.
+        None: the caller has moved elsewhere in the partition.
         """
         first = self._first = self.unfinished()
         self.last = None

@@ -29,7 +29,9 @@ class FetchSession:
         self._by_id = False
 
     def reset(self) -> None:
-        """Make the next request a full one: the broker dropped the session, or its state is in doubt."""
+        """Make the next request a full one: the broker has dropped the session, or the state of the session is
+        uncertain.
+        """
         self._id = self._epoch = 0
         self._known = {}
 
@@ -43,7 +45,8 @@ class FetchSession:
             changed, gone = wanted, {}
         else:
             changed = {where: want for where, want in wanted.items() if self._known.get(where) != want}
-            # A name with a new id: forget the old id, else the session returns an error for it in every response.
+            # The name has a new id: forget the old id, because otherwise each response of the session has an error for
+            # it.
             gone = {
                 where: want
                 for where, want in self._known.items()

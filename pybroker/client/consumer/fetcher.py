@@ -41,7 +41,7 @@ _IDENTITY = frozenset(
 
 
 class Fetcher:
-    """Runs until `close`. Fetches the partitions of `positions` and buffers records there. lookup: finds offsets."""
+    """Runs until `close`. Fetches the partitions of `positions` and buffers records there. `lookup` finds offsets."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Fetcher:
         self._policy: str = config["auto.offset.reset"]
         self._sessions: dict[int, FetchSession] = {}
         self._asking: set[int] = set()
-        # Topics that were recreated while this consumer read them: all their records are new to it.
+        # Topics that were recreated while this consumer read them: it has read none of their records.
         self._renewed: dict[str, TopicRecreation] = {}
         self._told: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
@@ -132,15 +132,17 @@ class Fetcher:
         return max(0.0, next_time - self._loop.time())
 
     def _read_from(self, state: PartitionState, leader: int, now: float) -> int:
-        """Return the broker to fetch from: the leader, or the nearby replica it named (KIP-392). Expires
-        periodically.
+        """Return the broker to fetch from: the leader, or the nearby replica that the leader named (KIP-392). The
+        leader's answer expires, and then the leader is asked again.
         """
         if state.near >= 0 and (now >= state.near_until or self._network.cluster.node(state.near) is None):
             state.near = -1
         return state.near if state.near >= 0 else leader
 
     def _notice(self, state: PartitionState, topic_id: Any, leader_epoch: int) -> None:
-        """Update a partition's topic id and leader epoch from the metadata; a new epoch calls for validation."""
+        """Update a partition's topic id and leader epoch from the metadata; if the epoch is new, the position must be
+        validated.
+        """
         if not state.topic_id:
             state.topic_id = topic_id
         if leader_epoch > state.leader_epoch:
@@ -167,7 +169,7 @@ class Fetcher:
                 if answer.error_code not in _SESSION_ERRORS:
                     raise broker_error(answer.error_code, about="fetch")
                 return
-            # Before `answered`, which drops the names if the broker's session cache is full.
+            # Do this before `answered`, because `answered` drops the names if the broker's session cache is full.
             names = session.names() if version >= BY_ID else {}
             session.answered(answer.session_id)
             self._take(session, answer, names, wanted, asked, node=node)
@@ -212,21 +214,21 @@ class Fetcher:
         *,
         node: int,
     ) -> None:
-        """Buffer the records of a response. names: topic id → name, if it is by id. node: the broker's id."""
+        """Buffer the records of a response. names: topic id → name, if the response is by id. node: the broker's id."""
         arrived = False
         for topic in answer.responses:
             name = names.get(topic.topic_id) if topic.topic_id else topic.topic
             for row in topic.partitions:
                 where = TopicPartition(name or "", row.partition_index)
                 state = self._positions.get(where)
-                # Skip rows that were requested before a seek, and rows of partitions that were unassigned or assigned
-                # again (another state) since.
+                # Skip rows that were requested before a seek. Skip rows of partitions that were unassigned since, or
+                # assigned again (which gives them another state).
                 if state is None or asked.get(where, (None, -1)) != (state, state.turn):
                     continue
                 if row.error_code:
                     session.reset()
                     if state.near == node:
-                        # Ask the leader instead, which also knows whether the offset is really out of range.
+                        # Ask the leader: only the leader knows whether the offset is really out of range.
                         state.near = -1
                         state.not_before = self._loop.time() + self._backoff.next()
                         self._refresh()
@@ -319,13 +321,13 @@ class Fetcher:
     # Looking for positions ----------------------------------------------------------------------------------
 
     def start_at(self, state: PartitionState) -> None:
-        """Start a partition without a committed offset as `auto.offset.reset` says. With `none` the next poll raises
-        NoOffsetError.
+        """Determine the start of a partition without a committed offset, as `auto.offset.reset` says. If it says
+        `none`, the next poll raises NoOffsetError.
         """
         renewed = self._renewed.get(state.where.topic)
         is_new = renewed is not None and renewed.new == state.topic_id
         if renewed is not None and is_new:
-            self._tell(renewed)  # the group may have revoked the old partition before
+            self._tell(renewed)  # The group may have revoked the old partition before this.
         if self._policy == "none":
             error: KafkaError = NoOffsetError(f"{state.where} has no committed offset and auto.offset.reset=none")
             if renewed is not None and is_new:
@@ -345,7 +347,7 @@ class Fetcher:
         looking = [state for state in led if state.reset is not None]
         trouble = await self._reset(looking)
         if trouble and len(looking) > 1:
-            # Retry each partition alone: one failing partition must not block the others.
+            # Retry each partition separately: if one keeps failing, it must not block the others.
             trouble = [error for state in looking if state.reset for error in await self._reset([state])]
         for state in led:
             if state.validate and state.position is not None:

@@ -20,7 +20,7 @@ _TOLD_AGAIN_S = 60.0
 
 
 class MissingTopics:
-    """The missing topics as of the last metadata. `on.topic.missing=fail` makes them an error."""
+    """The topics that were missing in the last metadata. With `on.topic.missing=fail`, a missing topic is an error."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._fails: bool = config["on.topic.missing"] == "fail"
@@ -29,7 +29,7 @@ class MissingTopics:
         self._look_at = 0.0
 
     def due(self, cluster: Cluster, topics: Collection[str]) -> set[str]:
-        """Return the missing topics if the next metadata request for them is due, else an empty set."""
+        """Return the missing topics if it is time to request metadata for them again, else an empty set."""
         now = asyncio.get_running_loop().time()
         if now < self._look_at:
             return set()
@@ -39,7 +39,9 @@ class MissingTopics:
         return missing
 
     def log_warnings(self, cluster: Cluster, topics: Iterable[str], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Log which of these do not exist. Raises UnknownTopicError with `on.topic.missing=fail`."""
+        """Log which of these topics do not exist. With `on.topic.missing=fail`, raises UnknownTopicError if there is
+        one.
+        """
         absent = {topic: f"topic {topic} does not exist" for topic in topics if _is_missing(cluster, topic)}
         for each in partitions:
             count = len(cluster.partitions(each.topic))

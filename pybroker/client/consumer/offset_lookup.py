@@ -26,8 +26,8 @@ class OffsetLookup:
         self._committed_only = config["isolation.level"] == "read_committed"
 
     async def find(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Find offsets, also of partitions not yet in the metadata; retry while leaders change. Raises
-        UnknownTopicError for missing partitions.
+        """Find offsets, even of partitions that the metadata does not have yet; retry while leaders change. Raises
+        UnknownTopicError if a partition does not exist.
         """
         await self._network.existing(wanted)
 
@@ -38,7 +38,7 @@ class OffsetLookup:
         return await self._network.attempt("any", look, about="offsets")
 
     async def once(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Ask the current leaders once. Raises the first error."""
+        """Send requests to the current leaders once. Raises the first error."""
         by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = {}
         epochs = {}
         for where, spec in wanted.items():
@@ -63,8 +63,8 @@ class OffsetLookup:
         return found
 
     def _by_id(self, told: Mapping[TopicPartition, Told], connection: BrokerConnection) -> Mapping[Any, Told]:
-        """Add the metadata's topic ids to the keys, if the broker reads ids: leader and epoch come from the same
-        metadata and must not apply to another incarnation.
+        """Add the metadata's topic ids to the keys, if the broker reads ids: leader and leader epoch come from the same
+        metadata, so they must not be applied to another incarnation.
         """
         if not heeds_ids(connection):
             return told

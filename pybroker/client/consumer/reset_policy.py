@@ -29,8 +29,8 @@ class ResetPolicy:
         self._creates: bool = config["allow.auto.create.topics"]
 
     async def find(self, states: Sequence[PartitionState], *, by_hand: bool) -> None:
-        """Set positions, or the offset to look up. by_hand: the caller assigned the partitions, which may not exist.
-        Raises KafkaError for topics that the caller may not read.
+        """Set positions, or the offset to look up. by_hand: True if the caller assigned the partitions; they may then
+        not exist. Raises KafkaError if the caller may not read a topic.
         """
         network = self._network
         unknown = {state.where.topic for state in states if network.cluster.partition(state.where) is None}

@@ -12,12 +12,12 @@ from pybroker.client.connection.network import Network
 
 _LETTERS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 _SHARED = re.IGNORECASE | re.MULTILINE | re.DOTALL
-"""Flags that Python's expressions share with RE2's, which coordinators match (KIP-848)."""
+"""Flags that have the same meaning in Python's regular expressions and in RE2, which coordinators use (KIP-848)."""
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 class Subscription:
-    """topics: the names subscribed now; None without a subscription."""
+    """topics: the names subscribed now; None if there is no subscription."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._age_max_s = config.seconds("metadata.max.age.ms")
@@ -41,21 +41,21 @@ class Subscription:
 
     @property
     def regex(self) -> str | None:
-        """The pattern for the coordinator, which matches whole names; None for names, and for patterns that RE2 would
-        match differently.
+        """The pattern for the coordinator, which matches whole names. None if the subscription has names, or if RE2
+        would match the pattern differently.
         """
         pattern = self._pattern
         if pattern is None or pattern.flags & ~(_SHARED | re.UNICODE):
             return None
         if self._hides_internal and any(pattern.fullmatch(name) for name in _INTERNAL):
-            return None  # a coordinator would also match internal topics
+            return None  # A coordinator would also match internal topics.
         letters = "".join(letter for flag, letter in _LETTERS.items() if pattern.flags & flag)
         given = pattern.pattern
         return f"(?{letters}){given}" if letters and not given.startswith("(?") else given
 
     async def names(self, network: Network) -> frozenset[str]:
-        """Return the names subscribed now. Matches a pattern against all topics of the cluster; refreshes the metadata
-        when they are older than `metadata.max.age.ms`.
+        """Return the names subscribed now. If there is a pattern, match it against all topics of the cluster; refresh
+        the metadata first if it is older than `metadata.max.age.ms`.
         """
         if self._pattern is not None:
             old = asyncio.get_running_loop().time() - network.metadata.updated_at > self._age_max_s

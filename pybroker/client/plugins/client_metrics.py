@@ -9,7 +9,7 @@ from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
 
 
 class ClientMetrics(ClusterResourceListener, Mapping[str, float]):
-    """Metric name → value; counters only grow. Labels: `cluster_id`, `client_id`.
+    """Metric name → value; counters only grow. The labels are `cluster_id` and `client_id`.
 
     The client writes them on its loop; any thread may read them.
     """

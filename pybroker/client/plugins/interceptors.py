@@ -21,7 +21,7 @@ class Configurable:
     """Base of a client's plug-ins."""
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Called once when the client is created; `on_update` brings the cluster id later."""
+        """Called once when the client is created. The cluster id is not known yet; `on_update` receives it later."""
 
     def close(self) -> None:
         """Called when the client is closed."""
@@ -36,22 +36,22 @@ class ProducerInterceptor(Configurable):
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Called when the broker wrote the record, or the record failed."""
+        """Called when the broker has written the record, or when the record has failed."""
 
 
 class ConsumerInterceptor(Configurable):
-    """Sees records before the caller does, and committed offsets."""
+    """Sees records before the caller does, and sees committed offsets."""
 
     def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
-        """Return the records, or fewer or other ones."""
+        """Return the records; it may be fewer records or other ones."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Called after these offsets were committed."""
+        """Called when these offsets have been committed."""
 
 
 class MetricReporter(Configurable):
-    """Gets the client's metrics once and may read them at any time."""
+    """Gets the object with the client's metrics once, and may read them at any time."""
 
     def init(self, metrics: ClientMetrics) -> None:
         """Called when the client is created."""
@@ -62,7 +62,7 @@ def each(plugins: Sequence[Any], what: str, value: Value, call: Callable[[Any, V
     for plugin in plugins:
         try:
             result = call(plugin, value)
-        except Exception:  # any exception of the user's code: Kafka's clients continue as well
+        except Exception:  # The user's code may raise any exception. Kafka's clients also continue.
             log.exception("%s.%s failed", type(plugin).__name__, what)
         else:
             if result is not None:

@@ -72,7 +72,7 @@ Deserialize = Callable[[str, bytes | None, Headers], Any]
 
 def configured(config: Mapping[str, Any], plugins: Iterable[Any], key: Any, value: Any) -> list[Any]:
     """Call `configure` of a client's plug-ins, and of `key` and `value` if they are serializers or deserializers.
-    Returns all that the client must close.
+    Return all objects that the client must close.
     """
     started = list(plugins)
     for plugin in started:
@@ -85,7 +85,9 @@ def configured(config: Mapping[str, Any], plugins: Iterable[Any], key: Any, valu
 
 
 def plain_bytes(value: Any) -> bytes | None:
-    """Return bytes as they are, and text as UTF-8. Raises TypeError for other types: they need a serializer."""
+    """Return bytes as they are, and text as UTF-8. Raises TypeError if the value has another type, which needs a
+    serializer.
+    """
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -96,7 +98,7 @@ def plain_bytes(value: Any) -> bytes | None:
 
 
 def serialize_with(plugin: Any) -> Serialize | None:
-    """Return a serializer's function; None = bytes need no conversion."""
+    """Return a serializer's function; None if values are bytes and need no conversion."""
     if plugin is None:
         return None
     if isinstance(plugin, Serializer):
@@ -105,7 +107,7 @@ def serialize_with(plugin: Any) -> Serialize | None:
 
 
 def deserialize_with(plugin: Any) -> Deserialize | None:
-    """Return a deserializer's function as the native decoder calls it; None = values stay bytes."""
+    """Return a deserializer's function as the native decoder calls it; None if values stay bytes."""
     if plugin is None:
         return None
     if isinstance(plugin, Deserializer):

@@ -17,9 +17,9 @@ class Batch:
     """Records of one partition that are sent and acknowledged together.
 
     topic_id: the incarnation that the records are for. deadline: loop time at which they fail. producer: (id, epoch) of
-    the first attempt, with sequence; None before. done: (base offset, append time or -1) or the error. observed:
-    indexes of records whose caller reads the result. awaited: a caller waits for it. trouble: error of the last
-    attempt. halves: the two batches after a split.
+    the first attempt, with sequence; None before. done: (base offset, append time or -1), or the error. observed:
+    indexes of the records whose caller reads the result. awaited: whether a caller waits for the batch. trouble: error
+    of the last attempt. halves: the two batches if it was split.
     """
 
     __slots__ = (
@@ -77,11 +77,11 @@ class Batch:
 
     @property
     def is_observed(self) -> bool:
-        """Whether the callers of all records read the result; otherwise `flush` raises the batch's failure."""
+        """Whether the callers of all records read the result. If not, `flush` raises the failure of the batch."""
         return len(self.observed) >= len(self)
 
     def wait_for(self, index: int) -> asyncio.Future[tuple[int, int]]:
-        """Return the future of the result. Ends the linger time, because a caller waits."""
+        """Return the future of the result. This ends the batch's linger time, because a caller now waits."""
         self.observed.add(index)
         if not self.awaited:
             self.awaited = True
@@ -90,7 +90,7 @@ class Batch:
         return self.done
 
     def find(self, index: int) -> tuple[Batch, int]:
-        """Return the batch that holds the record now, and the index there."""
+        """Return the batch that has the record now (after splits), and the record's index in it."""
         batch = self
         while batch.halves is not None:
             first, second = batch.halves
@@ -98,7 +98,9 @@ class Batch:
         return batch, index
 
     def split(self) -> tuple[Batch, Batch]:
-        """Split into two batches of half of the records each; waiters of this batch wait for the second half."""
+        """Split into two batches of half of the records each; a caller that waits for this batch then waits for the
+        second half.
+        """
         made = []
         for data in self.data.split():
             where = TopicPartition(self.topic, self.partition)
@@ -126,10 +128,10 @@ def next_sequence(sequence: int, count: int) -> int:
 class PartitionQueue:
     """Batches of one partition of one incarnation of a topic, oldest first.
 
-    queue: unsent; the last one may be open. in_flight: sent, without a response. retries: to be resent, by sequence;
-    nothing else is sent before them. reset: the sequence has a gap; when nothing is in flight, the remaining batches
-    restart under a new producer epoch. known_as: the producer (id, epoch) with which the leader last acknowledged a
-    batch.
+    queue: batches that were not sent; the last one may be open. in_flight: batches sent, without a response yet.
+    retries: batches to send again, by sequence; nothing else is sent before them. reset: the sequence has a gap; when
+    nothing is in flight, the remaining batches restart under a new producer epoch. known_as: the producer (id, epoch)
+    with which the leader last acknowledged a batch.
     """
 
     __slots__ = (
@@ -175,11 +177,13 @@ class PartitionQueue:
             self.sort_retries()
 
     def sort_retries(self) -> None:
-        """Sort retries by sequence, oldest first; `next_sequence` is above all of them, also after a wrap."""
+        """Sort retries by sequence, oldest first; `next_sequence` is above all their sequences, even after a wrap."""
         self.retries.sort(key=lambda each: next_sequence(each.sequence, -self.next_sequence))
 
     def number(self, batch: Batch, producer: tuple[int, int]) -> bool:
-        """Give a batch its sequence. Returns False if it must wait for batches in flight under an older epoch."""
+        """Give a batch its sequence. Return False if the batch must wait for batches that are in flight under an older
+        epoch.
+        """
         if self.reset:
             if self.in_flight:
                 return False

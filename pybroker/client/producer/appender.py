@@ -19,8 +19,8 @@ _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zs
 
 
 class AppendedValues(NamedTuple):
-    """Values appended to a batch, from index `first` of it; `end` is the first input index not appended. moment: their
-    timestamp, milliseconds since 1970.
+    """Values that were appended to a batch, from its index `first` on. `end` is the index of the first input value that
+    was not appended. moment: the timestamp of the values, milliseconds since 1970.
     """
 
     batch: Batch
@@ -53,7 +53,7 @@ class Appender:
         return self.outcomes.buffered + size <= self._buffer_bytes
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait until `size` bytes fit. Raises KafkaTimeoutError after `max.block.ms`."""
+        """Wait until `size` bytes fit. Raises KafkaTimeoutError if they do not fit within `max.block.ms`."""
         try:
             async with asyncio.timeout(self._block_s):
                 await self._sender.room(self._buffer_bytes, size)
@@ -82,7 +82,7 @@ class Appender:
             try:
                 batch.data.append(moment, key, value, headers)
             except BaseException:
-                queue.remove(batch)  # an empty batch would never be sent
+                queue.remove(batch)  # Drop the batch: an empty batch would never be sent.
                 raise
         batch.bytes += size
         self.outcomes.buffered += size
@@ -91,8 +91,8 @@ class Appender:
     def append_values(
         self, where: PartitionQueue, values: list[Any], done: int, timestamp_ms: Moment | None = None
     ) -> AppendedValues:
-        """Append values from the index `done` on, until the batch is full. Raises TypeError; earlier values are
-        appended.
+        """Append values from the index `done` on, until the batch is full. Raises TypeError if a value is not bytes;
+        the values before it are then appended.
         """
         moment = _moment(timestamp_ms)
         batch = self._open_batch(where)
@@ -106,8 +106,8 @@ class Appender:
         return AppendedValues(batch, first, end, moment)
 
     def append_keyed(self, queues: TopicQueues, rows: list[Any], done: int, timestamp_ms: Moment | None) -> int:
-        """Append rows (key, value), or values, to their keys' partitions until a batch is full. Returns the index of
-        the next row.
+        """Append rows (key, value), or values, to their keys' partitions until a batch is full. Return the index of the
+        first row that was not appended.
         """
         moment = _moment(timestamp_ms)
         batches = [self._open_batch(where) for where in queues.partitions]
@@ -148,7 +148,7 @@ class Appender:
         return batch
 
     def _close(self, queues: TopicQueues, batch: Batch) -> None:
-        """Close a batch; records without a key go to another partition now (KIP-480)."""
+        """Close a batch. Records without a key go to another partition from now (KIP-480)."""
         batch.closed = True
         count = len(queues.partitions)
         if count > 1 and batch.partition == queues.sticky:

@@ -46,9 +46,10 @@ class Producer(ClientLifecycle):
                 await producer.enqueue("words", word)               # waits only for buffer space
             await producer.flush()                                  # waits for all acknowledgements
 
-    Idempotent by default: a retried record is written once, in order. A record belongs to the incarnation of the topic
-    that existed when it was handed over. If the topic is deleted and created again before the record is written, the
-    record fails with TopicRecreatedError (`on.topic.recreated=continue`: it is written to the new topic).
+    Idempotent by default: even if records are sent again, each is written once, and in order. A record belongs to the
+    incarnation of the topic that existed when the caller handed the record over. If the topic is deleted and created
+    again before the record is written, the record fails with TopicRecreatedError (`on.topic.recreated=continue`: it is
+    written to the new topic).
 
     config: settings under Kafka's names; an unknown name raises ClientConfigError. Use it from one event loop.
     """
@@ -65,7 +66,7 @@ class Producer(ClientLifecycle):
         key, value = self._config.plugin("key.serializer"), self._config.plugin("value.serializer")
         self._serialize_key, self._serialize_value = serialize_with(key), serialize_with(value)
         self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
-        # Bytes go into the batch unchanged.
+        # Bytes go into the batch without conversion.
         self.is_plain = not (self._interceptors or self._serialize_key or self._serialize_value)
         self._block_s = self._config.seconds("max.block.ms")
         self._record_bytes_max: int = self._config["max.request.size"]
@@ -122,8 +123,9 @@ class Producer(ClientLifecycle):
         """Buffer a record, waiting only for buffer space (`buffer.memory`); await the Delivery for its metadata.
 
         on_delivery: called on the loop with (metadata, None) or (None, error). The next `flush` raises a failure that
-        neither the Delivery nor a callback has delivered. Raises UnknownTopicError and KafkaTimeoutError after
-        `max.block.ms`, RecordTooLargeError, TypeError.
+        neither the Delivery nor a callback has delivered. Raises UnknownTopicError if the topic does not appear, or
+        KafkaTimeoutError if there is no buffer space, within `max.block.ms`; RecordTooLargeError; TypeError if a value
+        cannot become bytes.
         """
         delivery: Delivery | None = None
         if self.is_plain and not headers and type(topic) is str:
@@ -139,14 +141,16 @@ class Producer(ClientLifecycle):
                 topic = ProducerRecord(topic, value, key, partition, timestamp_ms, header_list(headers))
             delivery = await self._enqueue(topic)
         if not delivery.index:
-            # A tight loop of sends must let the sender run when a new batch exists.
+            # If the caller sends in a tight loop, the sender must run when a new batch exists.
             await asyncio.sleep(0)
         if on_delivery is not None:
             delivery.notify(on_delivery)
         return delivery
 
     def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
-        """Return whether a record of a known topic fits into the buffer, behind `ahead` other bytes. Thread-safe."""
+        """Return whether a record of a known topic fits into the buffer, in addition to `ahead` other bytes.
+        Thread-safe.
+        """
         appender = self._appender
         if appender is None or self._closed or size > self._record_bytes_max:
             return False
@@ -179,7 +183,7 @@ class Producer(ClientLifecycle):
         return appender.append(partitions[partition], value, key, size, timestamp_ms)
 
     def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[AppendedValues]:
-        """Append many values as `place` does; stops early if the topic is no longer known."""
+        """Append many values as `place` does; stop early if the topic is no longer known."""
         done = 0
         while done < len(values):
             queues, appender = self._topics.get(topic), self._appender
@@ -271,7 +275,9 @@ class Producer(ClientLifecycle):
     # Looking around -----------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the topic's partitions. Raises UnknownTopicError, KafkaTimeoutError after `max.block.ms`."""
+        """Return the topic's partitions. Raises UnknownTopicError or KafkaTimeoutError if they are not known within
+        `max.block.ms`.
+        """
         await self._start()
         await self._look_up(topic)
         return self.cluster.partitions(topic)
@@ -279,8 +285,8 @@ class Producer(ClientLifecycle):
     # Life ---------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send all buffered records and wait for their acknowledgements. Raises the first failure no
-        caller has read.
+        """Send all buffered records and wait for their acknowledgements. Raises the first failure that no caller has
+        read.
         """
         if self._sender is not None:
             await self._sender.flush()
@@ -289,8 +295,8 @@ class Producer(ClientLifecycle):
         """Write all buffered records, then close all connections.
 
         timeout_s: time limit; records left after it fail. None: no limit while a broker responds, 5 seconds without any
-        response; then raises KafkaTimeoutError if records are left whose failure no caller reads. `flush` waits up to
-        `delivery.timeout.ms`.
+        response; then raises KafkaTimeoutError if records are left and no caller reads their failure. To wait up to
+        `delivery.timeout.ms`, call `flush` before.
         """
         await super().close(timeout_s)
 
@@ -340,14 +346,16 @@ class Producer(ClientLifecycle):
             await self._sender.close()
 
     async def _started(self) -> Appender:
-        """Start the client if necessary and return its appender. Raises once the client is closed."""
+        """Start the client if necessary and return its appender. Raises RuntimeError if the client is closed."""
         if self._appender is None or self._closed:
             await self._start()
         assert self._appender is not None, "_start has it made or raises"
         return self._appender
 
     async def _look_up(self, topic: str) -> TopicQueues:
-        """Return the queues of a topic; finds it, or lets the broker create it. Concurrent callers share one lookup."""
+        """Return the queues of a topic; look up the topic first if it is unknown, or let the broker create it.
+        Concurrent callers share one lookup.
+        """
         looking = self._looking.get(topic)
         if looking is None:
             looking = self._looking[topic] = asyncio.create_task(self._look_for(topic))
@@ -356,13 +364,13 @@ class Producer(ClientLifecycle):
             return await asyncio.shield(looking)
         except asyncio.CancelledError:
             if looking.cancelled():
-                self._refuse_if_closed()  # the close cancelled the lookup, not the caller
+                self._refuse_if_closed()  # The close has cancelled the lookup, not the caller.
             raise
 
     def _looked_up(self, topic: str, done: asyncio.Task[TopicQueues]) -> None:
         del self._looking[topic]
         if not done.cancelled():
-            done.exception()  # mark as retrieved: waiting callers, if any, raise it
+            done.exception()  # Mark the exception as retrieved: the waiting callers, if there are any, raise it.
 
     async def _look_for(self, topic: str) -> TopicQueues:
         network, sender = self._network, self._sender
@@ -421,7 +429,7 @@ class Producer(ClientLifecycle):
 
 
 def _check(config: ClientConfig) -> None:
-    """Raise ClientConfigError for settings that contradict each other."""
+    """Raise ClientConfigError if settings contradict each other."""
     if not config["enable.idempotence"]:
         return
     if config["acks"] != -1:

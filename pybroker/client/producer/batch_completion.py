@@ -1,4 +1,6 @@
-"""Batch completion: written, retried, split or failed; notifies the callers."""
+"""Batch completion: decides whether a batch is complete, is sent again, is split or has failed, and notifies the
+callers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 _UNSEEN_MAX = 16
-"""Number of failed batches kept for `flush` to raise."""
+"""Limit of failed batches that are kept so that `flush` can raise their error."""
 
 _LOOK_AGAIN = frozenset(
     {
@@ -36,8 +38,9 @@ _SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN
 class BatchCompletion:
     """Completes batches of the sender's queues. buffered: approximate bytes of records that are not completed.
 
-    on_done: called for each completed batch; settled: called after it. new_epoch: called when a partition's sequence
-    has a gap. look_again: requests new metadata. overdue: creates a timeout error from its text and cause.
+    These are functions. on_done: called with each completed batch; settled: called after it. new_epoch: called when the
+    sequence of a partition has a gap. look_again: requests new metadata. overdue: creates a timeout error from its text
+    and cause.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class BatchCompletion:
         self._ended = asyncio.Event()
 
     async def next_end(self) -> None:
-        """Wait until a batch completes."""
+        """Wait until another batch completes."""
         self._ended.clear()
         await self._ended.wait()
 
@@ -80,11 +83,11 @@ class BatchCompletion:
             raise unseen[0]
 
     def forget_unseen(self) -> None:
-        """Drop unread failures of batches that were abandoned on purpose."""
+        """Forget unread failures of batches that were abandoned on purpose."""
         self._unseen.clear()
 
     def written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
-        """Complete a batch that the broker wrote; -1 for unknown values."""
+        """Complete a batch that the broker has written; -1 means that a value is unknown."""
         where.in_flight.remove(batch)
         where.known_as = batch.producer
         self._backoff.reset()
@@ -93,7 +96,7 @@ class BatchCompletion:
         self._settle(batch, (base_offset, append_time), None)
 
     def failed(self, where: PartitionQueue, batch: Batch, code: int, error: Exception) -> None:
-        """Handle a batch that the broker refused or that was lost: retry, split or fail it."""
+        """Handle a batch that was lost or that the broker refused: retry, split or fail it."""
         now = self._loop.time()
         batch.attempts += 1
         batch.trouble = error
@@ -102,7 +105,8 @@ class BatchCompletion:
             self._split(where, batch)
             return
         if code in _SEQUENCE and self._idempotent:
-            # An earlier batch is not acknowledged yet, and may have caused this error: wait for its outcome.
+            # An earlier batch is not acknowledged yet and may have caused this error: wait for the outcome of that
+            # batch.
             if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
                 self._new_epoch(where)
             self._look_again()
@@ -142,7 +146,7 @@ class BatchCompletion:
             self.fail(where, batch, error)
 
     def expire(self, where: PartitionQueue, now: float) -> float:
-        """Fail overdue batches, in flight or not; return the next deadline."""
+        """Fail overdue batches, including those in flight. Return the next deadline."""
         for batch in (*where.in_flight, *where.unsent()):
             if now < batch.deadline:
                 return batch.deadline
@@ -160,9 +164,10 @@ class BatchCompletion:
             batch.done.set_result(result)
         else:
             batch.done.set_exception(error or RuntimeError("no result"))
-            batch.done.exception()  # mark as retrieved: waiting callers get it, `flush` raises it for the others
+            # Mark the exception as retrieved: callers that wait get it, and `flush` raises it for the others.
+            batch.done.exception()
             if not batch.is_observed and error is not None:
-                # A caller may still read it before the next flush.
+                # A caller may still read the failure before the next flush.
                 self._unseen = [each for each in self._unseen if not each[0].is_observed]
                 if len(self._unseen) < _UNSEEN_MAX:
                     self._unseen.append((batch, error))

@@ -62,7 +62,7 @@ class BatchSender:
         *,
         transaction: Transaction | None = None,
     ) -> None:
-        """transaction: the producer's transactions; None without."""
+        """transaction: the producer's transactions; None if it has none."""
         self.loop = asyncio.get_running_loop()
         self._config = config
         self._network = network
@@ -116,8 +116,8 @@ class BatchSender:
         """Return the queues of an existing topic."""
         found = self._topics.get(topic.name)
         if found is not None and not (found.topic_id and topic.topic_id):
-            # A zero id comes from a broker without topic ids and proves nothing. Sequences continue: if they restarted
-            # at 0, batches would look like duplicates to the broker.
+            # A zero id comes from a broker without topic ids, so it does not prove that the topic is another one.
+            # Sequences continue: if they began at 0 again, the broker would take batches for duplicates.
             found.topic_id = found.topic_id or topic.topic_id
         if found is None or (topic.topic_id and found.topic_id != topic.topic_id):
             if found is not None:
@@ -129,20 +129,20 @@ class BatchSender:
         return found
 
     def has_work(self, where: PartitionQueue) -> None:
-        """Note a new batch. Raises RuntimeError once the sender is closed."""
+        """Take note of a new batch. Raises RuntimeError if the sender is closed."""
         if self._closed:
             raise RuntimeError("the producer is closed")
         self._busy[where] = None
         self._background.wake()
 
     def wake(self) -> None:
-        """Look for batches to send, because a condition changed."""
+        """Look for batches that can be sent, because a condition has changed."""
         self._background.wake()
 
     async def room(self, limit: int, size: int) -> None:
         """Wait until `size` bytes fit into the buffer, or it is empty."""
         self._background.wake()
-        self._crowded += 1  # no batch lingers meanwhile
+        self._crowded += 1  # Meanwhile, no batch lingers.
         try:
             while self.outcomes.buffered and self.outcomes.buffered + size > limit:
                 await self.outcomes.next_end()
@@ -176,7 +176,7 @@ class BatchSender:
         return count
 
     async def give_up(self, error: Exception) -> None:
-        """Fail all batches that are not in flight; return when the others are acknowledged."""
+        """Fail all batches that are not in flight; return when the batches in flight are acknowledged."""
         for where in list(self._busy):
             self.outcomes.fail_unsent(where, error)
         on_their_way = [batch.done for where in self._busy for batch in where.in_flight]
@@ -184,7 +184,7 @@ class BatchSender:
             await asyncio.wait(on_their_way)
 
     async def close(self) -> None:
-        """Stop at once. Fails remaining batches: late ones, and those whose waiter was cancelled."""
+        """Stop immediately. Fail the remaining batches: late ones, and batches whose waiting caller was cancelled."""
         self._closed = True
         self.abandon(self._network.overdue("the producer was closed before the record was written"))
         await self._background.close()
@@ -192,7 +192,7 @@ class BatchSender:
     # The loop -----------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> float | None:
-        """Send all batches that can go now; return the seconds until the next is due."""
+        """Send all batches that can be sent now. Return the seconds until the next one is due."""
         now = self.loop.time()
         next_time = now + 3600.0
         full = self._crowded > 0 or self.outcomes.buffered >= self._config["buffer.memory"] * 0.9
@@ -233,7 +233,7 @@ class BatchSender:
             if self._idempotent and producer is not None and not where.number(batch, producer):
                 continue
             self._take(where, batch)
-            self._busy[where] = self._busy.pop(where)  # the other partitions come first next time
+            self._busy[where] = self._busy.pop(where)  # Next time, begin with the other partitions.
             group.append((where, batch))
             sizes[node] = size + batch.bytes
         for node, group in groups.items():
@@ -241,11 +241,11 @@ class BatchSender:
                 self._lanes[node].in_flight += 1
                 self._background.spawn(self._send(node, group))
         if any(group for group in groups.values()):
-            return 0.0  # a partition may have another ready batch
+            return 0.0  # The partition may have another batch that can be sent.
         return max(0.0, next_time - self.loop.time())
 
     def _waits(self, where: PartitionQueue) -> bool:
-        """Return whether the partition must wait for a producer id, or for its addition to the transaction."""
+        """Return whether the partition must wait, either for a producer id or until it is part of the transaction."""
         if self._transaction is not None:
             return not self._transaction.takes(where.where)
         if self._idempotent and self._producer.current is None:
@@ -254,24 +254,25 @@ class BatchSender:
         return False
 
     def _candidate(self, where: PartitionQueue, now: float, full: bool) -> tuple[Batch | None, float]:
-        """Return the batch to send next and the loop time at which it may go."""
+        """Return the batch to send next, and the loop time from which it may be sent."""
         if where.retries or where.reset:
-            # Retries go one at a time, to keep the order.
+            # Send retries one at a time, to keep the order.
             if where.in_flight or not where.unsent():
                 return None, now + 3600.0
             return where.unsent()[0], where.not_before
         if not where.queue or len(where.in_flight) >= self._in_flight_max:
             return None, now + 3600.0
         if self._idempotent and where.in_flight and where.known_as != where.producer:
-            # Apache Kafka's leader accepts any first sequence of an unknown producer (KAFKA-15591): if it refused the
-            # first batch (leader not ready), the second would be written before it.
+            # If Apache Kafka's leader does not know a producer, it accepts any first sequence (KAFKA-15591). If it
+            # refused the first batch (because the leader was not ready), it would write the second one before the
+            # first.
             return None, now + 3600.0
         batch = where.queue[0]
         if not len(batch.data):
             return None, now + 3600.0
         at_once = batch.closed or len(where.queue) > 1 or self._flushing or full
         if not at_once and batch.awaited:
-            # A caller waits: lingering would only delay it. Behind a request in flight, lingering costs no time.
+            # A caller waits: lingering would only delay it. While a request is in flight, lingering costs no time.
             lane = self._lanes.get(self._network.cluster.leader_id(where.where))
             at_once = lane is None or not lane.in_flight
         return batch, max(where.not_before, now if at_once else batch.linger_end)
@@ -379,7 +380,7 @@ class BatchSender:
     # Identity -----------------------------------------------------------------------------------------------
 
     def _recreated(self, change: TopicRecreation) -> None:
-        """Fail the old incarnation's records instead of sending them to the new one, unless the user allows it."""
+        """Fail the old incarnation's records instead of sending them to the new one, unless the user allows that."""
         old = self._topics.get(change.topic)
         if old is None or old.topic_id == change.new:
             return
@@ -387,15 +388,16 @@ class BatchSender:
         error = TopicRecreatedError(change.topic, old.topic_id, change.new)
         self._forget(change.topic)
         for where in old.partitions:
-            if not self._moves:  # else `_check_identity` moves them, once the new topic's partitions are known
+            # Otherwise `_check_identity` moves them when the partitions of the new topic are known.
+            if not self._moves:
                 self.outcomes.fail_unsent(where, error)
                 where.reset = False
         self._background.wake()
 
     def _forget(self, name: str) -> TopicQueues | None:
         """Drop the queues of a topic name. Its next queues start at sequence 0 and need another epoch: with the same
-        one, the broker would take their first batches for duplicates, also if the topic returns unchanged (undeleted,
-        access restored).
+        epoch, the broker would take their first batches for duplicates, even if the topic returns unchanged (it was
+        undeleted, or access was restored).
         """
         queues = self._topics.pop(name, None)
         producer = self._producer.current
@@ -404,11 +406,11 @@ class BatchSender:
         return queues
 
     def _check_identity(self, where: PartitionQueue) -> None:
-        """Fail or move batches that returned from the broker after the topic was recreated; never resend
-        them by name.
+        """Fail or move batches that come back from the broker after the topic was recreated. Never send them again by
+        name.
         """
         if self._transaction is not None and self._transaction.failure is not None:
-            # The transaction cannot commit any more.
+            # The transaction can no longer commit.
             self.outcomes.fail_unsent(where, self._transaction.failure)
             return
         old, new = where.topic.topic_id, self._network.cluster.topic_id(where.where.topic)
@@ -469,7 +471,7 @@ class BatchSender:
         try:
             await self._network.connection(node)
         except UnknownHostError as error:
-            # Other brokers may be known.
+            # New metadata may contain other brokers.
             cluster = self._network.cluster
             for where in list(self._busy):
                 if cluster.leader_id(where.where) == node:
@@ -477,7 +479,7 @@ class BatchSender:
         except KafkaError as error:
             if is_retriable(error.code):
                 self._watch.refresh()
-            else:  # authentication: a retry does not help
+            else:  # The login failed: a retry does not help.
                 for where in list(self._busy):
                     self.outcomes.fail_unsent(where, error)
         except LOST as error:

@@ -16,7 +16,7 @@ OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 class Delivery:
     """A record that the caller handed over: awaiting it returns its RecordMetadata or raises the error.
 
-    batch, index, timestamp: its first position; internal to the library.
+    batch, index, timestamp: the first position of the record; internal to the library.
     """
 
     __slots__ = ("batch", "index", "timestamp")
@@ -38,7 +38,9 @@ class Delivery:
         return self.batch.find(self.index)[0].done.done()
 
     def result(self) -> RecordMetadata:
-        """Return the metadata. Raises the error, or asyncio.InvalidStateError before the acknowledgement."""
+        """Return the metadata. Raises the record's error if it failed, or asyncio.InvalidStateError if it is not
+        acknowledged yet.
+        """
         batch, index = self.batch.find(self.index)
         batch.observed.add(index)
         return self.peek()
@@ -60,12 +62,14 @@ class Delivery:
         batch, index = self.batch.find(self.index)
         batch.observed.add(index)
         batch.done.add_done_callback(
-            # After a split, the other half may complete first.
+            # If the batch was split, the other half may complete first.
             lambda _: callback(self) if self.done() else self.add_done_callback(callback)
         )
 
     def notify(self, on_delivery: OnDelivery) -> None:
-        """Call `on_delivery(metadata, None)` or `on_delivery(None, error)` on the loop at the end."""
+        """Call `on_delivery(metadata, None)` or `on_delivery(None, error)` on the loop when the record is acknowledged
+        or has failed.
+        """
 
         def done(_: Delivery) -> None:
             try:

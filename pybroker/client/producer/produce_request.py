@@ -1,4 +1,4 @@
-"""Produce requests: version, content, and the response row of each batch."""
+"""Produce requests: chooses their version, builds them, and finds the response row of each batch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _BY_ID = 13
 
 
 _TRANSACTIONS_1 = 11
-"""Last version for which a transaction's partitions are added with AddPartitionsToTxn (KIP-890)."""
+"""Last version with which the producer must first add partitions to its transaction by AddPartitionsToTxn (KIP-890)."""
 
 
 def version_for(batches: Sequence[Batch], highest: int, *, transactions_1: bool = False) -> int:
-    """Return the version for a broker that supports `highest`: one by name if a topic id is missing. transactions_1:
-    the producer uses version 1 of transactions.
+    """Return the version for a broker that supports `highest`: a version that uses names if a topic id is missing.
+    transactions_1: the producer uses version 1 of transactions.
     """
     if transactions_1:
         return min(highest, _TRANSACTIONS_1)
@@ -28,7 +28,7 @@ def version_for(batches: Sequence[Batch], highest: int, *, transactions_1: bool 
 def produce_request(
     batches: Sequence[Batch], version: int, *, acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> m.ProduceRequest:
-    """Return the request; the batches have their wire form already."""
+    """Return the request. The batches are already encoded."""
     topics: dict[Any, m.ProduceRequest_TopicProduceData] = {}
     for batch in batches:
         key = _topic(batch, version)
@@ -44,7 +44,7 @@ def produce_request(
 
 
 def answer_rows(batches: Sequence[Batch], answer: m.ProduceResponse, version: int) -> list[Any]:
-    """Return the response row of each batch, in order; None if the response lacks it."""
+    """Return the response row of each batch, in order; None if the response has none."""
     rows = {
         (topic.topic_id if version >= _BY_ID else topic.name, row.index): row
         for topic in answer.responses

@@ -10,24 +10,28 @@ from pybroker.client.connection.network import Network
 from pybroker.protocol import messages as m
 
 _EPOCH_MAX = 0x7FFE
-"""The last epoch that has a successor under the same id."""
+"""The last epoch that has a successor under the same producer id."""
 
 
 class ProducerId:
-    """current: (id, epoch) for new batches; None before `obtain`, and when the epochs of the id are exhausted."""
+    """current: (id, epoch) for new batches; None before `obtain`, and when all epochs of the id are used."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self.current: tuple[int, int] | None = None
 
     def next_epoch(self) -> None:
-        """Raise the epoch; sequences restart at 0, and the epoch lets brokers tell them from the old ones."""
+        """Increase the epoch. Sequences begin at 0 again, and the new epoch lets brokers distinguish them from the old
+        ones.
+        """
         if self.current is not None:
             producer_id, epoch = self.current
             self.current = (producer_id, epoch + 1) if epoch < _EPOCH_MAX else None
 
     async def obtain(self) -> None:
-        """Get an id from any broker. Raises KafkaError and connection errors."""
+        """Get an id from any broker. Raises KafkaError if the brokers refuse, a connection error if none can be
+        reached.
+        """
 
         async def ask(connection: BrokerConnection) -> Any:
             answer = await connection.request(

@@ -1,14 +1,15 @@
 """A producer's transactions at the coordinator (KIP-98): identity, partitions of the open transaction, its end.
 
-Version 1 of the protocol (brokers from 0.11) adds partitions with a request before writing to them. Version 2 (KIP-890,
-feature `transaction.version`) adds them by the write itself, and each end raises the producer's epoch.
+Version 1 of the protocol (brokers from 0.11) adds partitions with a request before writing to them. In version 2
+(KIP-890, feature `transaction.version`) the write itself adds them, and each end of a transaction increments the
+producer's epoch.
 
     NEW ──init──► READY ──begin──► OPEN ──commit, abort──► READY
                                      │ a record or a request fails permanently
                                      ▼
                                  FAILED ──abort──► READY       any ──another producer uses the id──► FENCED
 
-COMMITTING: the commit was requested and the response was lost; only another commit is possible.
+COMMITTING: the client has requested the commit, but the response was lost; only another commit is possible.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 3, 3, 4, 4
-"""The newest versions of these requests in version 1 of the protocol."""
+"""With version 1 of transactions: the newest versions of these requests that may be used."""
 END_2, COMMIT_OFFSETS_2 = 5, 5
-"""The versions used in version 2; newer ones name topics by id."""
+"""With version 2 of transactions: the versions used; newer ones name topics by id."""
 FEATURE = "transaction.version"
 SETTLES_S = 0.01
-"""Pause in seconds while the coordinator still writes the markers of the previous transaction."""
+"""Pause in seconds before a retry while the coordinator is still writing the markers of the previous transaction."""
 
 _FENCED = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
@@ -89,12 +90,12 @@ class Background(Protocol):
         ...
 
     def wake(self) -> None:
-        """Look for batches to send, because a condition changed."""
+        """Look for batches that can be sent, because a condition has changed."""
         ...
 
 
 class Transaction:
-    """The transactions of one producer; the sender uses it as the producer's id."""
+    """The transactions of one producer; the sender uses this object as the source of the producer's id."""
 
     def __init__(self, network: Network, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
@@ -102,7 +103,7 @@ class Transaction:
         self.current: tuple[int, int] | None = None
         """(id, epoch) for new batches."""
         self.failure: Exception | None = None
-        """Why this transaction, or this producer, accepts no more records."""
+        """The reason why this transaction, or this producer, accepts no more records; None if it does."""
         self._network = network
         self._timeout_ms = timeout_ms
         self._background: Background | None = None
@@ -110,13 +111,13 @@ class Transaction:
         self._wanted: set[TopicPartition] = set()
         self._adding: asyncio.Task[None] | None = None
         self._coordinated = False
-        """Whether the coordinator knows this transaction."""
+        """Whether the coordinator knows that this transaction is open."""
         self.version_2 = False
-        """Whether version 2 of the protocol is used; `initialize` decides."""
+        """Whether version 2 of the protocol is used; `initialize` decides that."""
         self._level = 0
         """The coordinator's level of the feature."""
         self.needs_epoch = False
-        """Whether sequences have a gap and restart under the next epoch (KIP-360)."""
+        """Whether sequences have a gap and begin at 0 again under the next epoch (KIP-360)."""
 
     def serve(self, background: Background) -> None:
         """Set the sender's loop, before the first record."""
@@ -139,16 +140,16 @@ class Transaction:
         return False
 
     def next_epoch(self) -> None:
-        """Fail the transaction: a gap in the sequences means that its remaining records cannot be written."""
+        """Fail the transaction: if the sequences have a gap, its remaining records cannot be written."""
         self.needs_epoch = True
         self.failed(TransactionFailedError("records of the transaction were lost"))
 
     async def obtain(self) -> None:
-        """Raise an error: transactional producers get their id in `initialize`."""
+        """Raise an error: a transactional producer gets its id in `initialize`."""
         raise TransactionFailedError("the producer is not initialized")
 
     def failed(self, error: Exception) -> None:
-        """Fail the transaction after a record or request failed permanently."""
+        """Fail the transaction, because a record or request has failed permanently."""
         if isinstance(error, KafkaError) and error.code in _FENCED:
             self.phase, self.failure = TransactionPhase.FENCED, _fenced(self.transactional_id, error)
         elif self.phase is TransactionPhase.OPEN:
@@ -188,7 +189,9 @@ class Transaction:
     # For the producer ----------------------------------------------------------------------------------------
 
     def require(self, *phases: TransactionPhase) -> None:
-        """Raise unless the phase is one of `phases`: the transaction's or producer's failure, else RuntimeError."""
+        """Raise an error unless the phase is one of `phases`. The error is the failure of the transaction or producer,
+        or else RuntimeError.
+        """
         if self.phase in phases:
             return
         if self.failure is not None:
@@ -205,7 +208,9 @@ class Transaction:
         )
 
     async def initialize(self) -> None:
-        """Fence earlier producers of the transactional id and end their open transaction. Raises KafkaError."""
+        """Fence earlier producers of the transactional id and end their open transaction. Raises KafkaError if the
+        coordinator refuses.
+        """
         producer_id, epoch = self.current or (-1, -1)
         request = m.InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -226,8 +231,8 @@ class Transaction:
         self.phase = TransactionPhase.OPEN
 
     async def end(self, *, commit: bool) -> None:
-        """End the transaction, after all records are written or dropped. Returns when the result is stored. Raises
-        KafkaError.
+        """End the transaction; all records must be written or dropped by then. Return when the result is stored. Raises
+        KafkaError if the coordinator refuses.
         """
         self.require(
             *(
@@ -254,7 +259,7 @@ class Transaction:
                     self.current = (answer.producer_id, answer.producer_epoch)
                     self.needs_epoch = False
             except KafkaError as error:
-                # On abort: the coordinator does not know the transaction, and there is nothing to end.
+                # This is an abort, and the coordinator does not know the transaction, so there is nothing to end.
                 if commit or error.code != ErrorCode.INVALID_TXN_STATE:
                     if self.phase is TransactionPhase.COMMITTING:
                         self.phase = TransactionPhase.OPEN
@@ -308,7 +313,9 @@ class Transaction:
         return self.current
 
     async def _ask(self, request: Any, newest: int, codes: Callable[[Any], list[int]], group: str | None = None) -> Any:
-        """Return the response of the coordinator of `group`, or of this id; retries retriable codes."""
+        """Send a request to the coordinator of `group`, or of this transactional id, and return the response. Retry if
+        the code is retriable.
+        """
 
         async def ask(connection: BrokerConnection) -> Any:
             if group is None:
@@ -319,7 +326,7 @@ class Transaction:
                 if ErrorCode.CONCURRENT_TRANSACTIONS not in wrong:
                     break
                 await asyncio.sleep(SETTLES_S)
-            # Raise a fatal code before a retriable one: a retry cannot succeed with it.
+            # If there are several codes, raise a fatal one before a retriable one: a retry could not succeed.
             for code in sorted(wrong, key=is_retriable):
                 raise broker_error(code, about=f"transactional id {self.transactional_id}")
             return answer
@@ -358,7 +365,7 @@ def _partition_codes(answer: m.AddPartitionsToTxnResponse) -> list[int]:
     codes = [
         row.partition_error_code for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition
     ]
-    # OPERATION_NOT_ATTEMPTED only follows from another partition's error.
+    # OPERATION_NOT_ATTEMPTED is only a consequence of another partition's error.
     return [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
 
 

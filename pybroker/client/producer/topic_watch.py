@@ -16,12 +16,14 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _GONE_AFTER = 3
-"""Number of times that leader and metadata report a topic as missing before it counts as deleted; brokers may lag."""
+"""When leaders and metadata have reported a topic as missing this many times, it counts as deleted; brokers may have
+old metadata.
+"""
 
 
 class TopicWatch:
-    """wanted: returns the names to refresh. found: called for each existing topic. gone: called with the reason for
-    each missing or forbidden topic. Wakes `background` after every refresh.
+    """These are functions. wanted: returns the names to refresh. found: called with each topic that exists. gone:
+    called with the reason for each missing or forbidden topic. Each refresh wakes `background`.
     """
 
     def __init__(

@@ -30,9 +30,10 @@ class TransactionalProducer(Producer):
                 await producer.enqueue("words", "hello")
                 await producer.send_offsets({TopicPartition("lines", 0): 7}, consumer.group_metadata())
 
-    The block commits at its end and aborts if it raises. Consumers with `isolation.level=read_committed` see only
-    committed records. Only the producer that initialized a `transactional.id` last can write; older ones get
-    ProducerFencedError, as does a producer whose transaction is open for longer than `transaction.timeout.ms`.
+    At the end of the block, the transaction is committed; if the block raises, it is aborted. Consumers with
+    `isolation.level=read_committed` see only committed records. Only the producer that initialized a `transactional.id`
+    last can write; an older one gets ProducerFencedError. A producer also gets it if its transaction has been open for
+    longer than `transaction.timeout.ms`.
 
     config: as for `Producer`, and `transactional.id` and `transaction.timeout.ms`.
     """
@@ -48,13 +49,13 @@ class TransactionalProducer(Producer):
             raise ClientConfigError("transactional.id requires enable.idempotence=true and acks=all")
         self._own: Transaction | None = None
         self._turn = asyncio.Lock()
-        """Serializes init, commit, abort and send_offsets."""
+        """Lock under which init, commit, abort and send_offsets run one after another."""
 
     # Transactions -------------------------------------------------------------------------------------------
 
     async def init(self) -> None:
-        """Fence earlier producers of the `transactional.id` and abort their open transaction. The first `begin` does it
-        too. Raises KafkaError.
+        """Fence earlier producers of the `transactional.id` and abort their open transaction. The first `begin` also
+        does this. Raises KafkaError if the coordinator refuses.
         """
         await self._start()
         own = self._transaction
@@ -63,15 +64,18 @@ class TransactionalProducer(Producer):
                 await own.initialize()
 
     async def begin(self) -> None:
-        """Open a transaction. Raises ProducerFencedError, RuntimeError if one is open."""
+        """Open a transaction. Raises ProducerFencedError if another producer has the id, RuntimeError if a transaction
+        is open.
+        """
         await self.init()
         self._transaction.begin()
 
     async def commit(self) -> None:
         """Write all buffered records, then commit.
 
-        Raises TransactionFailedError or ProducerFencedError; after an earlier failure only `abort` is possible. After a
-        KafkaTimeoutError the result is unknown: call `commit` again.
+        Raises TransactionFailedError if the transaction has failed; then only `abort` is possible. Raises
+        ProducerFencedError if another producer has the id. If it raises KafkaTimeoutError, the result is unknown: call
+        `commit` again.
         """
         own = self._transaction
         own.require(TransactionPhase.OPEN, TransactionPhase.COMMITTING)
@@ -83,7 +87,7 @@ class TransactionalProducer(Producer):
             await own.end(commit=True)
 
     async def abort(self) -> None:
-        """Abort the transaction and drop its records. Raises ProducerFencedError."""
+        """Abort the transaction and drop its records. Raises ProducerFencedError if another producer has the id."""
         own, sender = self._transaction, self._sender
         own.require(TransactionPhase.OPEN, TransactionPhase.FAILED)
         assert sender is not None, "a transaction is open"
@@ -95,11 +99,11 @@ class TransactionalProducer(Producer):
             await own.end(commit=False)
 
     async def _given_up(self) -> None:
-        """Wait for records on their way into batches, before the batches are dropped."""
+        """Wait until the records that are being handed over are in batches, before the batches are dropped."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Call `begin`, then `commit`; call `abort` if the block raises or the commit fails."""
+        """Call `begin` before the block and `commit` after it; call `abort` if the block raises or the commit fails."""
         await self.begin()
         try:
             yield
@@ -119,8 +123,9 @@ class TransactionalProducer(Producer):
     ) -> None:
         """Commit offsets of a group (the next offsets to read) as part of the transaction.
 
-        group: the value of `Consumer.group_metadata()`, which stops a replaced member from committing (KIP-447), or a
-        group id. Raises CommitFailedError if the group rebalanced, ProducerFencedError, KafkaError.
+        group: the value of `Consumer.group_metadata()`, or a group id. With the former, a member that was replaced
+        cannot commit (KIP-447). Raises CommitFailedError if the group has rebalanced, ProducerFencedError if another
+        producer has the transactional id, KafkaError if the coordinator refuses.
         """
         if isinstance(group, str):
             group = GroupMetadata(group, -1, "", None)
@@ -137,7 +142,7 @@ class TransactionalProducer(Producer):
         return appender
 
     def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
-        """Return what `Producer.takes` returns; False if no transaction is open."""
+        """Like `Producer.takes`, but return False if no transaction is open."""
         return self._own is not None and self._own.phase is TransactionPhase.OPEN and super().takes(topic, size, ahead)
 
     def place(
@@ -151,7 +156,7 @@ class TransactionalProducer(Producer):
         size: int,
         room_is_sure: bool = False,
     ) -> Delivery | None:
-        """Append as `Producer.place` does; return None if no transaction is open."""
+        """Append like `Producer.place`, but return None if no transaction is open."""
         if self._own is None or self._own.phase is not TransactionPhase.OPEN:
             return None
         return super().place(
@@ -159,7 +164,7 @@ class TransactionalProducer(Producer):
         )
 
     def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[AppendedValues]:
-        """Append as `Producer.place_values` does; append nothing if no transaction is open."""
+        """Append like `Producer.place_values`, but append nothing if no transaction is open."""
         if self._own is not None and self._own.phase is TransactionPhase.OPEN:
             yield from super().place_values(topic, values)
 
@@ -181,7 +186,7 @@ class TransactionalProducer(Producer):
         return self._own
 
     async def _finish(self, patience: CloseTimeout) -> None:
-        """Abort the open transaction: nothing can commit it after the close."""
+        """Abort the open transaction: after the close, nothing could commit it."""
         if self.can_abort:
             await patience.wait_for(self.abort())
         await super()._finish(patience)

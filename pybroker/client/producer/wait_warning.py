@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 AFTER_S = 5.0
 AGAIN_S = 30.0
 LATE_S = 1.0
-"""Delay of a check, in seconds, that shows that this process was blocked: acknowledgements may be unread."""
+"""If a check is late by this many seconds, this process was blocked, and acknowledgements may be waiting unread."""
 
 
 class WaitWarning:
@@ -27,11 +27,13 @@ class WaitWarning:
         self._settled = True
 
     def settled(self) -> None:
-        """Note that a batch completed."""
+        """Take note that a batch has completed."""
         self._settled = True
 
     def check(self, where: PartitionQueue, now: float) -> float:
-        """Warn if the records of a queue, which is not empty, wait too long. Return the loop time of the next check."""
+        """Warn if the records of a queue have waited too long; the queue must not be empty. Return the loop time of the
+        next check.
+        """
         oldest = (where.in_flight or where.retries or where.queue)[0]
         if self._settled:
             self._settled = False

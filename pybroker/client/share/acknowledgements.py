@@ -9,9 +9,9 @@ from typing import Any
 from pybroker.native import Uuid
 
 GAP = 0
-"""The acquired offset has no record: compaction removed it."""
+"""The acquired offset has no record, because compaction has removed it."""
 RENEW = 4
-"""The member needs the record for longer (KIP-1222)."""
+"""The member needs the lock on the record for longer (KIP-1222)."""
 
 Partition = tuple[Uuid, int]
 Said = dict[Partition, dict[int, int]]

@@ -18,13 +18,15 @@ class AcquiredRecords:
     records: list[tuple[ConsumerRecord, int]] = field(default_factory=list)
     """(record, delivery count)"""
     answered: dict[int, int] = field(default_factory=dict)
-    """Offset → acknowledgement type sent at once, for offsets without a record or with an unreadable one."""
+    """Offset → acknowledgement type, for offsets without a record or with an unreadable one: they are acknowledged
+    immediately.
+    """
     problem: KafkaError | None = None
-    """Why the first unreadable record cannot be read."""
+    """The reason why the first unreadable record cannot be read."""
 
 
 def decode_acquired(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> AcquiredRecords:
-    """Decode a response row: it has whole batches, of which this member acquired only some offsets."""
+    """Decode a response row: it has whole batches, but this member has acquired only some of their offsets."""
     counts = {
         offset: acquired.delivery_count
         for acquired in row.acquired_records

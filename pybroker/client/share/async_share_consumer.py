@@ -46,7 +46,8 @@ class ShareConsumer(ClientLifecycle):
                 print(record.value)
 
     Members of a share group read the same partitions. The broker delivers each record to one member at a time, and
-    again if the member releases it, or does not acknowledge it within the group's `share.record.lock.duration.ms`.
+    delivers it again if the member releases it or does not acknowledge it within the group's
+    `share.record.lock.duration.ms`.
 
     config: settings under Kafka's names; an unknown name raises ClientConfigError. Use it from one event loop.
     """
@@ -73,9 +74,9 @@ class ShareConsumer(ClientLifecycle):
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
         self._ready: deque[tuple[ConsumerRecord, _Held]] = deque()
-        """Acquired, and not delivered to the caller yet."""
+        """Records that are acquired but not delivered to the caller yet."""
         self._given: dict[Place, _Held] = {}
-        """Delivered to the caller, and not acknowledged yet."""
+        """Records that are delivered to the caller but not acknowledged yet."""
         self._results: dict[TopicPartition, KafkaError | None] = {}
         self._failure: Exception | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -106,11 +107,11 @@ class ShareConsumer(ClientLifecycle):
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return the next records; an empty list after `timeout_s` seconds. With share.acknowledgement.mode=implicit,
-        accepts the records delivered before.
+        it first accepts the records delivered earlier.
 
         max_records: None = `max.poll.records`. Raises RuntimeError if a record is not acknowledged yet (explicit mode),
-        and KafkaError for errors that a retry cannot fix and for an unreadable record: the consumer has released it (or
-        rejected it, if its batch is corrupt), and the next poll returns the records behind it.
+        and KafkaError if a retry cannot fix an error or if a record is unreadable. The consumer has then released that
+        record (or rejected it, if its batch is corrupt), and the next poll returns the records after it.
         """
         limit = self._config["max.poll.records"] if max_records is None else max_records
         async with self._polling:
@@ -165,8 +166,8 @@ class ShareConsumer(ClientLifecycle):
     # Acknowledging ------------------------------------------------------------------------------------------
 
     def acknowledge(self, record: ConsumerRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Acknowledge a delivered record; the next poll or `commit` sends it to the broker. Raises RuntimeError with
-        share.acknowledgement.mode=implicit, ValueError for a record that was not delivered or is already acknowledged.
+        """Acknowledge a delivered record; the next poll or `commit` sends it to the broker. Raises RuntimeError if
+        share.acknowledgement.mode is implicit, ValueError if the record was not delivered or is already acknowledged.
         """
         if not self._explicit:
             raise RuntimeError(
@@ -178,15 +179,15 @@ class ShareConsumer(ClientLifecycle):
         self._say(place, self._given.pop(place), AcknowledgeType(type))
 
     def delivery_count(self, record: ConsumerRecord) -> int:
-        """Return how often an unacknowledged record was delivered to members, this time included. Raises ValueError for
-        other records.
+        """Return how often a record has been delivered to members, including this time. Raises ValueError if the record
+        was not delivered or is already acknowledged.
         """
         return self._held(record).deliveries
 
     async def renew(self, *records: ConsumerRecord) -> None:
-        """Extend the locks of records by another share.record.lock.duration.ms (KIP-1222). Raises ValueError for a
-        record that was not delivered, KafkaError INVALID_RECORD_STATE if another member has one by now,
-        UnsupportedVersionError.
+        """Extend the locks of records by another share.record.lock.duration.ms (KIP-1222). Raises ValueError if a
+        record was not delivered, KafkaError INVALID_RECORD_STATE if another member has one by now,
+        UnsupportedVersionError if the broker cannot extend locks.
         """
         offsets: dict[ShareSession, dict[Partition, list[int]]] = {}
         for record in records:
@@ -196,11 +197,11 @@ class ShareConsumer(ClientLifecycle):
             await session.renew(each)
 
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
-        """Send all acknowledgements and wait until the broker stored them. With share.acknowledgement.mode=implicit,
-        accepts the delivered records.
+        """Send all acknowledgements and wait until the broker has stored them. With
+        share.acknowledgement.mode=implicit, first accept the delivered records.
 
-        Returns the result by partition since the last call: None, or the error with which the acknowledgements failed
-        (the group may deliver those records again).
+        Return the result of each partition since the last call: None, or the error because of which acknowledgements
+        failed. The group may deliver the records of failed acknowledgements again.
         """
         if not self._explicit:
             self._settle()
@@ -222,7 +223,8 @@ class ShareConsumer(ClientLifecycle):
         return held
 
     def _settle(self) -> None:
-        """Accept the delivered records (implicit), or raise if one is not acknowledged (explicit)."""
+        """In implicit mode, accept the delivered records. In explicit mode, raise an error if one is not acknowledged.
+        """
         if self._explicit:
             if self._given:
                 topic_id, index, offset = next(iter(self._given))
@@ -274,7 +276,7 @@ class ShareConsumer(ClientLifecycle):
                 self._asking[node] = asyncio.create_task(self._tell(node, session))
 
     async def _tell(self, node: int, session: ShareSession) -> None:
-        """Send acknowledgements to a broker from which the member no longer reads."""
+        """Send acknowledgements to a broker from which the member no longer reads records."""
         try:
             await session.acknowledge()
         except (*LOST, KafkaError) as error:
@@ -353,8 +355,9 @@ class ShareConsumer(ClientLifecycle):
     async def close(self, timeout_s: float | None = None) -> None:
         """Send acknowledgements, release the other records, leave the group, close all connections.
 
-        timeout_s: time limit; None = 30 seconds, and 5 seconds without a response. With
-        share.acknowledgement.mode=implicit delivered records are accepted, unless an exception left a `with` block.
+        timeout_s: time limit; None = 30 seconds, or 5 seconds if no broker responds. With
+        share.acknowledgement.mode=implicit the delivered records are accepted first, unless an exception has left a
+        `with` block.
         """
         await super().close(timeout_s)
 

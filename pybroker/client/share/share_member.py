@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 LANE = "group"
 _JOIN, _LEAVE = 0, -1
-"""Member epochs in requests: join and leave."""
+"""Member epochs in requests: to join and to leave."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
 class ShareMember:
-    """A member. A background task sends heartbeats while the caller polls. changed: called after a change of the
-    partitions and after a failure.
+    """A member. A background task sends heartbeats while the caller polls. changed: function that is called when the
+    partitions have changed and when a failure has occurred.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class ShareMember:
         self._group_id: str = config["group.id"]
         self._epoch = _JOIN
         self._asked_in = False
-        """Whether the coordinator may have this member: a join was sent and not refused."""
+        """True if the coordinator may have this member: the member has sent a join, and it was not refused."""
         self._topics: frozenset[str] | None = None
         self._said: dict[str, Any] | None = None
-        """Fields that the coordinator has received; None: none."""
+        """Fields that the coordinator has received; None if it has none."""
         self._failure: Exception | None = None
         self._coordinator: int | None = None
         self._due: float | None = None
@@ -64,7 +64,8 @@ class ShareMember:
             self._hurry.set()
 
     def polled(self) -> None:
-        """Note that the caller polled. Raises an error that a retry cannot fix; the next poll tries again nevertheless.
+        """Take note that the caller has polled. Raises an error if a retry cannot fix it; the next poll tries again
+        nevertheless.
         """
         self._polled_at = self._loop.time()
         if self._failure is not None:
@@ -88,7 +89,8 @@ class ShareMember:
             self._beating = True
             try:
                 await self._beat()
-            except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
+            # The next poll raises the error: without heartbeats the group drops this member.
+            except Exception as error:
                 self._failure = error
                 self._forget()
             finally:
@@ -178,7 +180,7 @@ class ShareMember:
         self._changed()
 
     async def leave(self) -> None:
-        """Leave the group: the others need not wait for the session timeout."""
+        """Leave the group, so that the other members need not wait for the session timeout."""
         if self._asked_in:
             request = m.ShareGroupHeartbeatRequest(
                 group_id=self._group_id, member_id=self.member_id, member_epoch=_LEAVE

@@ -1,6 +1,6 @@
 """A share session: fetches from one broker and acknowledgements to it, one request at a time (KIP-932).
 
-When the session ends, as it does with its connection, the broker releases the member's records and refuses later
+A session ends at the latest when its connection closes. The broker then releases the member's records and refuses later
 acknowledgements of them.
 """
 
@@ -25,11 +25,11 @@ SINCE_RENEWAL = 2
 OVER = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 Result = Callable[[Partition, Mapping[int, int], KafkaError | None], None]
-"""Called with the result of the acknowledgements of a partition."""
+"""Function that is called with the result of the acknowledgements of a partition."""
 
 
 class ShareSession:
-    """A share session with one broker. told: called with the result of each acknowledgement."""
+    """A share session with one broker. told: function that is called with the result of each acknowledgement."""
 
     def __init__(self, config: ClientConfig, network: Network, node: int, member_id: str, told: Result) -> None:
         self._config = config
@@ -48,11 +48,12 @@ class ShareSession:
         self.said.setdefault(partition, {})[offset] = kind
 
     async def fetch(self, wanted: frozenset[Partition]) -> Any:
-        """Return the ShareFetch response for these partitions. Raises KafkaError, BrokerConnectionError,
-        KafkaTimeoutError.
+        """Return the ShareFetch response for these partitions. Raises KafkaError if the broker refuses,
+        BrokerConnectionError if the connection breaks, KafkaTimeoutError if it does not respond in time.
         """
         if self.said.keys() - wanted:
-            # A ShareFetch reads from every partition it names: acknowledge the others separately.
+            # A ShareFetch reads from every partition that it names, so acknowledge records of other partitions
+            # separately.
             await self.acknowledge()
         async with self._lock:
             said = self._take()
@@ -94,7 +95,9 @@ class ShareSession:
             return answer
 
     async def acknowledge(self, *, ends: bool = False) -> None:
-        """Send the queued acknowledgements; with `ends`, close the session. Raises what `fetch` raises."""
+        """Send the queued acknowledgements; if `ends` is true, also close the session. Raises the same errors as
+        `fetch`.
+        """
         async with self._lock:
             said = self._take()
             if self._epoch == OPENS or not (said or ends):
@@ -108,8 +111,8 @@ class ShareSession:
                 self._reset()
 
     async def renew(self, offsets: Mapping[Partition, Iterable[int]]) -> None:
-        """Extend locks. Raises what `fetch` raises; KafkaError INVALID_RECORD_STATE: another member has a record by
-        now.
+        """Extend locks. Raises the same errors as `fetch`; KafkaError INVALID_RECORD_STATE if another member has a
+        record by now.
         """
         async with self._lock:
             said: Said = {partition: dict.fromkeys(each, RENEW) for partition, each in offsets.items()}
@@ -128,7 +131,7 @@ class ShareSession:
                     raise broker_error(row.error_code, row.error_message)
 
     def _take(self) -> Said:
-        """Take the queued acknowledgements; fail those of a session that ended."""
+        """Take the queued acknowledgements. Fail the acknowledgements of a session that has ended."""
         said, self.said = self.said, {}
         if self._epoch == OPENS and said:
             self._fail(

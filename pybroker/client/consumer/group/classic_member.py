@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 _JOIN_MARGIN_S = 10.0
 _LEAVING = "leaving group"
-"""The lane of a LeaveGroup during a join."""
+"""The lane on which a LeaveGroup is sent while a join is in flight."""
 _ID_S = 2.0
-"""Seconds that a leaving member waits for the member id in the response to its first JoinGroup. Brokers send it at once
-(KIP-394); before 2.2 they send it with the generation."""
+"""Seconds that a leaving member waits for the member id in the response to its first JoinGroup. Brokers from 2.2 send
+it immediately (KIP-394); earlier ones send it with the generation.
+"""
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
@@ -53,7 +54,7 @@ class ClassicProtocolMember(GroupMembership):
         self._rejoin = True
         self._exchange: asyncio.Task[frozenset[TopicPartition]] | None = None
         self._join: asyncio.Task[Any] | None = None
-        """The JoinGroup in flight; it continues if the exchange is cancelled."""
+        """The JoinGroup in flight. If the exchange is cancelled, the request continues."""
         self._lost = False
         self._left = False
         self._fatal: Exception | None = None
@@ -72,7 +73,7 @@ class ClassicProtocolMember(GroupMembership):
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the group assigns the partitions; then only members may commit."""
+        """Whether the group assigns the partitions. If it does, only members may commit."""
         return bool(self._topics)
 
     @property
@@ -81,7 +82,7 @@ class ClassicProtocolMember(GroupMembership):
         return self._owned
 
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Set the topics to read. Patterns are matched by the client."""
+        """Set the topics to read. The client matches patterns."""
         if topics != self._topics:
             self._topics = topics
             self.request_rejoin("the subscription changed")
@@ -94,7 +95,7 @@ class ClassicProtocolMember(GroupMembership):
         self._callbacks.wake()
 
     def notice_topics(self) -> None:
-        """Rejoin if the metadata has other partitions or another incarnation of a subscribed topic."""
+        """Rejoin if, in the metadata, a subscribed topic has other partitions or is another incarnation."""
         if self._rejoin or not self._seen:
             return
         if self._snapshot() != self._seen:
@@ -109,8 +110,8 @@ class ClassicProtocolMember(GroupMembership):
     async def ensure_active(self, give_up: float) -> None:
         """Join the group if a join is due; then apply the assignment.
 
-        Waits for the coordinator and the other members until `give_up` (loop time). The next call continues, also after
-        a cancelled one: it repeats a step that was interrupted in a listener. Raises errors that a retry cannot fix.
+        Waits for the coordinator and the other members until `give_up` (loop time). If the call is cancelled, the next
+        one continues; if a listener was interrupted, that step is repeated. Raises an error if a retry cannot fix it.
         """
         self.polled()
         if self._fatal is not None:
@@ -162,7 +163,7 @@ class ClassicProtocolMember(GroupMembership):
             await self._callbacks.lose(owned)
 
     async def _handle_error(self, error: KafkaError, give_up: float) -> None:
-        """Handle an error of a join; raise it if another join cannot succeed."""
+        """Handle an error of a join. Raise it if another join cannot succeed, either."""
         code = error.code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             return
@@ -181,10 +182,10 @@ class ClassicProtocolMember(GroupMembership):
         self._rejoin = True
         self._lost = bool(self._owned)
         if self._exchange is not None and self._exchange.done():
-            self._exchange = None  # its assignment is no longer valid
+            self._exchange = None  # The member's assignment is no longer valid.
 
     async def _get_ready(self) -> BrokerConnection:
-        """Prepare a join inside a poll: an eager member revokes its partitions first."""
+        """Prepare a join inside a poll: if the member is eager, it first revokes its partitions."""
         connection = await self._connection()
         await self._network.refresh(self._topics, create=self._config["allow.auto.create.topics"])
         cooperative = all(each.cooperative for each in self._assignors)
@@ -194,7 +195,8 @@ class ClassicProtocolMember(GroupMembership):
         return connection
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Commit, run the listener, then drop partitions. If cancelled in between, they are still owned."""
+        """Commit, run the listener, then drop partitions. If this is cancelled in between, the member still owns them.
+        """
         try:
             await self._callbacks.revoke(partitions)
         except Exception:
@@ -203,7 +205,9 @@ class ClassicProtocolMember(GroupMembership):
         self._owned -= partitions
 
     async def _join_and_sync(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
-        """Join and sync; return the assignment. Runs on between polls, because it waits for all other members."""
+        """Join and sync; return the assignment. It continues to run between polls, because it waits for all other
+        members.
+        """
         subscription = ProtocolSubscription(
             tuple(self._topics), tuple(sorted(self._owned)), self._generation if self._owned else -1
         )
@@ -220,7 +224,7 @@ class ClassicProtocolMember(GroupMembership):
                 for each in self._assignors
             ],
         )
-        # The request is fixed now; a change of the subscription before the response sets the flag again.
+        # The request can no longer change. If the subscription changes before the response, the flag is set again.
         self._rejoin = False
         try:
             limit = self._poll_interval_ms / 1000 + _JOIN_MARGIN_S
@@ -284,7 +288,7 @@ class ClassicProtocolMember(GroupMembership):
             len(added),
         )
         if revoked:
-            # Cooperative: another member gets the revoked partitions in the next rebalance.
+            # Cooperative: the next rebalance gives the revoked partitions to another member.
             self.request_rejoin("partitions were revoked")
             await self._revoke(revoked)
         try:
@@ -297,7 +301,8 @@ class ClassicProtocolMember(GroupMembership):
     # Beats and the end ---------------------------------------------------------------------------------------
 
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """Return `who` while its generation lasts; in a later one any partition may belong to another member."""
+        """Return `who` while its generation lasts. In a later generation, any partition may belong to another member.
+        """
         now = self.metadata
         return who if (now.generation, now.member_id) == (who.generation, who.member_id) else None
 
@@ -319,7 +324,8 @@ class ClassicProtocolMember(GroupMembership):
                 continue
             try:
                 await self._heartbeat_once()
-            except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
+            # The next poll raises the error: without heartbeats the group drops this member.
+            except Exception as error:
                 self._fatal = error
                 self._callbacks.wake()
 
@@ -350,7 +356,7 @@ class ClassicProtocolMember(GroupMembership):
             return
         code = answer.error_code
         if self._rejoin or self._talking or generation != self._generation:
-            return  # the response is about an earlier generation
+            return  # The response belongs to an earlier generation.
         if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED):
             self._fatal = broker_error(code, about=f"group {self.group_id}")
             self._forget()
@@ -363,7 +369,9 @@ class ClassicProtocolMember(GroupMembership):
         return self._exchange is not None and not self._exchange.done()
 
     async def leave(self) -> None:
-        """Leave the group: the others need not wait for the session timeout. Static members stay (KIP-345)."""
+        """Leave the group, so that the other members need not wait for the session timeout. Static members stay
+        (KIP-345).
+        """
         joining = self._join if self._join is not None and not self._join.done() else None
         if self._instance_id is not None:
             return
@@ -385,7 +393,7 @@ class ClassicProtocolMember(GroupMembership):
             log.info("Group %s: leave request failed: %s", self.group_id, error)
 
     async def stop(self) -> None:
-        """Stop heartbeats and joins, before LeaveGroup or without it."""
+        """Stop heartbeats and joins. Called before LeaveGroup, or instead of it."""
         self._left = True
         tasks = [task for task in (self._heart, self._exchange) if task is not None]
         for task in tasks:

@@ -23,13 +23,15 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
-"""Member epochs in requests: join, leave, and (static members) leave until the member returns or its session ends."""
+"""Member epochs in requests: to join, to leave, and (static members) to leave until the member returns or its session
+ends.
+"""
 _REGEX_FROM = 1
 """First version in which the coordinator matches regular expressions."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 Partition = tuple[Uuid, int]
-"""(topic id, index): a recreated topic has other partitions."""
+"""(topic id, index): if a topic is recreated, its partitions are different ones."""
 
 
 class ConsumerProtocolMember(GroupMembership):
@@ -45,14 +47,14 @@ class ConsumerProtocolMember(GroupMembership):
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._asked_in = False
-        """Whether the coordinator may have this member: a join was sent and not refused."""
+        """True if the coordinator may have this member: the member has sent a join, and it was not refused."""
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None
         self._owned: dict[Partition, TopicPartition] = {}
         self._target: frozenset[Partition] | None = None
-        # Fields that the coordinator has received; None: none, so the next heartbeat is a full one.
+        # Fields that the coordinator has received. None: it has none, so the next heartbeat must be a full one.
         self._said: dict[str, Any] | None = None
-        # Counts memberships: work begun in one must not complete in the next.
+        # Number of the membership: work that began in one membership must not complete in the next.
         self._round = 0
         self._lost = False
         self._stopped = False
@@ -74,7 +76,7 @@ class ConsumerProtocolMember(GroupMembership):
 
     @property
     def reads_as(self) -> tuple[str | None, int]:
-        """Member id and member epoch for OffsetFetch, while it is a member."""
+        """Member id and member epoch for OffsetFetch, if it is a member."""
         return (self._member_id, self._epoch) if self._epoch > 0 else (None, -1)
 
     @property
@@ -84,7 +86,7 @@ class ConsumerProtocolMember(GroupMembership):
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the group assigns the partitions; then only members may commit."""
+        """Whether the group assigns the partitions. If it does, only members may commit."""
         return self._topics is not None
 
     @property
@@ -100,7 +102,9 @@ class ConsumerProtocolMember(GroupMembership):
             self._heartbeat_now()
 
     def request_rejoin(self, why: str) -> None:
-        """Send a heartbeat now. The coordinator sees topic changes itself; this brings the new assignment sooner."""
+        """Send a heartbeat now. The coordinator itself sees changes of topics; the heartbeat brings the new assignment
+        sooner.
+        """
         log.info("Group %s: requesting the assignment, %s", self.group_id, why)
         self._heartbeat_now()
 
@@ -108,7 +112,9 @@ class ConsumerProtocolMember(GroupMembership):
         """Do nothing: the coordinator watches the topics."""
 
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """Return this member's identity with the current epoch, which may rise while it keeps the partitions."""
+        """Return this member's identity with the current epoch. The epoch may grow while the member keeps the
+        partitions.
+        """
         if not self.is_subscribed:
             return who
         now = self.metadata
@@ -116,7 +122,9 @@ class ConsumerProtocolMember(GroupMembership):
         return now if same and partitions <= self.owned else None
 
     def answered(self, code: int) -> None:
-        """Handle the error code of a commit: new coordinator, or an epoch that the next heartbeat brings."""
+        """Handle the error code of a commit: find a new coordinator, or wait for the next heartbeat, which brings the
+        new epoch.
+        """
         if code in MOVED:
             self._coordinator = None
         elif code in (*_OUT, ErrorCode.STALE_MEMBER_EPOCH) and self.is_subscribed:
@@ -127,7 +135,7 @@ class ConsumerProtocolMember(GroupMembership):
     async def ensure_active(self, give_up: float) -> None:
         """Apply the coordinator's assignment without waiting for it: a heartbeat response wakes the poll.
 
-        A poll that is cancelled in a listener leaves the step to the next poll. Raises errors that a retry cannot fix;
+        If a poll is cancelled in a listener, the next poll repeats the step. Raises an error if a retry cannot fix it;
         the next call tries again nevertheless.
         """
         self.polled()
@@ -165,7 +173,9 @@ class ConsumerProtocolMember(GroupMembership):
             await self._callbacks.lose(owned)
 
     async def _reconcile(self, target: frozenset[Partition]) -> bool:
-        """Take one step towards `target`. Returns False if topics lack a name in the metadata; it refreshes these."""
+        """Take one step towards `target`. If topics have no name in the metadata, refresh the metadata and return
+        False.
+        """
         this = self._round
         gone = self._owned.keys() - target
         if gone:
@@ -182,7 +192,8 @@ class ConsumerProtocolMember(GroupMembership):
         return self._target != target or target == self._owned.keys()
 
     async def _give_up(self, gone: dict[Partition, TopicPartition]) -> None:
-        """Commit, run the listener, then drop partitions. If cancelled in between, they are still owned."""
+        """Commit, run the listener, then drop partitions. If this is cancelled in between, the member still owns them.
+        """
         try:
             await self._callbacks.revoke(frozenset(gone.values()))
         except asyncio.CancelledError:
@@ -213,7 +224,7 @@ class ConsumerProtocolMember(GroupMembership):
             self._lost = True
 
     async def _named(self, partitions: set[Partition] | frozenset[Partition]) -> dict[Partition, TopicPartition]:
-        """Return the partitions whose topic id has a name in the metadata."""
+        """Return the partitions for whose topic ids the metadata has a name."""
         if not partitions:
             return {}
         cluster = self._network.cluster
@@ -245,7 +256,8 @@ class ConsumerProtocolMember(GroupMembership):
             self._beating = True
             try:
                 await self._heartbeat()
-            except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
+            # The next poll raises the error: without heartbeats the group drops this member.
+            except Exception as error:
                 self._fail(error)
             finally:
                 self._beating = False
@@ -278,7 +290,7 @@ class ConsumerProtocolMember(GroupMembership):
             self._again()
             return
         if this != self._round:
-            return  # the response is about an earlier membership
+            return  # The response belongs to an earlier membership.
         if answer.error_code:
             self._handle_error(answer.error_code, answer.error_message)
             return
@@ -349,7 +361,7 @@ class ConsumerProtocolMember(GroupMembership):
             self._metrics.add("failed-rebalance-total")
             words = " ".join(
                 (message or "the coordinator rejected the heartbeat").split()
-            )  # a message may span several lines
+            )  # A message may span several lines.
             self._fail(broker_error(code, f"{self._setting(code)}: {words}"))
 
     def _setting(self, code: int) -> str:
@@ -364,7 +376,7 @@ class ConsumerProtocolMember(GroupMembership):
         }.get(ErrorCode(code), group)
 
     def _fail(self, error: Exception) -> None:
-        """Make the next poll raise `error`. Heartbeats stop until then, and other members get the partitions."""
+        """Make the next poll raise `error`. Until then no heartbeats are sent, so other members get the partitions."""
         self._fatal = error
         self._forget()
 
@@ -379,8 +391,8 @@ class ConsumerProtocolMember(GroupMembership):
     # The end ------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Leave the group; static members keep their partitions until they return or their session ends. Sent on the
-        same connection behind a join in flight.
+        """Leave the group; static members keep their partitions until they return or their session ends. If a join is
+        in flight, the request follows it on the same connection.
         """
         if not self._asked_in:
             return
@@ -400,7 +412,7 @@ class ConsumerProtocolMember(GroupMembership):
             log.info("Group %s: leave request failed: %s", self.group_id, error)
 
     async def stop(self) -> None:
-        """Stop heartbeats, before `leave` or without it."""
+        """Stop heartbeats. Called before `leave`, or instead of it."""
         self._stopped = True
         self._heart.cancel()
         await asyncio.gather(self._heart, return_exceptions=True)

@@ -22,7 +22,7 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 
 
 class GroupMetadata(NamedTuple):
-    """This member's identity in the group. generation: -1 without membership."""
+    """This member's identity in the group. generation: -1 if it is not a member."""
 
     group_id: str
     generation: int
@@ -36,12 +36,12 @@ class Callbacks(NamedTuple):
     revoke: Callable[[frozenset[TopicPartition]], Awaitable[None]]
     lose: Callable[[frozenset[TopicPartition]], Awaitable[None]]
     assign: Callable[[frozenset[TopicPartition], frozenset[TopicPartition]], Awaitable[None]]
-    """(all partitions owned after the rebalance, the added ones)"""
+    """Function that is called with all partitions owned after the rebalance, and with the added ones."""
     wake: Callable[[], None]
 
 
 class GroupMembership(ABC):
-    """This consumer's membership in its group. Each poll calls `ensure_active`; only there partitions change."""
+    """This consumer's membership in its group. Each poll calls `ensure_active`; partitions change only in that call."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
         self.group_id: str = config["group.id"]
@@ -68,7 +68,7 @@ class GroupMembership(ABC):
     @property
     @abstractmethod
     def is_subscribed(self) -> bool:
-        """Whether the group assigns the partitions; then only members may commit."""
+        """Whether the group assigns the partitions. If it does, only members may commit."""
 
     @property
     def reads_as(self) -> tuple[str | None, int]:
@@ -82,7 +82,7 @@ class GroupMembership(ABC):
 
     @abstractmethod
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Set the topics to read. regex: the pattern they match, for brokers that match patterns themselves."""
+        """Set the topics to read. regex: the pattern that selected them, for brokers that match patterns themselves."""
 
     @abstractmethod
     def request_rejoin(self, why: str) -> None:
@@ -90,12 +90,12 @@ class GroupMembership(ABC):
 
     @abstractmethod
     def notice_topics(self) -> None:
-        """Compare the metadata with what the member last sent to the group."""
+        """Compare the metadata with what this member last reported to the group."""
 
     @abstractmethod
     async def ensure_active(self, give_up: float) -> None:
-        """Do the work that the group requires, until `give_up` (loop time) at most. Raises errors that a retry cannot
-        fix.
+        """Do the work that the group requires, until `give_up` (loop time) at most. Raises an error if a retry cannot
+        fix it.
         """
 
     @abstractmethod
@@ -104,20 +104,20 @@ class GroupMembership(ABC):
 
     @abstractmethod
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """Return the identity that can commit offsets of these partitions, read by `who`; None if another member may
-        own them.
+        """Return the identity with which offsets of these partitions can be committed; `who` has read them. None if
+        another member may own them.
         """
 
     @abstractmethod
     async def leave(self) -> None:
-        """Leave the group: the others need not wait for the session timeout."""
+        """Leave the group, so that the other members need not wait for the session timeout."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Stop heartbeats, before `leave` or without it."""
+        """Stop heartbeats. Called before `leave`, or instead of it."""
 
     def polled(self) -> None:
-        """Restart `max.poll.interval.ms`, because the caller polled."""
+        """Restart `max.poll.interval.ms`, because the caller has polled."""
         self._polled_at = self._loop.time()
 
     # The coordinator ----------------------------------------------------------------------------------------
@@ -128,7 +128,9 @@ class GroupMembership(ABC):
         return await self._network.connection(self._coordinator, lane)
 
     async def ask(self, message: Any, version: int | None = None, *, lane: str = LANE) -> Any:
-        """Send a request to the coordinator. Raises BrokerConnectionError, KafkaTimeoutError."""
+        """Send a request to the coordinator. Raises BrokerConnectionError if it cannot be reached, KafkaTimeoutError if
+        it does not respond in time.
+        """
         return await (await self._connection(lane)).request(message, version)
 
     async def highest(self, request: type) -> int:
@@ -136,8 +138,8 @@ class GroupMembership(ABC):
         return (await self._connection()).highest(request)
 
     async def attempt(self, once: Callable[[], Awaitable[Result]], timeout_s: float | None = None) -> Result:
-        """Run `once`, which asks the coordinator; retry while the coordinator is unreachable or not ready. Raises what
-        `Network.attempt` raises.
+        """Run `once`, which sends a request to the coordinator; retry while the coordinator is unreachable or not
+        ready. Raises the same errors as `Network.attempt`.
         """
 
         async def where() -> int:

@@ -1,5 +1,5 @@
-"""Committed offsets of a consumer: by topic id if broker and metadata have ids, to keep the offsets of incarnations
-apart.
+"""Committed offsets of a consumer: if the broker and the metadata have topic ids, they are used, so that incarnations
+do not share offsets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _STABLE_FROM = 7
-"""First version in which OffsetFetch can require stable offsets, without those of open transactions (KIP-447)."""
+"""First version in which OffsetFetch can require stable offsets, which no open transaction can change (KIP-447)."""
 _NOT_OURS = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -38,13 +38,13 @@ _NOT_OURS = frozenset(
 
 
 class _Gone(KafkaError):
-    """A topic incarnation that no longer exists."""
+    """The incarnation of the topic no longer exists."""
 
     retriable = False
 
 
 class _Stale(KafkaError):
-    """The group is at a newer member epoch; the next heartbeat brings it, then a retry succeeds."""
+    """The group has a newer member epoch. The next heartbeat brings it; then a retry succeeds."""
 
     retriable = True
 
@@ -66,11 +66,11 @@ class GroupCommits:
         self._stable = config["isolation.level"] == "read_committed"
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Commit offsets. Raises CommitFailedError if the group rebalanced, KafkaError, and a connection error after
-        `timeout_s` (None = `default.api.timeout.ms`).
+        """Commit offsets. Raises CommitFailedError if the group has rebalanced, KafkaError if the coordinator refuses,
+        and a connection error if it is unreachable for `timeout_s` (None = `default.api.timeout.ms`).
 
-        Each attempt uses the topic ids and the membership of its own time: during the pause before it the name may get
-        another topic id, or the partitions another member.
+        Each attempt uses the present topic ids and membership: during a pause between attempts, the name may get
+        another topic id, or another member the partitions.
         """
         if not offsets:
             return
@@ -91,10 +91,10 @@ class GroupCommits:
                 raise _Stale(code, f"commit of {where} in group {who.group_id}")
             about = f"commit of {where} in group {who.group_id}"
             if code not in _NOT_OURS or self._member.identity(who, held) is not None:
-                self._member.answered(code)  # else the error is about an earlier membership
+                self._member.answered(code)  # Otherwise the error belongs to an earlier membership.
             if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
                 raise CommitFailedError(code, f"{about}: the partitions may belong to another member")
-            # By id this is final: the incarnation that the offsets belong to is gone.
+            # If the commit was by id, this is final: the incarnation no longer exists.
             raise _Gone(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
 
         await self._member.attempt(once, timeout_s)
@@ -115,7 +115,7 @@ class GroupCommits:
             )
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():
-            # By name, only this check keeps the offset from another incarnation of the topic.
+            # If the commit is by name, only this check keeps the offset away from another incarnation of the topic.
             current = self._topic_id(TopicPartition(topic, -1))
             if version < OFFSETS_BY_ID and topic_id and current and current != topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID, topic
@@ -136,7 +136,7 @@ class GroupCommits:
         return 0, None
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets; partitions without one, or with one of another incarnation, are left out."""
+        """Return committed offsets. The result omits a partition if it has none, or only one of another incarnation."""
         wanted = list(partitions)
         if not wanted:
             return {}

@@ -1,6 +1,7 @@
 """Partition assignment: Kafka's strategies, computed by the group leader.
 
-Members may be clients of any library; where a strategy prescribes the result, it equals the Java client's.
+Members may be clients of any library. If a strategy prescribes the result, this module gives the same result as the
+Java client.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class CooperativeStickyAssignor(Assignor):
             if able:
                 result[min(able, key=lambda each: (len(result[each]), each))].append(partition)
         _balance(result, members)
-        # A partition that another member still owns is assigned in the next rebalance, after its owner revoked it.
+        # If another member still owns a partition, it is not assigned now. When its owner has revoked it, the next
+        # rebalance assigns it.
         return {
             member: sorted(each for each in partitions if owners.get(each, member) == member)
             for member, partitions in result.items()
@@ -95,7 +97,9 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _owners(every: set[TopicPartition], members: Mapping[str, ProtocolSubscription]) -> dict[TopicPartition, str]:
-    """Return partition → owner. If two members claim a partition, the later generation wins; equal ones drop both."""
+    """Return partition → owner. If two members claim a partition, the member with the later generation owns it; if the
+    generations are equal, neither does.
+    """
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in sorted(members):
         wants = members[member]
@@ -111,7 +115,9 @@ def _owners(every: set[TopicPartition], members: Mapping[str, ProtocolSubscripti
 
 
 def _balance(result: Assignment, members: Mapping[str, ProtocolSubscription]) -> None:
-    """Move partitions from the members with most to subscribed members that have at least two fewer."""
+    """Move partitions from the members with the most to members that subscribe to the topic and have at least two
+    fewer.
+    """
     moved = True
     while moved:
         moved = False
@@ -140,7 +146,9 @@ _ALL: dict[str, type[Assignor]] = {
 
 
 def assignors(chosen: Sequence[object]) -> list[Assignor]:
-    """Return the strategies of `partition.assignment.strategy`: names or Assignor objects. Raises ClientConfigError."""
+    """Return the strategies of `partition.assignment.strategy`: names or Assignor objects. Raises ClientConfigError if
+    one is unknown.
+    """
     found: list[Assignor] = []
     for each in chosen:
         if isinstance(each, Assignor):

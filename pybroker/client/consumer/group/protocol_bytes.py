@@ -1,4 +1,4 @@
-"""The members' data inside JoinGroup and SyncGroup (protocol type `consumer`)."""
+"""The data of members inside JoinGroup and SyncGroup requests (protocol type `consumer`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_subscription(subscription: ProtocolSubscription) -> bytes:
 
 
 def read_subscription(data: bytes) -> ProtocolSubscription:
-    """Decode another member's subscription. Raises CodecError."""
+    """Decode another member's subscription. Raises CodecError if it is malformed."""
     message = _decode("ConsumerProtocolSubscription", data)
     owned = tuple(TopicPartition(each.topic, index) for each in message.owned_partitions for index in each.partitions)
     return ProtocolSubscription(tuple(message.topics), owned, message.generation_id, message.user_data)
@@ -57,7 +57,8 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> list[TopicPartition]:
-    """Decode a member's assignment; empty for empty bytes. Raises CodecError."""
+    """Decode a member's assignment; empty bytes are an empty assignment. Raises CodecError if the bytes are malformed.
+    """
     if not data:
         return []
     message = _decode("ConsumerProtocolAssignment", data)
@@ -68,7 +69,7 @@ def _decode(name: str, data: bytes) -> Any:
     version, content = split_version(data)
     if version < 0:
         raise CodecError(f"{name} has no version {version}")
-    # Later versions only append fields; Java's clients read them in the same way.
+    # Later versions only append fields, so read the known ones; Java's clients do the same.
     return decode_data(name, min(version, _HIGHEST), content, front=True)
 
 

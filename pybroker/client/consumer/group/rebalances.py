@@ -1,4 +1,4 @@
-"""A consumer's side of its group: commits, and partitions assigned and revoked."""
+"""The work that a consumer does for its group: commits, and handling of assigned and revoked partitions."""
 
 from __future__ import annotations
 
@@ -87,10 +87,12 @@ class Rebalances:
     async def finish(
         self, patience: CloseTimeout, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, subscribed: bool
     ) -> bool:
-        """Do the last auto-commit, revoke the partitions, leave the group. Return whether all completed in time."""
+        """Do the last auto-commit, revoke the partitions, leave the group. Return whether everything was completed in
+        time.
+        """
         if self._auto_commit and self._commits is not None and offsets:
             if self._committing is not None:
-                self._committing.cancel()  # it covers less than this one
+                self._committing.cancel()  # That commit has fewer offsets than this one.
             await patience.wait_for(self._commit_quietly(offsets))
         if subscribed and self.member is not None:
             await patience.wait_for(self._revoke(self._positions.assigned()))
@@ -118,7 +120,7 @@ class Rebalances:
         }
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Commit offsets and call the interceptors. Raises what `Commits.commit` raises."""
+        """Commit offsets and call the interceptors. Raises the same errors as the committer's `commit`."""
         await self.commits().commit(offsets, timeout_s)
         self._metrics.add("commit-total")
         for interceptor in self._interceptors:
@@ -128,7 +130,7 @@ class Rebalances:
                 log.exception("%s.on_commit failed", type(interceptor).__name__)
 
     def commits(self) -> GroupCommits:
-        """Return the group's offsets. Raises ValueError without `group.id`."""
+        """Return the group's offsets. Raises ValueError if there is no `group.id`."""
         network = self._network
         assert network is not None, "started"
         if self._config["group.id"] is None:
@@ -163,7 +165,7 @@ class Rebalances:
             self._committing = asyncio.create_task(self._commit_quietly(offsets))
 
     async def _commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit in the background; the next commit makes up for a failure, which is only logged."""
+        """Commit in the background. A failure is only logged, because the next commit makes up for it."""
         try:
             await self.commit(offsets)
         except (*LOST, KafkaError) as error:
@@ -188,7 +190,7 @@ class Rebalances:
         try:
             if partitions:
                 await self.tell(self.listener.on_partitions_revoked(partitions))
-        except Exception:  # but not a cancelled poll: the next one calls the listener again
+        except Exception:  # This does not include a cancelled poll: the next poll then calls the listener again.
             self._drop(partitions)
             raise
         self._drop(partitions)
