@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 ENTITY_TYPES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 LOG_DIRS = "log.dirs"
-"""The setting with a broker's data directories: shown even with its default, with the existing directories."""
+"""The setting with a broker's data directories. It is shown even if it has its default value, with the directories that
+exist.
+"""
 
 
 @click.group(cls=VerbGroup)
@@ -184,8 +186,9 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
 
 
 async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigEntry:
-    """Return the setting with the broker's log directories as its value; unchanged if the caller may not describe
-    them."""
+    """Return the setting with the broker's log directories as its value; the setting is unchanged if the caller may not
+    describe log directories.
+    """
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -199,8 +202,9 @@ async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigE
 
 
 def _shown(entry: ConfigEntry, resource: ConfigResource) -> bool:
-    """Return whether to show the setting without --all: it is set for the topic or group itself, or for the broker
-    statically or dynamically, or it is the broker's data directories."""
+    """Return whether to show the setting without --all: it is set for the topic or group itself, it is set for the
+    broker statically or dynamically, or it has the broker's data directories.
+    """
     from pybroker.client import ConfigResourceType, ConfigSource
 
     own = {
@@ -224,7 +228,7 @@ def _source(code: int) -> str:
 
 @contextlib.asynccontextmanager
 async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIterator[None]:
-    """Explain what happened to a topic that does not exist."""
+    """Explain what happened to a topic that no longer exists."""
     from pybroker.client import ConfigResourceType, ErrorCode, KafkaError
 
     try:
@@ -237,8 +241,9 @@ async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIte
 
 
 async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
-    """Fail early for a broker that is down: its own settings are requested from it, and the client would wait a
-    minute."""
+    """Fail early if a broker is down: only the broker itself returns its settings, and the client would wait a minute
+    for it.
+    """
     from pybroker.client import ConfigResourceType
 
     if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
@@ -250,7 +255,9 @@ async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
 
 
 async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
-    """Raise click.ClickException for a setting of a topic that does not exist: brokers delete it without an error."""
+    """Raise click.ClickException if the request deletes a topic setting that does not exist. Brokers accept such a
+    deletion without an error.
+    """
     from pybroker.client import ConfigResourceType, ErrorCode, KafkaError, OpType
 
     deleted = [each.name for each in changes if each.op == OpType.DELETE]
@@ -261,7 +268,7 @@ async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: 
     except KafkaError as error:
         if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
-        return  # describing needs another permission than altering
+        return  # Describing needs another permission than altering.
     for name in deleted:
         if name not in known:
             raise click.ClickException(f"Unknown topic setting {name!r}{nearest(name, known)}")

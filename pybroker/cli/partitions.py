@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 async def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
-    """Return all partitions, in order. Raises KafkaError for a topic that does not exist."""
+    """Return all partitions, in order. Raises KafkaError if a topic does not exist."""
     from pybroker.client import TopicPartition
 
     described = await admin.describe_topics(topics)
@@ -20,7 +20,7 @@ async def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[Topic
 async def offsets(
     admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """Return the offsets; -1 for a time after the last record."""
+    """Return the offsets. An offset is -1 if the time is after the last record."""
     if not partitions:
         return {}
     return {each: row.offset for each, row in (await admin.list_offsets(dict.fromkeys(partitions, spec))).items()}

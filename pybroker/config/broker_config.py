@@ -58,9 +58,9 @@ class BrokerConfig(Mapping[str, Any]):
     type.
 
     The layers, in descending precedence: this broker's dynamic settings, the cluster's dynamic defaults, the file and
-    command line, the table's defaults. Only `admin.configs` changes settings, with `set_dynamic` on the loop's thread;
-    code that reads a setting at each use follows the change. `load` and `admin.config_changes` validate all texts
-    before they get here.
+    command line, the table's defaults. Only `admin.configs` changes settings, with `set_dynamic` on the loop's thread.
+    Code that reads a setting whenever it needs it thus uses the new value. `load` and `admin.config_changes` have
+    validated all texts before.
     """
 
     __slots__ = ("_layers", "_values", "listener_settings")
@@ -87,7 +87,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._values = _effective(self._layers)
 
     def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """Return a copy with other dynamic settings, to check their effect."""
+        """Return a copy with other dynamic settings, so that the caller can check their effect."""
         copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG], self.listener_settings)
         copy.set_dynamic(cluster=cluster, broker=broker)
         return copy
@@ -102,13 +102,13 @@ class BrokerConfig(Mapping[str, Any]):
         return len(self._values)
 
     def get_int(self, name: str) -> int:
-        """Return an integer setting that is never unset."""
+        """Return an integer setting that always has a value."""
         value = self._values[name]
         assert type(value) is int, name
         return value
 
     def get_str(self, name: str) -> str:
-        """Return a text setting that is never unset."""
+        """Return a text setting that always has a value."""
         value = self._values[name]
         assert isinstance(value, str), name
         return value
@@ -121,7 +121,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def topic_ids(self) -> bool:
-        """Whether `inter.broker.protocol.version` gives topics ids that clients see."""
+        """Whether `inter.broker.protocol.version` is a version with topic ids, which clients then see."""
         return has_topic_ids(self.get_str(PROTOCOL_VERSION))
 
     @property
@@ -136,7 +136,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def voters(self) -> tuple[VoterAddress, ...]:
-        """The voters of the metadata log at its first start."""
+        """The voters of the metadata log when it starts for the first time."""
         return parse_voters(self.get_list("controller.quorum.voters"))
 
     @property
@@ -181,7 +181,7 @@ class BrokerConfig(Mapping[str, Any]):
         )
 
     def listener_tls(self, listener: str) -> TlsSettings:
-        """Return the TLS settings of a listener. Raises InvalidValue."""
+        """Return the TLS settings of a listener. Raises InvalidValue if they are invalid."""
         values = {name: self[name] for name in broker_tls.BY_NAME}
         dynamic = (self._layers[source].items() for source in DYNAMIC)
         for given, text in (*self.listener_settings.items(), *chain.from_iterable(dynamic)):
@@ -191,7 +191,9 @@ class BrokerConfig(Mapping[str, Any]):
         return broker_tls.tls_settings(values)
 
     def listener_oauth(self, listener: str) -> OAuthSettings | None:
-        """Return the token validation of a SASL listener; None without OAUTHBEARER. Raises InvalidValue."""
+        """Return the token validation of a SASL listener; None if it does not use OAUTHBEARER. Raises InvalidValue if a
+        setting is invalid.
+        """
         if broker_oauth.OAUTHBEARER not in self.listener_security(listener).mechanisms:
             return None
         values, options, _ = self._of_listener(listener, broker_oauth.BY_NAME)
@@ -199,7 +201,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     def listener_token(self, listener: str) -> dict[str, str]:
         """Return the client settings with which this broker gets its own token for other brokers' listeners. Raises
-        InvalidValue.
+        InvalidValue if a setting is invalid.
         """
         values, options, line = self._of_listener(listener, broker_token.BY_NAME)
         found = broker_token.token_settings(values, options)
@@ -208,13 +210,14 @@ class BrokerConfig(Mapping[str, Any]):
     def _of_listener(
         self, listener: str, keys: Mapping[str, ConfigKey]
     ) -> tuple[dict[str, Value], Mapping[str, str], str | None]:
-        """Return, for OAUTHBEARER on one listener: the effective values, the login module's options, and its JAAS line.
+        """Return the OAUTHBEARER settings of one listener: the effective values, the login module's options, and its
+        JAAS line.
         """
         values = {name: self[name] for name in keys}
         options: Mapping[str, str] = {}
         line: str | None = None
         found = [(listener_setting(given), text) for given, text in self.listener_settings.items()]
-        # Mechanism settings override listener settings.
+        # Settings of the mechanism override settings of the listener.
         for setting, text in sorted(found, key=lambda one: one[0] is not None and one[0].mechanism is not None):
             if setting is None or setting.listener != listener:
                 continue
@@ -235,7 +238,7 @@ class BrokerConfig(Mapping[str, Any]):
                 everywhere = host in ("", "0.0.0.0", "::")
                 wanted = Listener(name, socket.gethostname() if everywhere else host, port, protocols[name])
             elif wanted.port == 0:
-                # Port 0 in advertised.listeners: the port that the listener got.
+                # If advertised.listeners has port 0, advertise the port that the listener got.
                 wanted = msgspec.structs.replace(wanted, port=port)
             advertised.append(wanted)
         return tuple(advertised)
@@ -244,8 +247,8 @@ class BrokerConfig(Mapping[str, Any]):
         """Return the effective member of the family of `name` (ms, minutes, hours …) and its value; None if all are
         unset.
 
-        The order within the family decides, not the layer: log.retention.ms overrides log.retention.hours wherever each
-        was set.
+        The order within the family decides, not the layer: log.retention.ms overrides log.retention.hours, even if it
+        is set in a lower layer.
         """
         for member in SYNONYMS.get(name, (name,)):
             value = self._values[member]
@@ -307,8 +310,8 @@ def _default(name: str, *, in_cluster: bool) -> Value:
 
 
 def _effective(layers: Mapping[ConfigSource, Mapping[str, str]]) -> dict[str, Value]:
-    """Return the value of every setting from the layer with the highest precedence. Ignores names that this version
-    does not know.
+    """Return every setting with the value from the layer of highest precedence. Ignore names that this version does not
+    know.
     """
     in_cluster = layers[ConfigSource.STATIC_BROKER_CONFIG].get(METADATA_STORE) in SHARED
     values: dict[str, Value] = {name: _default(name, in_cluster=in_cluster) for name in BROKER_SETTINGS}

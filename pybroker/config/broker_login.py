@@ -34,8 +34,8 @@ class BrokerLogin(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str | None:
-        """The principal of brokers that log in with these credentials; None without a login, and for tokens, which name
-        it.
+        """The principal of brokers that log in with these credentials; None if there is no login, and if they use
+        tokens, because a token names the principal.
         """
         return f"User:{self.user}" if self.user else None
 
@@ -59,7 +59,9 @@ class BrokerLogin(msgspec.Struct, frozen=True):
 
 
 def broker_login(config: BrokerConfig) -> BrokerLogin:
-    """Return the login of a broker in a cluster. Raises InvalidValue, whose text contains no password."""
+    """Return the login of a broker in a cluster. Raises InvalidValue if it is invalid or missing; the text contains no
+    password.
+    """
     listener = next(one for one in config.listeners if one.name == config.between_brokers)
     tls = _tls(config, listener) if listener.protocol.endswith("SSL") else None
     if not listener.protocol.startswith("SASL_"):

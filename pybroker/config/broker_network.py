@@ -29,8 +29,8 @@ CLUSTER = Scope.CLUSTER_WIDE
 
 
 def data_threads_default() -> int:
-    """Return one thread per core up to two cores, else leave a core to the control plane; more than eight never paid
-    off.
+    """Return one thread per core up to two cores, else leave a core to the control plane; but at most eight: more never
+    gave more throughput.
     """
     cores = os.cpu_count() or 1
     return cores if cores <= 2 else min(cores - 1, 8)

@@ -106,11 +106,11 @@ BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in OAUTH}
 
 
 class OAuthSettings(NamedTuple):
-    """The checked settings of one listener; nothing has been read or downloaded yet."""
+    """The checked settings of one listener. Nothing has been read or downloaded yet."""
 
     url: str
     truststore: StoreFile | StoreText | None
-    """Trusted authorities for the URL's certificate; None: the system's."""
+    """Trusted authorities for the URL's certificate; None: those of the system."""
     refresh_ms: int
     retry_ms: int
     retry_max_ms: int
@@ -130,8 +130,8 @@ class OAuthSettings(NamedTuple):
 
 
 def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAuthSettings:
-    """Check the effective values of one listener, by name, and its login module's options. Raises InvalidValue, whose
-    text names the settings.
+    """Check the OAUTHBEARER settings of one listener: the effective values by name, and the login module's options.
+    Raises InvalidValue, which names the settings, if they are invalid.
     """
 
     def number(name: str) -> int:

@@ -29,14 +29,16 @@ AUTHORIZERS = (
 
 
 def check_mechanisms(value: Value) -> None:
-    """Raise InvalidValue for an unsupported mechanism, whose clients could otherwise not log in without any hint."""
+    """Raise InvalidValue if a mechanism is not supported: otherwise its clients could not log in and nothing would say
+    why.
+    """
     for mechanism in value if isinstance(value, tuple) else ():
         if mechanism not in SERVED:
             raise InvalidValue(f"mechanism {mechanism!r} is not supported; this broker supports {', '.join(SERVED)}")
 
 
 def super_users(text: str) -> tuple[str, ...]:
-    """Return the principals of a `super.users` value. Raises InvalidValue."""
+    """Return the principals of a `super.users` value. Raises InvalidValue if it is malformed."""
     users = tuple(part.strip() for part in text.split(";") if part.strip())
     for user in users:
         kind, colon, name = user.partition(":")

@@ -168,8 +168,8 @@ class TlsSettings(msgspec.Struct, frozen=True):
 
 
 def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
-    """Check the effective values of one listener, by name. Raises InvalidValue, whose text names the settings and
-    contains no key.
+    """Check the effective values of one listener, by name. Raises InvalidValue if one is invalid; the text names the
+    settings and contains no key.
     """
     text = {name: str(value) if value else None for name, value in values.items() if not isinstance(value, tuple)}
     keystore, chain = _keystore(text)

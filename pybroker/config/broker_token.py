@@ -18,7 +18,7 @@ SCOPE = "sasl.oauthbearer.scope"
 LOGIN_HANDLER = "sasl.login.callback.handler.class"
 
 OF_JAAS = {"clientId": CLIENT, "clientSecret": SECRET, "scope": SCOPE}
-"""Options of the login module that equal a setting."""
+"""Options of the login module that mean the same as a setting."""
 
 TOKEN = (
     ConfigKey(
@@ -51,8 +51,8 @@ BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TOKEN}
 
 
 def token_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> dict[str, str]:
-    """Return the client settings from the effective values of one listener, by name, and its login module's options.
-    Raises InvalidValue, whose text names the settings.
+    """Return the client settings. `values` has the effective values of one listener's settings, `jaas` the options of
+    its login module. Raises InvalidValue, which names the settings, if a required one is missing.
     """
     if values[URL] is None:
         raise InvalidValue(f"brokers log in with OAUTHBEARER: set {URL} to the source of their tokens")

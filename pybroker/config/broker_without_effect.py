@@ -1,8 +1,8 @@
 """Kafka's dynamic broker settings that have no effect here, because they tune machinery that this broker lacks.
 
 The broker accepts them from tools and operators: it checks them as Kafka does, stores and shows them, and their
-documentation says why they change nothing. Settings that ask for protection or for another way of running are not here
-but in `foreign`.
+documentation says why they change nothing. Settings that ask for protection or for another way of running are in
+`foreign_settings` instead.
 """
 
 from __future__ import annotations

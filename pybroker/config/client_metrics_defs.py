@@ -42,7 +42,9 @@ CLIENT_METRICS_SETTINGS = ConfigDef(
 
 
 def validate_client_metrics_config(name: str, text: str) -> str:
-    """Return the canonical text of a known setting. Raises InvalidValue, ConfigError for an invalid pattern."""
+    """Return the canonical text of a known setting. Raises InvalidValue if the value is invalid, ConfigError if a
+    pattern is.
+    """
     value = CLIENT_METRICS_SETTINGS[name].parse(text)
     if name == MATCH:
         parsed_match(text)

@@ -1,5 +1,5 @@
-"""Loads server.properties and `--set key=value` into a BrokerConfig: checks every value and reports all problems at
-once, one line each.
+"""Loads server.properties and `--set key=value` into a BrokerConfig: checks every value and reports all problems
+together, one line each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pybroker.config.providers import Providers
 from pybroker.config.setting_values import ConfigError, InvalidValue, render_value
 
 PROPERTIES_BYTES_MAX = 1 << 20
-"""Larger than any settings file: a larger one was named by mistake (a log, a device)."""
+"""Size limit of a settings file. If a file is larger, it was named by mistake (a log, a device)."""
 
 
 class Setting(NamedTuple):
@@ -131,7 +131,7 @@ class _Check:
         return LoadedConfig(config, [*([cut] if cut else []), *advice.warnings(config, self._unused)])
 
     def _fail(self, name: str, problem: object, in_force: str = "") -> None:
-        """Note a problem. in_force: the effective value, if it differs from the given text."""
+        """Record a problem. in_force: the effective value, if it differs from the given text."""
         setting = self._given.get(name)
         where = f" ({setting.where})" if setting is not None else ""
         text = in_force or (setting.text if setting is not None else "")

@@ -1,4 +1,4 @@
-"""Checks between settings, after each of them passed its own check."""
+"""Checks of settings against each other, for settings that have passed their own checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Check = Callable[[BrokerConfig, Mapping[str, str]], Problems]
 def inconsistencies(
     config: BrokerConfig, given: Mapping[str, str], failed: set[str]
 ) -> Iterator[tuple[str | None, str]]:
-    """Yield each problem with the setting to name; None if the text names its settings itself.
+    """Yield each problem with the setting to name; None if the problem's text already names its settings.
 
     given: texts of all settings as they were given. failed: settings that already have a problem; further checks of
     their values would only repeat it.
@@ -179,7 +179,8 @@ def _identity(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
 
 
 def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    # An unset variable yields an empty list; the default directory would start the broker without its data.
+    # If a variable is unset, the list is empty. The default directory would then start the broker without its data, so
+    # refuse it.
     if "log.dirs" in given and not config.get_list("log.dirs"):
         yield "log.dirs", "no directory given; add one or remove the line"
     elif not all(config.get_list("log.dirs") or config.get_list("log.dir")):

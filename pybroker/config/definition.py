@@ -33,7 +33,7 @@ NEAR = 2
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` probably means: the nearest one with the same prefix (the part before the first
-    dot). A misspelt prefix may differ by one letter if the rest is right.
+    dot). The prefix may also be misspelt by one letter if the rest is correct.
     """
     prefix, _, rest = name.partition(".")
     nearest: tuple[int, str] | None = None

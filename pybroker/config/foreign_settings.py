@@ -1,5 +1,5 @@
-"""Settings that this broker lacks, of Apache Kafka and other products: which are harmless, which prevent the start, and
-the remedy.
+"""Settings that this broker lacks, of Apache Kafka and other products: this module says which are harmless and which
+prevent the start, and names the remedy.
 
 A setting is harmless if ignoring it changes neither safety nor the view of clients. The broker refuses settings that
 promise protection or another way of running (a policy class, a remote quorum): ignoring them silently would be worse.
@@ -74,8 +74,8 @@ REFUSED: dict[str, Refusal] = {
     ),
 }
 
-# A quorum with one member is this process (the combined mode of Kafka's sample file). Several members are another
-# cluster.
+# A quorum with one member is this process (the combined mode of Kafka's sample file). If it has several members, it is
+# another cluster.
 SINGLE_MEMBER: dict[str, str] = {
     "controller.quorum.bootstrap.servers": _NO_QUORUM,
 }
@@ -220,7 +220,8 @@ acl acls auth authentication authorization authorizer jaas kerberos principal sa
 _OF_PROTECTION = frozenset(_PROTECTS.split())
 
 LIMITS_OF_LISTENERS = frozenset(("max.connections",))
-"""Settings that apply to all listeners together. The broker refuses them for one listener: the limit would be missing.
+"""Settings that apply to all listeners together. The broker refuses such a setting for a single listener, because it
+would then not limit all listeners together.
 """
 
 
@@ -256,7 +257,8 @@ def is_of_others(name: str) -> bool:
 
 
 def protection(name: str) -> str | None:
-    """Return why an unknown setting cannot be ignored: its name asks for protection that this broker lacks; else None.
+    """Return the reason why an unknown setting cannot be ignored, or None if it can. The reason: its name asks for
+    protection that this broker lacks.
     """
     if _OF_PROTECTION.isdisjoint(name.lower().split(".")):
         return None
@@ -270,8 +272,8 @@ def is_secret(name: str) -> bool:
 
 
 def _meanings(name: str) -> tuple[str, ...]:
-    """Return the setting names that `name` may mean: itself; or the part behind listener.name.<listener>. and, for
-    SASL, the part behind listener.name.<listener>.<mechanism>.
+    """Return the setting names that `name` may mean: `name` itself or, if it is a setting of one listener, the part
+    after listener.name.<listener>. and, for SASL, the part after listener.name.<listener>.<mechanism>.
     """
     if not name.startswith(PREFIX):
         return (name,)

@@ -39,11 +39,11 @@ COPY_DEAD_LETTERS = "errors.deadletterqueue.copy.record.enable"
 
 
 class OfBroker(NamedTuple):
-    """The broker settings that belong to a group setting: its default and its bounds."""
+    """The broker settings that give a group setting its default and its bounds."""
 
     default: str
     low: str | None = None
-    """Setting with the lowest value; None: only the setting's own bounds apply."""
+    """Setting with the lowest value; None if only the setting's own bounds apply."""
     high: str | None = None
 
 
@@ -181,7 +181,7 @@ GROUP_SETTINGS = ConfigDef(
 
 
 def validate_group_config(name: str, text: str) -> str:
-    """Return the canonical text of a group setting, after its own check. Raises ConfigError."""
+    """Return the canonical text of a group setting, after its own check. Raises ConfigError if the value is invalid."""
     key = GROUP_SETTINGS.get(name)
     if key is None:
         nearest = nearest_name(name, GROUP_SETTINGS)
@@ -194,7 +194,7 @@ def validate_group_config(name: str, text: str) -> str:
 
 
 def check_group_configs(own: Mapping[str, str], config: Mapping[str, Any]) -> None:
-    """Check whether a group may have these settings on a broker with `config`. Raises ConfigError."""
+    """Check whether a group may have these settings on a broker with `config`. Raises ConfigError if it may not."""
     values: dict[str, int] = {}
     for name, broker in OF_BROKER.items():
         if GROUP_SETTINGS[name].type not in _NUMBERS:
@@ -216,8 +216,8 @@ def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
-    """Return the effective value for a group with its own settings, limited to the broker's bounds, which may have
-    changed since the group's setting was stored.
+    """Return the effective value of a setting for a group. The group's own value is limited to the broker's bounds,
+    because the bounds may have changed since the value was stored.
     """
     broker = OF_BROKER[name]
     low, high = _bounds(broker, config)

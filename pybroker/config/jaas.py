@@ -41,7 +41,9 @@ def module_of(jaas: str) -> str:
 
 
 def options(jaas: str, module: str, example: str) -> dict[str, str]:
-    """Return the options of an entry for this module. Raises InvalidValue, whose text does not contain `jaas`."""
+    """Return the options of an entry for this module. Raises InvalidValue if the entry is malformed or for another
+    module; its text does not contain `jaas`.
+    """
     tokens = _tokens(jaas)
     if tokens[0].text != module:
         raise InvalidValue(f"expected {module} required {example};")
@@ -51,7 +53,9 @@ def options(jaas: str, module: str, example: str) -> dict[str, str]:
 
 
 def options_of_client(jaas: str) -> dict[str, str]:
-    """Return the options of an entry for any module. Raises InvalidValue, whose text does not contain `jaas`."""
+    """Return the options of an entry for any module. Raises InvalidValue if the entry is malformed; its text does not
+    contain `jaas`.
+    """
     return _pairs(_tokens(jaas)[2:])
 
 

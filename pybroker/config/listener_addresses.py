@@ -1,4 +1,4 @@
-"""Listener addresses in Kafka's notation, `NAME://host:port`, and those of voters, `id@host:port`."""
+"""Listener addresses in Kafka's notation, `NAME://host:port`, and addresses of voters, `id@host:port`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 def host_port(text: str) -> tuple[str, int]:
-    """Parse `host:port`, with brackets around an IPv6 host. Raises InvalidValue."""
+    """Parse `host:port`, with brackets around an IPv6 host. Raises InvalidValue if it is malformed."""
     host, colon, port_text = text.rpartition(":")
     if not colon or not (port_text.isascii() and port_text.isdigit()) or int(port_text) > 65535:
         raise InvalidValue("expected host:port with a port between 0 and 65535")
@@ -44,7 +44,7 @@ def host_port(text: str) -> tuple[str, int]:
 
 
 def protocol_map(text: str) -> dict[str, str]:
-    """Parse `NAME:PROTOCOL,…` into a map with upper-case names. Raises InvalidValue."""
+    """Parse `NAME:PROTOCOL,…` into a map with upper-case names. Raises InvalidValue if it is malformed."""
     protocols: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = pair.partition(":")
@@ -62,8 +62,9 @@ def protocol_map(text: str) -> dict[str, str]:
 def parse_listeners(
     items: tuple[str, ...], protocols: dict[str, str], *, advertised: bool = False
 ) -> tuple[Listener, ...]:
-    """Parse a `listeners` or `advertised.listeners` value. Names must be unique. Addresses too, except advertised ones:
-    several listeners may be behind one load balancer (KAFKA-10478). Raises InvalidValue.
+    """Parse a `listeners` or `advertised.listeners` value. Names must be unique. Addresses must be unique, too, except
+    advertised ones: several listeners may be behind one load balancer (KAFKA-10478). Raises InvalidValue if the value
+    is invalid.
     """
     listeners: list[Listener] = []
     for item in items:
@@ -91,7 +92,7 @@ class VoterAddress(NamedTuple):
 
 
 def parse_voters(items: Sequence[str]) -> tuple[VoterAddress, ...]:
-    """Parse all voters. Raises InvalidValue."""
+    """Parse all voters. Raises InvalidValue if one is malformed."""
     voters: dict[int, VoterAddress] = {}
     for item in items:
         number, at, address = item.partition("@")

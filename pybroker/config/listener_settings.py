@@ -1,5 +1,6 @@
 """Settings of one listener, in Kafka's notation: `listener.name.<listener>.<setting>` and, for SASL,
-`listener.name.<listener>.<mechanism>.<setting>`. Only settings that have an effect; `foreign` has the others.
+`listener.name.<listener>.<mechanism>.<setting>`. Only settings with an effect are here; `foreign_settings` has the
+others.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class ListenerSecurity(NamedTuple):
 def listener_security(
     listener: str, settings: Mapping[str, str], mechanisms: tuple[str, ...], reauth_ms: int
 ) -> ListenerSecurity:
-    """Return the SASL settings of a listener from all `listener.name.…` settings and the defaults. Raises InvalidValue.
+    """Return the SASL settings of a listener from all `listener.name.…` settings and the defaults. Raises InvalidValue
+    if one is invalid.
     """
     users: Mapping[str, str] = {}
     of_mechanism: dict[str, int] = {}
@@ -120,7 +122,7 @@ def listener_security(
 
 
 def check_listener_setting(setting: ListenerSetting, text: str) -> None:
-    """Raise InvalidValue for an invalid value; the error contains no value that may be a password."""
+    """Raise InvalidValue if a value is invalid; the error contains no value that may be a password."""
     if setting.name in TLS:
         TLS[setting.name].parse(text)
     elif setting.name in OAUTH:
@@ -146,7 +148,7 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
 
 
 def enabled_mechanisms(text: str) -> tuple[str, ...]:
-    """Return the mechanisms of one listener. Raises InvalidValue."""
+    """Return the mechanisms of one listener. Raises InvalidValue if one is not supported."""
     mechanisms = tuple(part.strip() for part in text.split(",") if part.strip())
     check_mechanisms(mechanisms)
     return mechanisms
@@ -178,7 +180,7 @@ def _creation_rate(text: str) -> int:
 
 def plain_users(jaas: str) -> dict[str, str]:
     """Return user → password of a JAAS entry as in Kafka: `…PlainLoginModule required user_alice="secret";`. Raises
-    InvalidValue, whose text does not contain `jaas`.
+    InvalidValue if it is malformed; the text does not contain `jaas`.
     """
     users: dict[str, str] = {}
     for name, value in options(jaas, PLAIN_MODULE, 'user_<name>="<password>" …').items():
@@ -191,7 +193,7 @@ def plain_users(jaas: str) -> dict[str, str]:
 
 def login_of(jaas: str) -> tuple[str, str]:
     """Return `username` and `password` of a JAAS entry of PLAIN or SCRAM, with which a broker logs in to others; "" if
-    missing. Raises InvalidValue, whose text does not contain `jaas`.
+    missing. Raises InvalidValue if it is malformed; the text does not contain `jaas`.
     """
     module = SCRAM_MODULE if module_of(jaas) == SCRAM_MODULE else PLAIN_MODULE
     found = options(jaas, module, 'username="<name>" password="<password>"')
@@ -202,7 +204,7 @@ def oauth_options(jaas: str) -> dict[str, str]:
     """Return the options of an OAUTHBEARER JAAS entry: `ssl.truststore.…`, the trusted authorities for the URLs of keys
     and tokens; `clientId`, `clientSecret` and `scope`, with which this broker requests its own token.
 
-    Raises InvalidValue, whose text does not contain `jaas`.
+    Raises InvalidValue if it is malformed; the text does not contain `jaas`.
     """
     found = options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …')
     for name in found:

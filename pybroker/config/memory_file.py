@@ -7,8 +7,8 @@ import tempfile
 
 
 class MemoryFile:
-    """Content under a path that only this user can read: in memory if the system supports it, else on disk. Exists
-    until `close` or the end of this process. Raises OSError.
+    """Content under a path that only this user can read: in memory if the system supports it, else on disk. The file
+    exists until `close` or the end of this process. Raises OSError if it cannot be created.
     """
 
     def __init__(self, content: bytes) -> None:

@@ -1,7 +1,8 @@
 """Java's properties format, the syntax of server.properties, as java.util.Properties.load reads it.
 
-Not a library, because javaproperties (the oracle of our tests) imports an XML reader, urllib and an HTTP client, two
-thirds of the import time of all other modules at startup; the format has not changed since 1996.
+This module does not use the library javaproperties (which our tests compare it with), because that imports an XML
+reader, urllib and an HTTP client: two thirds of the import time of all other modules at startup. The format has not
+changed since 1996.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read_properties(text: str, malformed: list[PropertiesError] | None = None) -
             line += lines[index].lstrip(_BLANK)
             index += 1
         if not line:
-            continue  # only backslashes before the end
+            continue  # The rest before the end consists only of backslashes.
         key = _KEY.match(line)
         assert key is not None, "the pattern matches the empty text"
         separator = _SEPARATOR.match(line, key.end())

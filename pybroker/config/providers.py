@@ -38,7 +38,7 @@ class Providers:
     """The providers that a settings file declares."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Raise InvalidValue for a provider that has no class, or a class that is not built in."""
+        """Raise InvalidValue if a provider has no class, or a class that is not built in."""
         self._kinds: dict[str, str] = {}
         self._settings = settings
         for provider in filter(None, (part.strip() for part in settings.get(NAME, "").split(","))):
@@ -50,7 +50,9 @@ class Providers:
             self._kinds[provider] = kind
 
     def resolve(self, text: str) -> str:
-        """Return the text with each reference replaced by its value. Raises InvalidValue."""
+        """Return the text with each reference replaced by its value. Raises InvalidValue if a value is missing or may
+        not be read.
+        """
         return _REFERENCE.sub(self._value, text) if self._kinds else text
 
     def _value(self, reference: re.Match[str]) -> str:
@@ -97,7 +99,7 @@ class Providers:
 
 
 def _content(place: Path) -> str:
-    """Return the text of a regular file; a FIFO or a device could block the start forever."""
+    """Return the text of a regular file. Refuse other kinds: a FIFO or a device could block the start forever."""
     try:
         if not stat.S_ISREG(place.stat().st_mode):
             raise InvalidValue(f"{place} is not a regular file")

@@ -47,7 +47,7 @@ class ConfigError(Exception):
 
 
 class InvalidValue(ValueError):
-    """A value refused by its type or validator; the text completes the sentence "<setting>=<value>: …"."""
+    """A type or a validator refuses a value. The text completes the sentence "<setting>=<value>: …"."""
 
 
 Validator: TypeAlias = Callable[[Value], None]
@@ -66,7 +66,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
     """Internal settings have an effect, but DescribeConfigs does not list them (as Kafka's `defineInternal`)."""
 
     def parse(self, text: str) -> Value:
-        """Return the typed value of `text`. Raises InvalidValue."""
+        """Return the typed value of `text`. Raises InvalidValue if the type or a validator refuses it."""
         value = parse_value(self.name, self.type, text)
         if self.validator is not None:
             self.validator(value)
@@ -85,7 +85,7 @@ _SIZE_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 def parse_value(name: str, kind: ConfigType, text: str) -> Value:
     """Parse `text` as a value of `kind`. Integers may have a unit if the name tells the dimension: `4h` for `….ms`,
-    `1GiB` for `….bytes`. Raises InvalidValue.
+    `1GiB` for `….bytes`. Raises InvalidValue if it is no such value.
     """
     text = text.strip()
     if kind in _INTEGER_BITS:
@@ -110,7 +110,7 @@ def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
         units, unit_hint = _SIZE_BYTES, " (valid units: KiB, MiB, GiB, TiB)"
     else:
         units = {}
-    # Longest suffix first: "ms" must not be read as "m" with trailing garbage.
+    # Longest suffix first: "ms" must not be read as "m" and a further letter.
     for suffix in sorted(units, key=len, reverse=True):
         if text.endswith(suffix):
             digits, factor = text[: -len(suffix)].rstrip(), units[suffix]
@@ -136,7 +136,7 @@ def _parse_double(text: str) -> float:
 
 
 def render_value(value: Value) -> str | None:
-    """Return the canonical text of a value, as Kafka's tools show it; None stays None."""
+    """Return the canonical text of a value, as Kafka's tools show it; None if the value is None."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -14,10 +14,10 @@ PEM, JKS = "PEM", "JKS"
 TYPES = (PEM, JKS, "PKCS12")
 
 FILE_BYTES_MAX = 1 << 20
-"""Larger than any keystore: a larger file was named by mistake."""
+"""Size limit of a keystore. If a file is larger, it was named by mistake."""
 
 LISTS_BYTES_MAX = 64 << 20
-"""The same for revocation lists, which grow with their authority."""
+"""Size limit of a revocation list; lists grow with their authority."""
 
 CRL = "ssl.crl.location"
 """librdkafka's name; Kafka has no such setting."""
@@ -44,7 +44,7 @@ class StoreFile(NamedTuple):
     location: str
     password: str | None = None
     setting: str = ""
-    """The setting with the file's path, if that is not `<prefix>location`."""
+    """The setting with the file's path, if its name is not `<prefix>location`."""
 
     def __repr__(self) -> str:
         return f"StoreFile({self.place}, {self.kind})"
@@ -55,11 +55,12 @@ class StoreFile(NamedTuple):
         return f"{self.setting or f'{self.prefix}location'}={self.location}"
 
     def identity(self, key_password: str | None) -> bytes:
-        """Return the unencrypted private key and its certificates as PEM. Raises InvalidValue."""
+        """Return the unencrypted private key and its certificates as PEM. Raises InvalidValue if the store is unusable.
+        """
         return _identity(self._read(), key_password)
 
     def trusted(self) -> bytes:
-        """Return the trusted certificates as PEM. Raises InvalidValue."""
+        """Return the trusted certificates as PEM. Raises InvalidValue if the store is unusable."""
         return _trusted(self._read())
 
     def marks(self) -> Marks:
@@ -112,11 +113,12 @@ class StoreText(NamedTuple):
         return f"StoreText({self.setting})"
 
     def identity(self, key_password: str | None) -> bytes:
-        """Return the unencrypted private key and its certificates as PEM. Raises InvalidValue."""
+        """Return the unencrypted private key and its certificates as PEM. Raises InvalidValue if the text is unusable.
+        """
         return _identity(self._read(), key_password)
 
     def trusted(self) -> bytes:
-        """Return the trusted certificates as PEM. Raises InvalidValue."""
+        """Return the trusted certificates as PEM. Raises InvalidValue if the text is unusable."""
         return _trusted(self._read())
 
     def client_settings(self) -> dict[str, str]:
@@ -125,7 +127,7 @@ class StoreText(NamedTuple):
 
     @property
     def lines(self) -> str:
-        """The text with BEGIN and END on lines of their own, which a settings file joins into one line."""
+        """The text with BEGIN and END on lines of their own: a settings file joins all lines into one."""
         return "".join(
             f"-----BEGIN {kind}-----\n{''.join(body.split())}\n-----END {kind}-----\n"
             for kind, body in _BLOCK.findall(self.text)

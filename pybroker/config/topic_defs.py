@@ -26,8 +26,8 @@ from pybroker.native import NativePartitions
 if TYPE_CHECKING:
     from pybroker.config.broker_config import BrokerConfig
 
-# Topic setting → broker setting with its default. In a family of broker settings (ms, minutes, hours), the one with the
-# highest precedence.
+# Topic setting → broker setting with its default. If there is a family of broker settings (ms, minutes, hours), its
+# member with the highest precedence.
 BROKER_SYNONYM: dict[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
@@ -65,7 +65,7 @@ UNIT_MS: dict[str, int] = {
     "log.roll.jitter.hours": 3_600_000,
 }
 
-# Topic settings whose default is that of a broker setting in another unit, or null there.
+# Topic settings whose default comes from a broker setting in another unit, or from a broker setting that may be null.
 _OWN_DEFAULTS: dict[str, Value] = {
     "retention.ms": 604_800_000,
     "segment.ms": 604_800_000,
@@ -159,7 +159,7 @@ ONLY_AS: dict[str, tuple[str, str]] = {
 
 def validate_topic_config(name: str, text: str | None) -> str | None:
     """Return the canonical text of one topic setting, or None for a Kafka setting without effect here. Raises
-    ConfigError (INVALID_CONFIG on the wire).
+    ConfigError (INVALID_CONFIG on the wire) if it is unknown or invalid.
     """
     if text is None:
         raise ConfigError(f"{name}: a topic setting requires a value other than null")
@@ -181,7 +181,7 @@ def validate_topic_config(name: str, text: str | None) -> str | None:
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """Return the canonical texts of a topic's own settings, checked one by one and against each other. Raises
-    ConfigError (INVALID_CONFIG on the wire).
+    ConfigError (INVALID_CONFIG on the wire) if a setting is invalid.
     """
     canonical: dict[str, str] = {}
     for name, text in configs.items():
@@ -192,14 +192,14 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_resolved(resolved: Mapping[str, str]) -> None:
-    """Check one topic's settings against each other (Kafka: LogConfig.validateTopicLogConfigValues). Raises
-    ConfigError.
+    """Check one topic's settings against each other (Kafka: LogConfig.validateTopicLogConfigValues). Raises ConfigError
+    if they contradict each other.
     """
     least, most = resolved["min.compaction.lag.ms"], resolved["max.compaction.lag.ms"]
     if int(least) > int(most):
         raise ConfigError(f"min.compaction.lag.ms={least} must not be above max.compaction.lag.ms={most}")
     try:
-        # Check before storing: native code would refuse the settings later, and they would never take effect.
+        # Check before storing: otherwise native code would refuse the settings later, and they would never take effect.
         NativePartitions.check_topic_config(dict(resolved))
     except ValueError as problem:
         raise ConfigError(str(problem)) from None
@@ -230,7 +230,7 @@ def resolve_topic_configs(overrides: Mapping[str, str], config: BrokerConfig) ->
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
     ):
-        if name in overrides:  # the empty list is a value of its own
+        if name in overrides:  # The empty list is a value of its own.
             resolved[name] = overrides[name]
     small = resolved.pop("internal.segment.bytes")
     if small:

@@ -156,7 +156,8 @@ class ProducerIds:
     async def next_id(self) -> int:
         """Return a producer id that no other producer has.
 
-        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry) while the store provides none.
+        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry) if the metadata store provides no new block of
+        ids.
         """
         while self._next > self._end:
             if self._upcoming is not None:

@@ -24,7 +24,7 @@ MS_DIGITS = 13
 def bound(_context: click.Context | None, parameter: click.Parameter, text: str | None) -> dict[str, str]:
     """Return the data source's options for `--from` or `--to`: a word, a time or offsets as JSON.
 
-    Raises click.BadParameter.
+    Raises click.BadParameter if the text is none of these.
     """
     name = parameter.opts[0]
     prefix, word = PREFIXES[name], WORDS[name]
@@ -34,7 +34,7 @@ def bound(_context: click.Context | None, parameter: click.Parameter, text: str 
         return {f"{prefix}Offsets": text}
     if text.startswith("{"):
         return {f"{prefix}Offsets": _offsets(text)}
-    # If no record is as young as the start, there is nothing to read.
+    # If no record is as recent as the start, there is nothing to read.
     later = {"startingOffsetsByTimestampStrategy": "latest"} if name == "--from" else {}
     return {f"{prefix}Timestamp": str(_milliseconds(text, word)), **later}
 
@@ -78,7 +78,7 @@ def check_order(start: dict[str, str], end: dict[str, str]) -> None:
 
 @contextmanager
 def named_as_here() -> Iterator[None]:
-    """Replace the data source's option names in errors by those of the command."""
+    """In errors, replace the names of the data source's options by those of the command's options."""
     try:
         yield
     except click.ClickException as error:

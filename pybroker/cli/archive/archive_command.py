@@ -125,7 +125,7 @@ def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> 
             said = f"resuming an unfinished archive; {there} of {plan.parts} parts exist"
             say(f"{dest}: {said}", err=True)
             return plan
-    except click.ClickException:  # damaged
+    except click.ClickException:  # The plan is damaged.
         if mode != "overwrite":
             raise
         return None
@@ -166,9 +166,9 @@ def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition],
 
 
 def topic_of(cluster: SparkCluster, text: str) -> SparkTopic:
-    """Return the topic with an id, else with a name, which may look like an id.
+    """Return the topic with this id, or else with this name: a name may look like an id.
 
-    Raises UnknownTopicError.
+    Raises UnknownTopicError if there is neither.
     """
     from pybroker.native import Uuid
     from pybroker.spark.topic_selection import TopicSelection

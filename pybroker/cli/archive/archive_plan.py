@@ -11,7 +11,7 @@ from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
 from pybroker.spark.source_errors import TopicChangedError
 
 EMPTY = -2
-"""Start and end of a partition without records: both are the log's start."""
+"""For a partition without records: start and end are both the log's start."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ArchivePlan:
     def of(
         asked: ArchiveRequest, topic: str, start: StreamPosition, end: StreamPosition, *, part_rows: int, now_ms: int
     ) -> ArchivePlan:
-        """Return a plan with enough parts that none has many more than `part_rows` offsets."""
+        """Return a plan with so many parts that no part has many more than `part_rows` offsets."""
         size = sum(until - (start.get(topic_id, number) or 0) for topic_id, _, number, until in end)
         return ArchivePlan(asked, topic, start, end, max(1, -(-size // part_rows)), now_ms)
 
@@ -75,7 +75,7 @@ class ArchivePlan:
 
     @staticmethod
     def from_json(text: str) -> ArchivePlan:
-        """Parse a plan. Raises ValueError."""
+        """Parse a plan. Raises ValueError if it is malformed."""
         try:
             found: dict[str, Any] = json.loads(text)
             return ArchivePlan(
@@ -115,7 +115,7 @@ class ArchivePart:
 
     @staticmethod
     def from_json(text: str) -> ArchivePart:
-        """Parse a part. Raises ValueError."""
+        """Parse a part. Raises ValueError if it is malformed."""
         try:
             found: dict[str, Any] = json.loads(text)
             written = {int(number): WrittenPartition(*map(int, one)) for number, one in found["partitions"].items()}

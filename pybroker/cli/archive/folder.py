@@ -46,10 +46,10 @@ class Folder:
     # ---- the plan
 
     def plan(self) -> ArchivePlan | None:
-        """Return the unfinished plan; None if there is none. Raises click.ClickException for a damaged plan."""
+        """Return the unfinished plan; None if there is none. Raises click.ClickException if the plan is damaged."""
         text = self._read(PLAN)
         if text is None:
-            # The command was interrupted while it cleaned up.
+            # The command was interrupted while it was cleaning up.
             self._files.delete(self._work, True)
             return None
         return self._parsed(ArchivePlan.from_json, PLAN, text)
@@ -77,9 +77,9 @@ class Folder:
         return tuple(sorted(name for name in names if not name.startswith(("_", "."))))
 
     def part(self, number: int) -> ArchivePart | None:
-        """Return a complete part after moving its files to DEST; None if it must be written.
+        """If a part is complete, move its files to DEST and return it. Return None if it must be written.
 
-        Raises click.ClickException for a damaged part.
+        Raises click.ClickException if the part is damaged.
         """
         text = self._read(f"{number}.json")
         if text is None:

@@ -36,7 +36,9 @@ class BenchPlan:
     """Settings of the producer or consumer, under Kafka's names."""
 
     def client(self, **own: object) -> dict[str, Any]:
-        """Return client settings: the command's own, those of the file, and the user's, which win."""
+        """Return client settings: the command's own, those of the file, and the user's. A later one overrides an
+        earlier one.
+        """
         ours = {name.replace("_", "."): value for name, value in own.items()}
         return {**ours, **self.target.client_config(), **self.settings}
 

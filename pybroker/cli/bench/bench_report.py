@@ -24,7 +24,7 @@ class Bar:
     def __init__(self, plan: BenchPlan, started_s: float) -> None:
         self._plan, self._started_s, self._shown_s = plan, started_s, 0.0
         self.update: Callable[[int, float], None] | None = None
-        """Shows so many records after so many seconds."""
+        """Function that shows the number of records after a number of seconds."""
 
     def tell(self, records: int) -> None:
         """Show the number of records done so far."""

@@ -20,8 +20,9 @@ DELETE_RECORDS_TO_THE_END = -1
 
 @contextlib.asynccontextmanager
 async def topic_of(plan: BenchPlan) -> AsyncIterator[str]:
-    """Yield the topic's name. A created topic is removed however the block ends, its records at once instead of after
-    `delete.topic.delay.ms`."""
+    """Yield the topic's name. If the command has created the topic, it removes the topic however the block ends. The
+    records are removed immediately, not only after `delete.topic.delay.ms`.
+    """
     from pybroker.client import AdminClient, NewTopic, TopicPartition
 
     async with AdminClient(plan.target.client_config()) as admin:
@@ -36,6 +37,6 @@ async def topic_of(plan: BenchPlan) -> AsyncIterator[str]:
             yield name
         finally:
             everything = {TopicPartition(name, each): DELETE_RECORDS_TO_THE_END for each in range(plan.partitions)}
-            with contextlib.suppress(Exception):  # the topic is deleted as usual, only later
+            with contextlib.suppress(Exception):  # If this fails, the usual delay applies.
                 await admin.delete_records(everything)
             await admin.delete_topics([name])

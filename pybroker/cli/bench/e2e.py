@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DUE = struct.Struct(">d")
 """Prefix of each value: its scheduled time."""
 MARK_BYTES = 8
-"""Length of the mark after it, which identifies the run in a topic with other writers."""
+"""Length of the mark after the prefix. The mark identifies the run if other writers use the topic."""
 POLL_S = 0.1
 LAST_S_MAX = 60.0
 """Limit of the wait for the last record."""
@@ -70,7 +70,7 @@ async def _e2e(plan: BenchPlan, acks: str, compression: str, rate: float) -> Non
             reading = asyncio.create_task(through.read())
             writing = asyncio.create_task(_write(plan, producer, topic, through.mark, rate))
             try:
-                # The first failure of either ends the run.
+                # The first failure of the writer or the reader ends the run.
                 await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
                 written = await writing if writing.done() else await reading
                 through.wanted = written
@@ -88,7 +88,7 @@ async def _e2e(plan: BenchPlan, acks: str, compression: str, rate: float) -> Non
 
 
 async def _at_the_end(consumer: Consumer, topic: str) -> None:
-    """Seek to the end: existing records belong to no run."""
+    """Seek to the end: existing records do not belong to this run."""
     from pybroker.client import TopicPartition
 
     partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]
@@ -98,7 +98,7 @@ async def _at_the_end(consumer: Consumer, topic: str) -> None:
 
 
 async def _write(plan: BenchPlan, producer: Producer, topic: str, mark: bytes, rate: float) -> int:
-    """Write each record at its scheduled time, or at once if that has passed. Return their number."""
+    """Write each record at its scheduled time, or immediately if that time has passed. Return their number."""
     rest = mark + os.urandom(plan.size - DUE.size - len(mark))
     written, started_s = 0, time.monotonic()
     while not plan.is_over(written, started_s):
@@ -113,7 +113,7 @@ async def _write(plan: BenchPlan, producer: Producer, topic: str, mark: bytes, r
 
 
 class _Through:
-    """Received records. `wanted` is their total as soon as it is known."""
+    """Received records. `wanted` is the number to wait for, None until it is known."""
 
     def __init__(self, consumer: Consumer, latencies: Latencies, shown: Bar) -> None:
         self._consumer, self._latencies, self._shown = consumer, latencies, shown

@@ -55,7 +55,9 @@ async def _produce(plan: BenchPlan, acks: str, compression: str, rate: float | N
 async def write(
     plan: BenchPlan, producer: Producer, topic: str, latencies: Latencies, shown: Bar, *, rate: float | None = None
 ) -> int:
-    """Write until the plan is over, and wait for the last acknowledgement; return how many. Raise the first failure."""
+    """Write until the plan ends, then wait for the last acknowledgement. Return the number of records written. Raise
+    the first failure.
+    """
     value = os.urandom(plan.size)
     chunk = max(1, min(CHUNK_MAX, CHUNK_BYTES // plan.size))
     if rate is not None:

@@ -43,7 +43,7 @@ class BrokerReport(msgspec.Struct):
 
 
 class DeletedReplicaRow(msgspec.Struct):
-    """A broker's replica of a deleted topic. `size_bytes` is None if the broker did not report it."""
+    """A broker's replica of a deleted topic. `size_bytes` is None if the broker does not report it."""
 
     broker: int
     partition: int
@@ -63,7 +63,9 @@ class DeletionReport(msgspec.Struct):
 
 
 class WrongRole(msgspec.Struct):
-    """A partition whose actual role differs from the metadata. `found` is its broker's report, or its response."""
+    """A partition whose actual role differs from the metadata. `found` is the role that its broker reports, or the
+    error with which the broker answers.
+    """
 
     broker: int
     topic: str
@@ -85,7 +87,7 @@ class Report(msgspec.Struct):
 
 
 class _Said(msgspec.Struct):
-    """The responses of one broker; None after a timeout or without permission."""
+    """The responses of one broker. A response is None if it timed out or the caller lacks the permission."""
 
     state: Any = None
     log_dirs: Any = None
@@ -103,7 +105,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     states = [one.state for one in said.values() if one.state is not None]
     if not states:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
-    # The controller is the first to know; a controller that is cut off from the others has an older epoch.
+    # Trust the controller's response first. If a controller is cut off from the other brokers, its epoch is older.
     best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
     return Report(
         found.cluster_id,

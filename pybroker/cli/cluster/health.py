@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pybroker.cli.cluster.cluster_report import Report
 
 Problem = dict[str, Any]
-"""`what` the problem is, what it concerns, and `says`: the line for people."""
+"""A problem: its kind (`what`), what it concerns, and the line for people (`says`)."""
 
 
 @click.command()
@@ -94,7 +94,7 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
 
 
 def _of_roles(report: Report) -> Iterator[Problem]:
-    """Yield each partition once, preferably as its own broker reports it."""
+    """Yield each partition once; prefer the report of the partition's own broker."""
     named: set[tuple[str, int]] = set()
     for wrong_role in report.wrong_roles:
         if (wrong_role.topic, wrong_role.partition) not in named:
@@ -131,7 +131,7 @@ def _of_partition(row: Any) -> Iterator[Problem]:
         few = f"has {len(row.replica_nodes)} replicas instead of the configured {row.replicas_wanted}"
         what, says = "too_few_replicas", f"{few}; run `pybroker cluster balance`"
     else:
-        return  # a reassignment is no problem
+        return  # A reassignment is not a problem.
     about = {"topic": row.name, "topic_id": str(row.topic_id) if row.topic_id else None}
     yield {"what": what, **about, "partition": row.partition_index, "says": f"{where} {says}"}
 

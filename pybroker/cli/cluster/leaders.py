@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 PAUSE_S = 1.0
-"""A leader that was just elected may not know it yet, and Metadata may be stale."""
+"""Time for retries: a broker that has just become leader may not know it yet, and Metadata may be stale."""
 PARTITIONS_MAX = 2_000
 """Limit of one request."""
 ANSWER_SECONDS_MAX = 10.0
@@ -82,7 +82,7 @@ async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list
 
     passing = (
         0,
-        # The partition was deleted or moved after the Metadata response, or the caller may not read its offsets.
+        # After the Metadata response the partition was deleted or moved, or the caller may not read its offsets.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,

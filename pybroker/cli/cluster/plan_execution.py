@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 HEARD_WITHIN_S = 10.0
 LINE_EVERY_S = 10.0
-"""Interval of progress lines without a terminal."""
+"""Interval of progress lines if there is no terminal."""
 PARTITIONS_A_REQUEST = 1_000
 
 
@@ -129,8 +129,9 @@ async def begin(admin: AdminClient, plan: Plan) -> None:
 
 
 async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silent: bool) -> None:
-    """Wait until all replicas have moved, and show progress. Raises click.ClickException on timeout, or if the plan's
-    reassignments were changed."""
+    """Wait until all replicas have moved, and show progress. Raises click.ClickException if the time limit expires, or
+    if another command changes the plan's reassignments.
+    """
     from pybroker.client import ElectionType, TopicPartition
 
     planned = {TopicPartition(move.topic, move.partition): move.after for move in plan}
@@ -144,18 +145,18 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
             if give_up is not None and time.monotonic() >= give_up:
                 raise click.ClickException(f"{len(left):,} partitions are still moving after {timeout_s:g} s.")
             await asyncio.sleep(POLL_S)
-    # The asked broker may learn of the end a moment after the controller, which reported that no reassignment is left.
+    # The controller has reported that no reassignment is left. The broker that was asked may learn that a moment later.
     heard = time.monotonic() + HEARD_WITHIN_S
     while (wrong := await _elsewhere(admin, planned)) is not None:
         if time.monotonic() >= heard:
             raise click.ClickException(f"{wrong}: another reassignment changed it.")
         await asyncio.sleep(POLL_S)
-    # Replicas that cannot lead yet become leaders later (auto.leader.rebalance.enable).
+    # A replica that cannot become leader yet becomes leader later (auto.leader.rebalance.enable).
     await admin.elect_leaders(ElectionType.PREFERRED, planned)
 
 
 async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequence[int]]) -> str | None:
-    """Return the actual replicas of a partition that differs from the plan, as text; None if there is none."""
+    """If a partition's replicas differ from the plan, return its actual replicas as text, else None."""
     described = await admin.describe_topics(sorted({one.topic for one in planned})).all_topic_names()
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}

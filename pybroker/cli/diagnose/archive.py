@@ -16,18 +16,19 @@ from pybroker.broker.observability.diagnosis.diagnosis_report import cleaned
 
 
 class Archive:
-    """Written from `__enter__` to `__exit__`, readable by this user only; `clean` processes every text.
+    """The archive. It is written from `__enter__` to `__exit__`, and only this user can read it; `clean` removes
+    secrets from every text.
 
-    Raises OSError if the file exists already or cannot be written; in the latter case it is removed again.
+    Raises OSError if the file exists already or cannot be written. If it cannot be written, it is removed again.
     """
 
     def __init__(self, path: Path, clean: Callable[[str], str]) -> None:
         self.path = path
         self.clean = clean
         self.parts: dict[str, str] = {}
-        """Name → what it is."""
+        """Name → description of the part."""
         self.missing: dict[str, str] = {}
-        """Part → why."""
+        """Name of a missing part → reason."""
         self._folder = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
 
     def __enter__(self) -> Self:
@@ -60,7 +61,7 @@ class Archive:
         self._add(name, json.dumps(cleaned(value, self.clean), indent=1, sort_keys=True, default=str) + "\n")
 
     def lacks(self, part: str, why: str) -> None:
-        """Note a missing part."""
+        """Record that a part is missing."""
         self.missing[part] = self.clean(why)
 
     def _add(self, name: str, text: str) -> None:

@@ -34,12 +34,12 @@ FILES = (
 
 
 def machine() -> dict[str, Any]:
-    """Return the facts for JSON, without environment variables: containers keep secrets there."""
+    """Return the facts for JSON, without environment variables: in containers, they often have secrets."""
     figures = {}
     for each in FILES:
         try:
             figures[each] = Path(each).read_text().splitlines()
-        except OSError:  # not Linux, or not this kernel
+        except OSError:  # This is not Linux, or this kernel lacks the file.
             continue
     return {
         "pybroker": version(),

@@ -30,7 +30,9 @@ SAME_EVERYWHERE = (
     "super.users",
     "unclean.leader.election.enable",
 )
-"""Settings that should be equal on all brokers: otherwise the effective value depends on the leader or controller."""
+"""Settings that should be equal on all brokers: otherwise it depends on the present leader or controller which value
+applies.
+"""
 TOPICS_A_REQUEST = 500
 NAMES_SHOWN = 5
 
@@ -53,7 +55,9 @@ async def running(bootstrap: str, client_config: Mapping[str, Any]) -> list[Find
 
 
 async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list[Finding]:
-    """Check each address separately: a client would use one of another cluster only while the others are down."""
+    """Check each address separately: if one belongs to another cluster, a client would use it only while the others are
+    down.
+    """
     from pybroker.client import AdminClient
     from pybroker.client.client_errors import KafkaError
 
@@ -123,7 +127,7 @@ def _disks(described: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
                     "repair the disk and restart the broker; the cause is in the broker's log",
                 )
             elif about.total_bytes <= 0:
-                continue  # older than KIP-827
+                continue  # The broker is older than KIP-827.
             else:
                 yield free_room(where, about.usable_bytes, about.total_bytes)
 
@@ -134,7 +138,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
 
     report = await collect(admin, leaders=True)
     if report.state is None:
-        return []  # not a pybroker: unknown
+        return []  # The broker is not pybroker, so this is unknown.
     problems = [bad(HEALTH, each["says"], "run `pybroker cluster describe`") for each in find_problems(report)]
     state = report.state
     told = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"

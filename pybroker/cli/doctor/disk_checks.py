@@ -36,7 +36,7 @@ NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.ss
 MEMORY = {"tmpfs", "ramfs"}
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 UNSAFE_OPTIONS = {"nobarrier", "barrier=0", "data=writeback", "nojournal"}
-"""Mount options with which a power cut reverts flushed data, or exposes data that was never flushed."""
+"""Mount options with which, after a power cut, flushed data is lost or data is visible that was never flushed."""
 SECRETS = ("ssl.keystore.location", "zookeeper.ssl.keystore.location")
 
 
@@ -148,7 +148,7 @@ def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     if file is not None and _has_passwords(config):
         secrets.append((file, "settings file with passwords"))
     for place, name in secrets:
-        with contextlib.suppress(OSError):  # the code that needs the file reports that it is missing
+        with contextlib.suppress(OSError):  # If the file is missing, the code that needs it reports that.
             if Path(place).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
                 found = True
                 yield bad(RIGHTS, f"every user of this machine can read {place} ({name})", f"chmod o-rwx {place}")
@@ -196,7 +196,7 @@ def stored_cluster_id(directory: Path) -> str | None:
             row = connection.execute("SELECT data FROM node WHERE parent=? AND name=?", split(CLUSTER_ID)).fetchone()
         return None if row is None else decode_cluster_id(bytes(row[0]))
     except (sqlite3.Error, DamagedNodeError):
-        return None  # a start opens it and reports the error
+        return None  # The next start opens the store and reports the error.
 
 
 def in_use(directory: Path) -> bool:
@@ -206,7 +206,7 @@ def in_use(directory: Path) -> bool:
     except OSError:
         return False
     try:
-        # A shared lock, released at once: it fails if a broker holds its exclusive lock.
+        # Take a shared lock and release it immediately: it fails if a broker has its exclusive lock.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False
     except OSError:

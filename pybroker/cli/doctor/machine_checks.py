@@ -104,7 +104,7 @@ def clock(
     """Check whether times are right: retention, searches by time and deadlines depend on them.
 
     `written` are files of the broker, written in the past. `unsteered` returns whether the clock is not synchronized,
-    None if unknown; without it the kernel is asked.
+    None if unknown; if it is not given, the function asks the kernel.
     """
     now = time.time() if now_s is None else now_s
     if now < EARLIEST_S:

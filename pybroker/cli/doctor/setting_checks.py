@@ -143,7 +143,7 @@ def _of_metrics(address: str) -> Iterator[Finding]:
         try:
             host, _ = host_port(address)
         except InvalidValue:
-            return  # the parser of settings reports it
+            return  # The parser of settings reports this problem.
         if not is_local(host):
             says = f"metrics.listener={address}: HTTP without encryption and login"
             yield warn(LISTENERS, says, "use an address that only your monitoring can reach")

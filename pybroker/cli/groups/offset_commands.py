@@ -170,7 +170,7 @@ async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[To
 
 
 async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions of `NAME` or `NAME:0,1`, in order. Raises KafkaError for a topic that does not exist."""
+    """Return the partitions of `NAME` or `NAME:0,1`, in order. Raises KafkaError if the topic does not exist."""
     from pybroker.client import TopicPartition
 
     found: set[TopicPartition] = set()
@@ -190,7 +190,8 @@ async def _reached(
     reset_target: ResetTarget,
     committed: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the target offset of each partition; the log end for a time after the last record."""
+    """Return the target offset of each partition; if the target is a time after the last record, that is the log end.
+    """
     from pybroker.client import OffsetSpec
 
     if reset_target.kind in ("current", "shift"):

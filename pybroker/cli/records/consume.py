@@ -110,10 +110,10 @@ def consume(
             else:
                 _read_as_member({**config, "group.id": group}, topic, output, follow=follow)
         except KeyboardInterrupt:
-            # The user stops following with Ctrl-C.
+            # The user ends `--follow` with Ctrl-C.
             return
         except BrokenPipeError:
-            # The reader has closed the pipe, as `head` does; Python's flush at exit must not fail either.
+            # The reader has closed the pipe, as `head` does; Python's flush at exit must not fail because of that.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -199,7 +199,8 @@ def _read(
             output.write(
                 [record for record in records if record.offset < stops[TopicPartition(topic, record.partition)]]
             )
-            # Compare positions, not records: the last offsets may be control records or compacted away.
+            # Compare positions instead of counting records: the last offsets may be control records, or compaction may
+            # have removed them.
             ended = {each for each in reading if consumer.position(each) >= stops[each]}
             consumer.pause(*ended)
             reading = [each for each in reading if each not in ended]
@@ -207,8 +208,9 @@ def _read(
 
 
 def _read_as_member(config: dict[str, Any], topic: str, output: Output, *, follow: bool) -> None:
-    """Read as a group member and commit written records. Unless it follows, stop at the end of the assigned
-    partitions."""
+    """Read as a group member and commit written records. Without `--follow`, stop at the end of the assigned
+    partitions.
+    """
     from pybroker.client.blocking import Consumer
 
     with Consumer({**config, "enable.auto.commit": False}) as consumer:

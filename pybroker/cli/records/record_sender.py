@@ -24,9 +24,9 @@ Row = tuple[str, Fields]
 class SendOutcome:
     """The outcomes of one run. Callbacks come on the clients' thread, one at a time.
 
-    rows: acknowledged. refused: failed. first_refused: number, place and error of the earliest of these. problem: why
-    reading the input ended early. read: the place of the last record that was handed over, empty before the first, None
-    if the input was read to its end.
+    rows: number of acknowledged records. refused: number of failed records. first_refused: number, place and error of
+    the earliest failed one. problem: the reason if reading the input ended early. read: the place of the last record
+    that was handed to the producer; empty before the first one, None if the input was read to its end.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class SendOutcome:
         return settle
 
     def refuse(self, number: int, place: str, error: Exception) -> None:
-        """Note that a record has failed."""
+        """Record a failure."""
         self.refused += 1
         if self.first_refused is None or number < self.first_refused[0]:
             self.first_refused = number, place, error
@@ -72,7 +72,9 @@ class SendOutcome:
 
 
 def send(topic: str, rows: Iterable[Row], config: Mapping[str, Any]) -> SendOutcome:
-    """Send records until one fails, and wait for all outcomes. Raises KafkaError and OSError before the first one."""
+    """Send records until one fails, and wait for all outcomes. Raises KafkaError or OSError only if that happens before
+    the first record.
+    """
     from pybroker.client.blocking import Producer
 
     written = SendOutcome()
@@ -96,7 +98,8 @@ def _enqueue(producer: Producer, topic: str, rows: Iterable[Row], written: SendO
                 written.refuse(number, place, error)
             if written.refused:
                 return
-    except click.ClickException as problem:  # the input cannot be read further; the records before it are written
+    # The rest of the input cannot be read; the records before it have been written.
+    except click.ClickException as problem:
         written.problem = problem.message
     else:
         written.read = None

@@ -13,9 +13,9 @@ from pybroker.cli.spark.spark_errors import spark_errors
 
 POLL_S = 0.5
 GRACE_S = 30.0
-"""Limit of a stopped command's wait for Spark's end."""
+"""Limit of the wait for Spark's end when a command has been stopped."""
 STARTING_S = 2.0
-"""The same for a Spark that is starting: it has done no work yet, and ends with this process."""
+"""The same limit if Spark is still starting: it has done no work yet, and it ends with this process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_OF_SIGNAL = 128
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 running: list[Any] = []
 """The JVM's SparkContext of the current session."""
 stopped = threading.Event()
-"""Set when no session may begin any more."""
+"""Set when no new session may begin."""
 
 
 class StoppedError(Exception):
@@ -35,10 +35,11 @@ class StoppedError(Exception):
 
 
 def stoppable(work: Callable[[], T]) -> T:
-    """Run `work`, which uses Spark, and return its result. Raises StoppedError after SIGINT or SIGTERM, once Spark has
-    ended.
+    """Run `work`, which uses Spark, and return its result. If SIGINT or SIGTERM arrives, raises StoppedError when Spark
+    has ended.
 
-    A thread does the work: a thread that a signal interrupts within a call of the JVM cannot call it again.
+    Another thread does the work: if a signal interrupts a thread within a call of the JVM, that thread cannot call the
+    JVM again.
     """
     given: list[T] = []
     raised: list[BaseException] = []
@@ -48,7 +49,7 @@ def stoppable(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             given.append(work())
-        except BaseException as error:  # the waiting thread raises it again
+        except BaseException as error:  # The waiting thread raises the exception again.
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

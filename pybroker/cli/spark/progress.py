@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 LINE_EVERY_S = 10.0
-"""Interval of lines without a terminal. Shorter work prints none."""
+"""Interval of progress lines if there is no terminal. Shorter work prints none."""
 
 
 class ProgressCounts(Protocol):
@@ -68,7 +68,7 @@ class Progress:
             for stage in about.stageIds if about is not None else ():
                 info = tracker.getStageInfo(stage)
                 if about is not None and info is not None:
-                    # Spark skips a stage whose result exists already: its tasks never end.
+                    # If the result of a stage already exists, Spark skips the stage, and its tasks never end.
                     done += info.numTasks if about.status == "SUCCEEDED" else info.numCompletedTasks
                     total += info.numTasks
         return SparkTasks(done, total)

@@ -19,8 +19,9 @@ REMOVED, FOUND = "removed", "found"
 
 
 async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDeletion]:
-    """Return every deletion of a name, or that of an id, the latest first; none if the cluster remembers none, or the
-    caller may not see them."""
+    """Return all deletions of a name, or the deletion of an id; the latest comes first. Empty if the cluster remembers
+    none or the caller may not see them.
+    """
     from pybroker.client import KafkaError, TopicCollection
 
     wanted = (
@@ -34,8 +35,9 @@ async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDelet
 
 
 async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> TopicDeletion:
-    """Return the deleted topic with this id or former name: one that can be undeleted, or (`purge`) one that still has
-    data. Raises click.ClickException if there is none, or if there are several."""
+    """Return the deleted topic with this id or former name. It must be possible to undelete it or, if `purge` is true,
+    it must still have data. Raises click.ClickException if there is none, or if there are several.
+    """
     name, topic_id = name_or_id(text)
     by_id = [] if name is not None else await deletions_of(admin, topic_id)
     if by_id:

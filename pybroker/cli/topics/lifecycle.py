@@ -48,7 +48,7 @@ def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
             which = _id_or_none(topic_id)
             if which is None or (not await deletions_of(admin, which) and await deletions_of(admin, topic_id)):
                 which = (await one_deleted(admin, topic_id)).topic_id
-            # Send an id unchecked: the broker gives the reason if the topic cannot be undeleted.
+            # Send the id without a check: if the topic cannot be undeleted, the broker gives the reason.
             return (await admin.undelete_topics({which: new_name}, timeout_s=TIMEOUT_S))[which]
 
     made = run(work())
@@ -103,8 +103,9 @@ def confirm_purge(found: TopicDeletion) -> None:
 
 
 async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:
-    """Purge a deleted topic. Return its remaining data once all running brokers have removed theirs, or after some
-    seconds."""
+    """Purge a deleted topic. Wait until all running brokers have removed its data, but only some seconds. Return the
+    data that remains.
+    """
     await admin.purge_topics([found.topic_id], timeout_s=TIMEOUT_S)
     give_up = time.monotonic() + PURGE_WAIT_S
     running = {node.id for node in (await admin.describe_cluster()).nodes}
@@ -184,7 +185,7 @@ def truncate(topic: str, keep_offsets: bool, dry_run: bool, target: Target) -> N
 
         async with AdminClient(target.client_config()) as admin:
             try:
-                # Truncate by id: a retried request does not truncate twice.
+                # Truncate by id: if the request is sent twice, it must not truncate twice.
                 old = await _living(admin, topic)
                 which = TopicCollection.of_topic_ids([old])
                 made = (await admin.truncate_topics(which, keep_offsets=keep_offsets, timeout_s=TIMEOUT_S))[old]

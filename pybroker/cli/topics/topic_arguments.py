@@ -23,7 +23,7 @@ topic_id_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opti
 
 
 def parsed_id(text: str) -> Uuid:
-    """Parse an id in any of its forms. Raises click.UsageError."""
+    """Parse an id in any of its forms. Raises click.UsageError if it is invalid."""
     from pybroker.native import Uuid
 
     try:
@@ -33,7 +33,9 @@ def parsed_id(text: str) -> Uuid:
 
 
 def name_or_id(text: str) -> tuple[str | None, Uuid]:
-    """Return a text that looks like an id as an id; if there is no such topic, the caller tries it as a name."""
+    """If a text looks like an id, return the id. If there is no topic with that id, the caller tries the text as a
+    name.
+    """
     from pybroker.native import Uuid
 
     try:

@@ -138,7 +138,7 @@ async def _delete(
 async def _with_receipt(
     admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
 ) -> tuple[Mapping[str, object], str]:
-    """Add the fate of the data: the end of its delay, or (`now`) its removal."""
+    """Add what happens to the data: the end of the delay or, if `now` is true, its removal."""
     from pybroker.cli.topics.deleted_topics import undelete_hint
     from pybroker.cli.topics.lifecycle import purged, receipt, receipt_sentence
 
@@ -151,7 +151,9 @@ async def _with_receipt(
 
 
 async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
-    """Return the id; None if the topic does not exist or brokers have no ids: the request by name finds out which."""
+    """Return the id; None if the topic does not exist or the brokers have no ids. The request by name then shows which
+    of the two it is.
+    """
     from pybroker.client import KafkaError
 
     try:

@@ -257,7 +257,7 @@ class Network:
             )
 
     def _retire(self, connection: BrokerConnection) -> None:
-        """Close a connection: wait for its last response, unless the client closes."""
+        """Let a connection close when its last response has arrived, or when the client closes."""
         self._last_response_at = max(self._last_response_at, connection.last_response_at)
         connection.retire()
         self._retired = [each for each in (*self._retired, connection) if each.in_flight]

@@ -69,7 +69,7 @@ class Fetcher:
         self._policy: str = config["auto.offset.reset"]
         self._sessions: dict[int, FetchSession] = {}
         self._asking: set[int] = set()
-        # Topics that were recreated while this consumer read them: it has read none of their records.
+        # Topics that were recreated while this consumer read them: it has not read any record of the new incarnation.
         self._renewed: dict[str, TopicRecreation] = {}
         self._told: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None

@@ -41,8 +41,8 @@ S = TypeVar("S", bound=Shard[Any])
 class Shards(Generic[S]):
     """All shards that this broker leads, loaded or not; iterable.
 
-    topic: name of the internal topic. make: creates a shard on its log. buffer_bytes: bytes per read of a load;
-    called for each load, because the setting can change.
+    topic: name of the internal topic. make: creates a shard on its log. buffer_bytes: returns how many bytes one read
+    fetches while a shard loads; called for each load, because the setting can change.
     """
 
     def __init__(

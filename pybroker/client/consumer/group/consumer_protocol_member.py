@@ -122,8 +122,8 @@ class ConsumerProtocolMember(GroupMembership):
         return now if same and partitions <= self.owned else None
 
     def answered(self, code: int) -> None:
-        """Handle the error code of a commit: find a new coordinator, or wait for the next heartbeat, which brings the
-        new epoch.
+        """Handle the error code of a commit: find a new coordinator, or send a heartbeat now, because its response
+        brings the new epoch.
         """
         if code in MOVED:
             self._coordinator = None
