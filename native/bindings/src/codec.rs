@@ -40,8 +40,8 @@ create_exception!(
     "Bytes that are no message of that key and version, or a message that this version cannot carry."
 );
 
-/// Decode a client's request (or a broker's: `registry` is the listener's) into its class. `paused`: release the GIL
-/// repeatedly, because the caller is a separate thread.
+/// Decode a request of a client or a broker into its class. `registry` is the registry of the listener. `paused`:
+/// release the GIL repeatedly, because the caller is a separate thread.
 ///
 /// # Errors
 ///

@@ -121,8 +121,8 @@ impl Client {
         }
     }
 
-    /// Return the topics of those ids (names where the id is zero). Partitions may lack a leader; callers check the
-    /// partitions that they need.
+    /// Return the topics with these ids, or with these names where the id is zero. Partitions may lack a leader;
+    /// callers check the partitions that they need.
     ///
     /// # Errors
     ///
@@ -330,8 +330,8 @@ pub fn host_and_port(host: &str, port: i32) -> String {
     }
 }
 
-/// Return whether a broker refuses every topic without its cluster id: pybroker's response to clients that must log in
-/// or use TLS. Responses before version 2 have no cluster id.
+/// Return whether a broker refuses every topic and leaves out its cluster id, which is pybroker's response to clients
+/// that must log in or use TLS. Responses before version 2 have no cluster id.
 fn shuts_out(response: &MetadataResponse<'_>) -> bool {
     let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED.0;
     let mut topics = response.topics.iter();

@@ -27,7 +27,7 @@ pub fn encode_records<'a>(
 }
 
 /// Set the epoch of a batch, and repeat it in the base sequence, which has no meaning without a producer id: format 2
-/// leaves the epoch out of its checksum, and a flipped bit in it must not pass.
+/// leaves the epoch out of its checksum, and a flipped bit in it must be detected.
 pub(crate) fn with_epoch(batch: BatchBuilder, epoch: i32) -> BatchBuilder {
     batch
         .leader_epoch(epoch)

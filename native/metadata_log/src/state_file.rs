@@ -1,5 +1,5 @@
-//! `quorum-state`: epoch, leader, vote and topic id, as JSON in Kafka's format (version 1), with the topic id as an
-//! additional member.
+//! `quorum-state`: epoch, leader and vote, as JSON in Kafka's format (version 1), with the topic id as an additional
+//! member.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{QuorumState, ReplicaKey};

@@ -1,11 +1,11 @@
 //! The table of API keys: number, name, versions on client listeners, first flexible version, plane, and whether a
 //! handler exists. All other code takes these facts from here.
 //!
-//! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, the versions that 3.9.2 still served.
-//! Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops compressing
-//! without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch start at 1,
-//! because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0 marks its version 6
-//! unstable.
+//! The highest versions are those of Kafka 4.4.0. The lowest versions are those that Kafka 3.9.2 still served, even if
+//! Kafka 4 does not. Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops
+//! compressing without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch
+//! start at 1, because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0 marks its
+//! version 6 unstable.
 
 /// The plane that answers a request: the data plane, or a Python handler behind the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,8 +25,8 @@ pub struct Batch<D> {
     pub epoch: i32,
     /// The records.
     pub body: Body<D>,
-    /// The batch as the leader that wrote it encoded it, so that all replicas store the same bytes. `None` for a batch
-    /// that this replica appends as the leader.
+    /// The batch in the encoding of the leader that wrote it, so that all replicas store the same bytes. `None` for a
+    /// batch that this replica appends as the leader.
     pub encoded: Option<D>,
 }
 

@@ -273,7 +273,7 @@ impl Progress {
         self.wake_all();
     }
 
-    /// As follower, take over the leader's high watermark, up to the end that is safe here.
+    /// As follower, raise the high watermark to the leader's, limited to this replica's `local_end`.
     pub(crate) fn follow_high_watermark(&self, high_watermark: i64, log: &Log) {
         let led = self.led.lock();
         if led.is_none() {

@@ -218,8 +218,8 @@ impl Replicas {
         self.dirs.producers()
     }
 
-    /// Take a failed log directory offline: its partitions answer with the error and their waiters wake; other
-    /// directories go on.
+    /// Take a failed log directory offline: its partitions answer with the error and their waiters wake. Other
+    /// directories continue.
     pub(crate) fn take_offline(&self, dir: usize, reason: &str) {
         self.report(&format!(
             "log directory {} is offline: {reason}",

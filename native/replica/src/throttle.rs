@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Burst after an idle time, in seconds' worth of the rate. It keeps waits, which last as long as a leader holds a
-/// request back, from reducing the rate.
+/// Burst after an idle time, in seconds' worth of the rate. Without it, waits, which last as long as a leader holds a
+/// request back, would reduce the rate.
 const BURST: Duration = Duration::from_secs(1);
 /// Upper limit of the time that one response costs at the rate.
 const PAID_MAX: Duration = Duration::from_secs(3600);

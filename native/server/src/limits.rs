@@ -89,7 +89,8 @@ pub(crate) const UNAUTHENTICATED_ELEMENTS_MAX: u32 = 1_000;
 pub(crate) const SLOTS_MAX: usize = 128;
 
 /// Look-ups by time, or staged appends, that are queued for their pool, for all connections together: enough to keep it
-/// busy. Further requests wait in their connections, one each, which count their memory and drop them when they close.
+/// busy. Each connection keeps at most one further request waiting: it counts the memory of that request, and drops the
+/// request when it closes.
 pub(crate) const POOL_WORK_WAITING_MAX: usize = 64;
 
 /// Maximum wait of ListOffsets for a flush in progress, which makes acknowledged acks=1 records visible. With a slower

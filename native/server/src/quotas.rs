@@ -1,8 +1,8 @@
 //! Client quotas (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612): configuration, look-up and usage.
 //!
 //! The control plane publishes configuration as ordered changes (`table`). A connection looks up its quotas when it is
-//! new, changes its client id, or the table has changed (`version`), and keeps the atomic counters (`entity_usage`) that it
-//! records in. Without any quotas a request costs one load and a branch.
+//! new, when it changes its client id, and when the table has changed (`version`). It keeps the atomic counters
+//! (`entity_usage`) that it records in. Without any quotas a request costs one load and a branch.
 
 pub(crate) mod active_producers;
 mod bucket;

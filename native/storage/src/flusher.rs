@@ -242,7 +242,7 @@ impl Drop for Flusher {
 }
 
 impl Shared {
-    /// Queue a log that is not queued; return whether it goes to the journal, which the caller then wakes.
+    /// Queue the log unless it is queued. Return whether it goes to the journal; the caller must then wake the journal.
     fn queue(&self, log: &Arc<Log>) -> bool {
         let asked = log
             .flush_state

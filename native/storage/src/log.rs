@@ -113,7 +113,7 @@ pub struct Log {
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Files renamed to `.deleted`, with the time of their removal.
     pub(crate) deleted_files: Mutex<Vec<(i64, PathBuf)>>,
-    /// Damage found by readers and not reported yet; the flag says whether there is any.
+    /// Damage found by readers and not reported yet; `has_damage_noted` says whether there is any.
     pub(crate) damage_noted: Mutex<Vec<String>>,
     pub(crate) has_damage_noted: AtomicBool,
     /// First offset that recovery removed as damaged and that was not copied again since.

@@ -4,7 +4,7 @@ use pybroker_model::Uuid;
 
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// Our own tag for the topic id that a client expects for a topic name (`docs/protocol.md`).
+/// Pybroker's own tag for the topic id that a client expects for a topic name (`docs/protocol.md`).
 const TOPIC_ID_TAG: u32 = 10_000;
 
 /// How a message names a topic.

@@ -119,8 +119,8 @@ impl Partition {
     /// to add it to the ISR.
     ///
     /// # Errors
-    /// As [`Partition::read`]; for a broker that is not a replica `UnknownLeaderEpoch`, or `NotLeader` if it names no
-    /// epoch; `StaleBrokerEpoch`.
+    /// As [`Partition::read`]. If the broker is not a replica: `UnknownLeaderEpoch`, or `NotLeader` if the request
+    /// names no epoch. `StaleBrokerEpoch` if the broker epoch is outdated.
     pub fn read_for_follower(
         &self,
         follower: Follower,
@@ -178,9 +178,9 @@ impl Partition {
         self.progress.most_advanced(offset, is_near)
     }
 
-    /// Return the lag of a consumer at `offset`: records up to the high watermark, and the first timestamp of the batch
-    /// with the next record, in milliseconds, -1 if there is none. `None` if the partition is not hosted. Reads index
-    /// and log files.
+    /// Return the lag of a consumer at `offset`: the number of records up to the high watermark, and the first
+    /// timestamp (in milliseconds) of the batch with the next record, -1 if there is none. `None` if the partition is
+    /// not hosted. Reads index and log files.
     pub fn lag(&self, offset: i64) -> Option<(i64, i64)> {
         const HEADER_BYTES: usize = 61;
         const FIRST_TIMESTAMP: core::ops::Range<usize> = 27..35;

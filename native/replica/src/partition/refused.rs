@@ -4,8 +4,8 @@
 //! including batches already in the log: duplicates.
 //!
 //! A leader reports a sequence gap only if it is real. A paused leader that was replaced lacks its successor's records
-//! and sees a gap where there is none; reporting it would end the producer. It first answers `NotLeader`, and reports
-//! the gap only once all in-sync followers have fetched since: then no other broker leads.
+//! and sees a gap where there is none; reporting it would end the producer. So a leader first answers `NotLeader`. It
+//! reports the gap only after all in-sync followers have fetched since: then no other broker leads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! Waiters on an offset of a partition: produces wait for their commit, fetches for bytes.
 //!
-//! A waiter names an offset and is woken once, when the watched value exceeds it; never for less, and never together
-//! with others. Dropping a registration removes it.
+//! A waiter names an offset and is woken once, when the watched value exceeds it. Smaller values and other waiters do
+//! not wake it. Dropping a registration removes the waiter.
 //!
 //! No wake-up is lost because both sides write before they read, in one total order (`SeqCst`): the publisher stores
 //! the value, then reads `count`; the waiter raises `count`, then reads the value. One of the two sees the other.

@@ -6,10 +6,10 @@
 //! first reads slices that are not in the page cache.
 //!
 //! Errors of the whole response: 70, 71, 106 (sessions). Unknown topics are reported per partition, by id
-//! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and do not end the wait for the others (as in Kafka). A fetch
-//! by name that read another incarnation of the topic before gets one OFFSET_OUT_OF_RANGE. Versions that cannot carry
-//! an epoch (to v8) always get it; later ones, without session, if their position is below the log start and the client
-//! has not compared it with the leader's epochs (OffsetForLeaderEpoch) since.
+//! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and do not end the wait for the others (as in Kafka). A client
+//! that fetches by name, and read another incarnation of the topic before, gets OFFSET_OUT_OF_RANGE once. Versions that
+//! cannot carry an epoch (to v8) always get it. Later versions without session get it only if their position is below
+//! the log start and the client has not compared the position with the leader's epochs (OffsetForLeaderEpoch) since.
 //!
 //! A client over its quota gets a response without partitions at once, as in Kafka (KIP-219).
 //!

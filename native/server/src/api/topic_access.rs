@@ -36,7 +36,7 @@ impl<'a> Access<'a> {
         self.rules.is_some()
     }
 
-    /// Return the error if the client may not use the topic, or if it acts as a broker without the right to.
+    /// Return the error if the client may not use the topic, or acts as a broker without the right to do so.
     ///
     /// `given` is the name from the request, if the request names topics. Unknown topic ids are not refused here; the
     /// caller answers them as unknown.

@@ -3,9 +3,9 @@
 //! A data thread serves many connections, so it must not wait for a log that another thread writes to, or for a disk
 //! that has stopped responding. Before a Produce appends, the thread checks for each partition whether another writer
 //! holds the log, and whether the directory's flush has made no progress for a while. If so, the request moves to the
-//! one thread of that log directory, which may block, and later Produces of the connection wait for it. A write that
-//! the kernel blocks without a flush in progress is not detected: it blocks its data thread, and the following ones
-//! move.
+//! thread of that log directory, which may block, and later Produces of the connection wait for it. If the kernel
+//! blocks a write while no flush is in progress, the check does not detect it: this write blocks its data thread, and
+//! later requests move.
 //!
 //! A data thread must also not work long: a few kilobytes can decompress to hundreds of megabytes. Records beyond the
 //! turn's budget go to a small pool that all connections share, one request of each at a time.

@@ -133,7 +133,8 @@ impl CloseReason {
         }
     }
 
-    /// Return the log line, without the connection's address; `None` for normal closes. `security` is the listener's.
+    /// Return the log line, without the connection's address; `None` for normal closes. `security` is the security
+    /// protocol of the listener.
     pub(crate) fn log_line(&self, security: SecurityProtocol) -> Option<(LogLevel, String)> {
         let protocol = security.name();
         let line = match self {

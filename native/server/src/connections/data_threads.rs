@@ -46,7 +46,7 @@ pub(crate) struct DataThread {
 }
 
 impl DataThread {
-    /// Start a thread, which counts in `metrics`. Fails if the system provides no thread or event queue.
+    /// Start a thread, whose counters are in `metrics`. Fails if the system provides no thread or event queue.
     pub(crate) fn start(
         number: usize,
         shared: Arc<Shared>,

@@ -90,7 +90,8 @@ impl Incoming {
         pool: &mut BufferPool,
     ) -> Poll<Result<usize, TlsProblem>> {
         if !tls.is_handshaking() {
-            // Upper bound of one read, so that the buffer need not grow, which copies it, while records are decrypted.
+            // Upper bound of one read. Otherwise the buffer could have to grow while TLS records are decrypted, and
+            // growing copies it.
             self.make_room(pool, PLAIN_BYTES_MAX);
         }
         tls.poll_read(context, socket, pool, &mut self.buffer)

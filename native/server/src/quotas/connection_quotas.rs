@@ -59,8 +59,8 @@ impl ConnectionQuotas {
         self.timed.set(resolved.client.request.is_some());
     }
 
-    /// Count a request of that many bytes. Return the throttle time of its response in milliseconds; the connection is
-    /// muted for that time after the response.
+    /// Count a request, given as its API and its size in bytes. Return the throttle time of its response in milliseconds;
+    /// the connection is muted for that time after the response.
     pub(crate) fn arrived(
         &self,
         quotas: &Quotas,

@@ -17,7 +17,8 @@ use crate::blocking::slow_appends::FlushWatch;
 use crate::clients::close_reason::CloseReason;
 use crate::metrics::{Moments, Tally};
 
-/// Return the slow log directory whose thread must append the request, if one of its partitions is on one.
+/// Return the slow log directory of one of the request's partitions, if there is one. Its thread must append the
+/// request.
 pub(super) fn slow_dir(
     call: &Call<'_>,
     flushes: &mut FlushWatch,
