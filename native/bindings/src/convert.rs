@@ -27,7 +27,7 @@ pub(crate) fn topic_id(id: Uuid) -> PyResult<TopicId> {
     TopicId::new(id.0).ok_or_else(|| PyValueError::new_err("the zero id names no topic"))
 }
 
-/// Return a partition by its topic's id.
+/// Return the key of a partition: the id of its topic, and its number.
 pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
     Ok(TopicIdPartition {
         topic_id: topic_id(topic)?,

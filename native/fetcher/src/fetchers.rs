@@ -61,7 +61,7 @@ struct Table {
     threads: IdMap<Place, Thread>,
     /// `num.replica.fetchers`.
     threads_per_leader: u32,
-    /// Threads that were told to end. Only [`Fetchers::stop`] waits for them.
+    /// Threads that have a request to stop. Only [`Fetchers::stop`] waits until they have ended.
     ending: Vec<Thread>,
     stopped: bool,
 }

@@ -21,7 +21,7 @@
 //! | `names`, `state_file`, `flushed_file` | names of files, and the two small files |
 //! | `snapshot` | snapshots: writing, receiving, reading |
 //! | `segment` | one file of the log |
-//! | `recovery` | what is found at start: a torn tail is cut off, damage before it is an error |
+//! | `recovery` | checks at start: a torn tail is cut off, damage before it is an error |
 //! | `log` | the log |
 //!
 //! Durability: [`MetadataLog::append`] and [`MetadataLog::truncate`] write to the page cache;

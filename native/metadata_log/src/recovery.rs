@@ -352,8 +352,8 @@ impl<F: Files> Recovery<'_, F> {
         })
     }
 
-    /// Flush the files: a process that died may have left writes in the page cache, and from here on all found data
-    /// counts as flushed.
+    /// Flush the files, because a process that died may have left writes in the page cache. After this call, all data
+    /// found at the start counts as flushed.
     fn make_durable(&self) -> Result<(), LogError> {
         if let Some(segment) = self.segments.last() {
             segment

@@ -1,8 +1,8 @@
 //! The table of API keys: number, name, versions on client listeners, first flexible version, plane, and whether a
 //! handler exists. All other code takes these facts from here.
 //!
-//! The highest versions are those of Kafka 4.4.0. The lowest versions are those that Kafka 3.9.2 still served, even if
-//! Kafka 4 does not. Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops
+//! The highest versions are the ones of Kafka 4.4.0, the lowest versions the ones of Kafka 3.9.2, even if Kafka 4 no
+//! longer serves them. Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops
 //! compressing without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch
 //! start at 1, because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0 marks its
 //! version 6 unstable.

@@ -147,7 +147,7 @@ impl SimulatedDisk {
         }
         let header = download.complete().expect("a whole snapshot");
         assert_eq!(header, snapshot.header, "a snapshot says what was written");
-        // From here on, both the old and the new log are correct after a power cut.
+        // During the installation, a power cut may leave the old or the new log: both are correct.
         self.floor = (0, 0);
         self.log_mut().install(id).map_err(|_| DiskError)?;
         self.floor = (id.offset, snapshot.content);

@@ -270,7 +270,7 @@ impl Request {
             .is_none_or(ReplySender::is_cancelled)
     }
 
-    /// Record that the handler starts to wait; the time from now on does not count as work.
+    /// Record that the handler starts to wait. The time after this call does not count as work.
     fn waits(&self) {
         if let Some(reply) = &mut *self.reply.lock() {
             reply.waits();

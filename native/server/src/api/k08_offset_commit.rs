@@ -89,7 +89,7 @@ pub(crate) struct PendingOffsetCommit {
     answer: oneshot::Receiver<Result<(), PartitionError>>,
     /// The whole reply frame.
     reply: Vec<u8>,
-    /// Offsets of the partitions' error codes in the reply.
+    /// Byte positions of the partitions' error codes in `reply`.
     error_places: Vec<usize>,
     pub(crate) deadline: Instant,
     pub(crate) moments: Moments,

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// A job.
+/// A function that a thread of the pool runs once.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// A pool of threads. They start with the first job, because most brokers never need them.

@@ -236,7 +236,7 @@ impl LogCopy {
             files::sync_dir(&from)?;
             return Err(error);
         }
-        // From here on the copy is the partition, even after an error.
+        // The copy is now the log of the partition, even if a later step fails.
         self.future = None;
         *log.dir.write() = to;
         Ok(log)

@@ -1,4 +1,4 @@
-//! Unflushed bytes of the tail in memory: the journal copies them from here instead of reading the file.
+//! Copy in memory of the unflushed end of a segment: the journal takes these bytes from here instead of reading the file.
 
 use super::Segment;
 use crate::journal::SMALL_BYTES_MAX;
