@@ -313,8 +313,8 @@ impl Journaling {
             .try_for_each(|log| log.sync_sampled())
     }
 
-    /// Run [`Log::leave_journal`] for closed logs whose directories are about to be moved. On return none of them is
-    /// synced or written here any more.
+    /// Run [`Log::leave_journal`] for closed logs whose directories are about to be moved. After it returns, this
+    /// object neither syncs nor writes any of them.
     pub(crate) fn retire(&self, logs: &[&Log]) -> Result<(), StorageError> {
         let mut moved = Vec::new();
         {
