@@ -23,7 +23,7 @@ from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.log_limits import BY_CLIENT
 from pybroker.broker.replicas.controller_notifier import FailedReplicas
-from pybroker.broker.replicas.isr_proposals import IsrKeeper
+from pybroker.broker.replicas.isr_proposals import IsrProposals
 from pybroker.broker.requests.context import (
     Handler,
     LastResponse,
@@ -32,11 +32,11 @@ from pybroker.broker.requests.context import (
     Standing,
     StandingCommits,
 )
-from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.requests.failure_responses import failure_response
 from pybroker.broker.requests.inline_task import InlineTask
 from pybroker.broker.requests.large_requests import ELEMENTS_ENCODED_AT_ONCE, LargeRequests
-from pybroker.broker.requests.loop_sharing import Turns
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import (
     ConnectionGone,
@@ -82,7 +82,7 @@ class Dispatcher:
         *,
         appends: NativeAppends,
         end_of_batch: EndOfBatchHook,
-        isr: IsrKeeper,
+        isr: IsrProposals,
         failed: FailedReplicas | None,
         membership: TransactionMembership,
         shares: Shares,
@@ -102,10 +102,10 @@ class Dispatcher:
         self._questions: set[asyncio.Task[None]] = set()
         self._tables = tables
         self._loop = loop
-        self._turns = Turns()
+        self._turns = LoopShares()
         self._large = LargeRequests(native.control_queue, self._turns, loop)
         self._fd: int | None = None
-        self._parked: set[InlineTask | Later] = set()
+        self._parked: set[InlineTask | DeferredResponse] = set()
         self._stopping = False
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
@@ -220,7 +220,7 @@ class Dispatcher:
         except Exception as problem:
             self._fail(request, problem)
             return
-        if isinstance(outcome, Later):
+        if isinstance(outcome, DeferredResponse):
             self._await(request, outcome)
         elif inspect.iscoroutine(outcome):
             self._run(request, outcome)
@@ -230,7 +230,7 @@ class Dispatcher:
             # The processing time after a wait is not measured, because it is short.
             request.spent(time.perf_counter_ns() - begun)
 
-    def _await(self, request: Request, later: Later) -> None:
+    def _await(self, request: Request, later: DeferredResponse) -> None:
         if self._park(request, later):
             later.then(partial(self._finished, request))
 
@@ -239,7 +239,7 @@ class Dispatcher:
         if not task.step_inline():
             self._park(request, task)
 
-    def _park(self, request: Request, waiting: InlineTask | Later) -> bool:
+    def _park(self, request: Request, waiting: InlineTask | DeferredResponse) -> bool:
         if len(self._parked) >= PARKED_MAX:
             log.warning(
                 "too many requests wait; closing the connection waiting=%d connection=%d",
@@ -255,7 +255,7 @@ class Dispatcher:
         self._idle.clear()
         return True
 
-    def _finished(self, request: Request, task: InlineTask | Later) -> None:
+    def _finished(self, request: Request, task: InlineTask | DeferredResponse) -> None:
         self._parked.discard(task)
         if not self._parked:
             self._idle.set()

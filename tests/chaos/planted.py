@@ -54,7 +54,7 @@ def acknowledge_before_replication() -> None:
         self._native.isr.refused(proposal.topic_id, proposal.partition, proposal.leader_epoch, proposal.version)
 
     put(replica_manager, "PartitionOrder", order)
-    put(isr_proposals.IsrKeeper, "proposed", refuse)
+    put(isr_proposals.IsrProposals, "proposed", refuse)
 
 
 @fault
@@ -62,7 +62,7 @@ def shrink_without_the_controller() -> None:
     """A leader that wants somebody out of its ISR does not ask."""
     from pybroker.broker.replicas import isr_proposals
 
-    ask = isr_proposals.IsrKeeper.proposed
+    ask = isr_proposals.IsrProposals.proposed
     sizes: dict[tuple[Uuid, int], int] = {}
 
     def proposed(self: Any, proposal: Any) -> None:
@@ -73,7 +73,7 @@ def shrink_without_the_controller() -> None:
             ask(self, proposal)
         sizes[place] = len(members)
 
-    put(isr_proposals.IsrKeeper, "proposed", proposed)
+    put(isr_proposals.IsrProposals, "proposed", proposed)
 
 
 @fault
@@ -150,7 +150,7 @@ def full_split_in_two() -> None:
     """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
     from pybroker.broker.metadata.broadcast import Broadcast
     from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
-    from pybroker.broker.replicas.stray_evidence import KnownTopics
+    from pybroker.broker.replicas.stray_evidence import TopicEvidence
     from pybroker.broker.replicas.stray_reconciliation import Evidence
 
     changes = Broadcast.changes
@@ -167,11 +167,11 @@ def full_split_in_two() -> None:
         topics = [message.topic_states[:middle], message.topic_states[middle:]] if middle else []
         return [msgspec.structs.replace(message, topic_states=part) for part in topics] or [message]
 
-    async def gone(_: KnownTopics, replicas: Iterable[Any]) -> dict[Any, Evidence]:
+    async def gone(_: TopicEvidence, replicas: Iterable[Any]) -> dict[Any, Evidence]:
         return dict.fromkeys(replicas, Evidence.DEAD)
 
     put(Broadcast, "changes", halves)
-    put(KnownTopics, "of", gone)
+    put(TopicEvidence, "of", gone)
 
 
 @fault
@@ -189,10 +189,10 @@ def restored_store_accepted() -> None:
 @fault
 def stale_broker_epoch_taken() -> None:
     """What was said to an earlier life of the broker is obeyed (KIP-380)."""
-    from pybroker.broker.replicas.controller_fence import Fence
+    from pybroker.broker.replicas.controller_fence import ControllerFence
 
-    admit = Fence.admit
-    put(Fence, "admit", lambda self, epoch, _: admit(self, epoch, -1))
+    admit = ControllerFence.admit
+    put(ControllerFence, "admit", lambda self, epoch, _: admit(self, epoch, -1))
 
 
 @fault

@@ -16,9 +16,9 @@ from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
 from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.dispatch import Dispatcher, Tables
-from pybroker.broker.replicas.isr_proposals import IsrKeeper
+from pybroker.broker.replicas.isr_proposals import IsrProposals
 from pybroker.broker.requests.context import CommitGrant, Handler, Standing, StandingCommits
-from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.requests.failure_responses import failure_response
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
@@ -57,7 +57,7 @@ class Served:
             failed=None,
             membership=cast(TransactionMembership, None),
             shares=cast(Shares, None),
-            isr=cast(IsrKeeper, None),
+            isr=cast(IsrProposals, None),
             tables=Tables(self.table, {}),
             loop=loop,
             on_fatal=self.fatal.append,
@@ -109,22 +109,22 @@ async def test_plain_functions_and_coroutines_reply_once(served: Served) -> None
 
 
 async def test_what_a_callback_brings_is_replied_once(served: Served) -> None:
-    later, again = Later(), Later()
-    there = Later()
-    there.give(HeartbeatResponse(throttle_time_ms=1))
+    later, again = DeferredResponse(), DeferredResponse()
+    there = DeferredResponse()
+    there.resolve(HeartbeatResponse(throttle_time_ms=1))
     at_once = served.ask(lambda context, message: there.outcome())
     await until(lambda: at_once.replies)
     waits = served.ask(lambda context, message: later.outcome())
     await until(lambda: served.dispatcher.parked)
     assert (waits.parked, waits.replies) == (True, 0)
-    later.give(HeartbeatResponse(throttle_time_ms=2))
-    later.give(HeartbeatResponse(throttle_time_ms=3))
+    later.resolve(HeartbeatResponse(throttle_time_ms=2))
+    later.resolve(HeartbeatResponse(throttle_time_ms=3))
     assert [(r.replies, r.response.throttle_time_ms) for r in (at_once, waits)] == [(1, 1), (1, 2)]
     assert served.dispatcher.parked == 0
     stopped = served.ask(lambda context, message: again.outcome())
     await until(lambda: served.dispatcher.parked)
     await served.dispatcher.cancel_parked(0.001)
-    again.give(HeartbeatResponse())
+    again.resolve(HeartbeatResponse())
     assert (stopped.replies, stopped.response.error_code) == (1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -153,13 +153,13 @@ async def test_too_many_who_wait_for_a_callback_are_turned_away(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pybroker.broker.dispatch.PARKED_MAX", 1)
-    kept, refused = Later(), Later()
+    kept, refused = DeferredResponse(), DeferredResponse()
     first = served.ask(lambda context, message: kept.outcome())
     await until(lambda: served.dispatcher.parked)
     second = served.ask(lambda context, message: refused.outcome())
     await until(lambda: second.closed)
-    refused.give(HeartbeatResponse())
-    kept.give(HeartbeatResponse())
+    refused.resolve(HeartbeatResponse())
+    kept.resolve(HeartbeatResponse())
     assert (first.replies, second.replies) == (1, 0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, Turns
+from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, LoopShares
 from pybroker.broker.requests.request_splitting import join, outer_elements, pieces
 from pybroker.protocol import messages as m
 
@@ -112,7 +112,7 @@ def test_what_is_named_twice_is_asked_for_once() -> None:
 
 async def test_each_iteration_of_the_loop_has_one_slice() -> None:
     """However many wait; what is cancelled takes no turn."""
-    turns, order = Turns(), []
+    turns, order = LoopShares(), []
 
     async def work(name: str) -> None:
         for step in range(3):
@@ -134,7 +134,7 @@ async def test_each_iteration_of_the_loop_has_one_slice() -> None:
 
 
 async def test_elements_are_yielded_in_order_and_others_run_in_between() -> None:
-    turns, ran = Turns(), 0
+    turns, ran = LoopShares(), 0
 
     async def other() -> None:
         nonlocal ran

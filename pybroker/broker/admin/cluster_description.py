@@ -12,7 +12,7 @@ from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
 from pybroker.broker.metadata.store_session import MetadataSession
-from pybroker.broker.replicas.image_observers import ChangeFigures
+from pybroker.broker.replicas.image_observers import PartitionChangeMetrics
 from pybroker.broker.replicas.role_reconciler import Mismatch
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -98,5 +98,5 @@ class Figures(msgspec.Struct, frozen=True):
     events_waiting: Callable[[], int]
     """Number of events that wait in this broker's controller."""
     queue: QueueFigures
-    changes: ChangeFigures
+    changes: PartitionChangeMetrics
     failed_isr_updates: Callable[[], int]

@@ -1,7 +1,7 @@
 """Committed offsets of groups survive the deletion of a topic, because the topic's deletion record contains them.
 
 The record lacks the offsets of a broker that answered the write fence too late; `LateOffsets` adds them.
-`ReturnedOffsets` restores the offsets to the topic after an undelete, or to the successor that inherits them. Each
+`RestoredOffsets` restores the offsets to the topic after an undelete, or to the successor that inherits them. Each
 broker does both for the groups that it coordinates. The controller waits until all brokers have confirmed.
 """
 
@@ -95,7 +95,7 @@ class LateOffsets:
                 await asyncio.sleep(RETRY_S)
 
 
-class ReturnedOffsets:
+class RestoredOffsets:
     """Restores offsets from deletion records to the groups, and reports to the controller when they are stored."""
 
     def __init__(
@@ -136,7 +136,7 @@ class ReturnedOffsets:
             task.cancel()
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Restore offsets that reached the deletion record after their topic became visible."""
         del before, after
         records = change.deletions.values() if isinstance(change, ClusterImage) else change.deletions

@@ -52,7 +52,7 @@ CONTROLLERS = (
 """Requests that a controller on another broker sends."""
 
 
-async def obey(receiver: ControlReceiver, context: RequestContext, message: Any) -> Any:
+async def handle_control(receiver: ControlReceiver, context: RequestContext, message: Any) -> Any:
     """Handle a control message from the wire. If the receiver fails (a bug), the response is UNKNOWN_SERVER_ERROR."""
     try:
         request = await received(message)
@@ -80,7 +80,7 @@ def broker_routes(
     """`probe`: see `PeerWatch`. `quorum` is this broker's node of the metadata quorum."""
     node = NodeAnswers(services.cluster_id, quorum)
     brokers_only: dict[int, Handler] = {
-        **dict.fromkeys(CONTROLLERS, partial(obey, receiver)),
+        **dict.fromkeys(CONTROLLERS, partial(handle_control, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),

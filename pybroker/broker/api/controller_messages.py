@@ -20,7 +20,7 @@ from pybroker.broker.metadata.control_messages import (
     refusal,
 )
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.replicas.controller_fence import Fence
+from pybroker.broker.replicas.controller_fence import ControllerFence
 from pybroker.broker.replicas.fenced_topics import TopicClosing
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
@@ -33,7 +33,7 @@ class ControlReceiver:
     def __init__(
         self,
         *,
-        fence: Fence,
+        fence: ControllerFence,
         cluster: KnownCluster,
         replicas: ReplicaManager,
         metadata: MetadataUpdates,
@@ -70,9 +70,9 @@ class ControlReceiver:
         refused = await self._fence.admit(request.controller_epoch, request.broker_epoch)
         if refused:
             return refusal(request, refused)
-        return await self.obey(request, by_name=by_name)
+        return await self.execute(request, by_name=by_name)
 
-    async def obey(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
+    async def execute(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
         """Execute a message that needs no admission: this broker has derived it from the metadata log."""
         view = self._cluster
         match request:

@@ -23,7 +23,7 @@ from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
 from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.requests.context import RequestContext, StandingCommits
-from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -48,7 +48,7 @@ def handle(
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
     items = tuple(wanted.permitted())
-    later = Later()
+    later = DeferredResponse()
     commit = CommitRequest(
         request.group_id,
         request.member_id,
@@ -63,12 +63,12 @@ def handle(
         response = _response(wanted, codes)
         stored = wanted.is_whole and items and not any(codes)
         grant = groups.grant_commits(commit) if stored else None
-        later.give(response if grant is None else StandingCommits(response, grant))
+        later.resolve(response if grant is None else StandingCommits(response, grant))
 
     try:
         groups.commit_then(commit, finished)
     except KafkaError as error:
-        later.give(_response(wanted, wanted.refused(ErrorCode(error.code))))
+        later.resolve(_response(wanted, wanted.refused(ErrorCode(error.code))))
     return later.outcome()
 
 

@@ -14,7 +14,7 @@ from pybroker.broker.api.transactional_requests import require_transactional_id,
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -31,22 +31,25 @@ def handle(
 ) -> object:
     """Respond when the outcome is stored."""
     who = TransactionProducer(request.producer_id, request.producer_epoch)
-    later = Later()
+    later = DeferredResponse()
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
         if context.api_version < BUMPS_EPOCH:
             transactions.end_then(
-                request.transactional_id, who, lambda code: later.give(_answer(context, code)), commit=request.committed
+                request.transactional_id,
+                who,
+                lambda code: later.resolve(_answer(context, code)),
+                commit=request.committed,
             )
         elif not transactions.end_and_bump_then(
             request.transactional_id,
             who,
-            lambda code, successor: later.give(_answer(context, code, successor)),
+            lambda code, successor: later.resolve(_answer(context, code, successor)),
             commit=request.committed,
         ):
             return _with_new_id(transactions, context, request)
     except KafkaError as error:
-        later.give(_answer(context, error.code))
+        later.resolve(_answer(context, error.code))
     return later.outcome()
 
 

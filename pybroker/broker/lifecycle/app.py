@@ -34,7 +34,7 @@ from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.broker.requests.context import Handler
 from pybroker.broker.security.keystores import Keystores
 from pybroker.broker.security.oauth.oauth_listeners import OAuthListeners
-from pybroker.broker.security.security_state import obey_stored
+from pybroker.broker.security.security_state import apply_stored
 from pybroker.broker.services import Services
 from pybroker.cluster_resource import ClusterResource
 from pybroker.config import BrokerConfig, ConfigSource, Listener
@@ -151,7 +151,7 @@ class Broker:
         if config.in_cluster:
             await asyncio.wait([scan])
         else:
-            await _both(self._take_office(parts, scan), scan)
+            await _both(self._take_leadership(parts, scan), scan)
         parts.replicas.found_on_disk(_found(scan))
         services = parts.services
         self._open_listeners(native, services.sasl.oauth)
@@ -220,7 +220,7 @@ class Broker:
         parts.following.start(login)
         # The controller must authenticate before it can send ACLs, and a broker that was down has missed changes.
         if store is not None:
-            await obey_stored(store, parts.security)
+            await apply_stored(store, parts.security)
         # The controller sends the broker its state as soon as the broker is registered.
         self._native.listeners.start_accepting_brokers()
         if self._quorum is not None and parts.publisher is not None:
@@ -228,7 +228,7 @@ class Broker:
             parts.membership.on_life(parts.lives)
             parts.publisher.start()
             self._quorum.log.listen(self._quorum.loader)
-        await self._take_office(parts, scan)
+        await self._take_leadership(parts, scan)
         assert parts.peers is not None
         parts.peers.start()
         parts.isr.start(lambda: self._config.get_int("replica.lag.time.max.ms"))
@@ -248,7 +248,7 @@ class Broker:
         guard.start()
         return guard
 
-    async def _take_office(self, parts: BrokerParts, scan: asyncio.Future[list[LocalPartition]]) -> None:
+    async def _take_leadership(self, parts: BrokerParts, scan: asyncio.Future[list[LocalPartition]]) -> None:
         """Make a single broker the controller while other threads read the disks; in a cluster, join the election.
         Raises StartError.
         """

@@ -20,7 +20,7 @@ from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.admin.deleted_bytes import DeletedBytes
 from pybroker.broker.admin.disk_room import DiskRoom
 from pybroker.broker.admin.partition_health import Conditions
-from pybroker.broker.admin.restored_offsets import LateOffsets, ReturnedOffsets
+from pybroker.broker.admin.restored_offsets import LateOffsets, RestoredOffsets
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.client_metrics.client_instances import Telemetry
@@ -70,15 +70,15 @@ from pybroker.broker.metadata.store_session import StoreSession
 from pybroker.broker.quorum.loader import MetadataLoader, QuorumSession
 from pybroker.broker.quorum.quorum_log import MetadataLog
 from pybroker.broker.replicas.broker_registration import BrokerRegistration
-from pybroker.broker.replicas.controller_fence import Fence
+from pybroker.broker.replicas.controller_fence import ControllerFence
 from pybroker.broker.replicas.controller_notifier import FailedReplicas
 from pybroker.broker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.broker.replicas.fenced_topics import TopicClosing
-from pybroker.broker.replicas.image_observers import ChangeFigures, Purges, ToldFeatures
-from pybroker.broker.replicas.isr_proposals import IsrKeeper
+from pybroker.broker.replicas.image_observers import PartitionChangeMetrics, PublishedFeatures, Purges
+from pybroker.broker.replicas.isr_proposals import IsrProposals
 from pybroker.broker.replicas.known_cluster import KnownCluster
-from pybroker.broker.replicas.leader_following import Addresses, Following
-from pybroker.broker.replicas.log_end_reports import LogEnds
+from pybroker.broker.replicas.leader_following import Addresses, LeaderFollowing
+from pybroker.broker.replicas.log_end_reports import LogEndReports
 from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
 from pybroker.broker.replicas.order_results import ReplicaReports
@@ -89,8 +89,8 @@ from pybroker.broker.replicas.role_reconciler import RoleReconciler
 from pybroker.broker.replicas.staged_marks import LoggedMarks, StagedMarks, StoredMarks
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.store_guard import StoreGuard
-from pybroker.broker.replicas.stray_evidence import KnownTopics, LoggedTopics
-from pybroker.broker.replicas.stray_reports import FoundReports
+from pybroker.broker.replicas.stray_evidence import LoggedTopics, TopicEvidence
+from pybroker.broker.replicas.stray_reports import StrayReports
 from pybroker.broker.replicas.strays import Strays
 from pybroker.broker.security.authorizer import Authorizer
 from pybroker.broker.security.broker_gate import BrokerGate
@@ -163,7 +163,7 @@ class Local(msgspec.Struct, frozen=True):
     cache: MetadataCache
     staging: Staging
     replicas: ReplicaManager
-    following: Following | None
+    following: LeaderFollowing | None
     authorizer: Authorizer
     credentials: Credentials
 
@@ -192,7 +192,7 @@ class TopicListeners(msgspec.Struct, frozen=True):
     ends: PartitionEnds
     ingests: Ingests
     late_offsets: LateOffsets
-    returned_offsets: ReturnedOffsets
+    returned_offsets: RestoredOffsets
 
 
 class BrokerParts(msgspec.Struct):
@@ -201,7 +201,7 @@ class BrokerParts(msgspec.Struct):
     services: Services
     """The objects that handlers use."""
     membership: BrokerRegistration | QuorumRegistration
-    fence: Fence
+    fence: ControllerFence
     receiver: ControlReceiver
     security: Security
     replicas: ReplicaManager
@@ -210,11 +210,11 @@ class BrokerParts(msgspec.Struct):
     appends: NativeAppends
     end_of_batch: EndOfBatchHook
     late_offsets: LateOffsets
-    returned_offsets: ReturnedOffsets
-    isr: IsrKeeper
+    returned_offsets: RestoredOffsets
+    isr: IsrProposals
     failed: FailedReplicas | None
     """None on a single broker."""
-    following: Following | None
+    following: LeaderFollowing | None
     """None on a single broker."""
     port: ControllerClient
     own_port: LocalControllerClient
@@ -240,7 +240,7 @@ class BrokerParts(msgspec.Struct):
 def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
     """Build and connect all objects. `on_fatal` is called when the broker cannot go on."""
     own_port, leadership = LocalControllerClient(ground.broker_id), ControllerLeadership()
-    changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
+    changes = PartitionChangeMetrics(ground.broker_id, lambda: own_port.is_open)
     view, authorizer, credentials = _view(ground, changes)
     use_names(view.name_of)
     between = ground.config.between_brokers
@@ -275,7 +275,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     )
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
     followers = _followers(ground, local, topics, port, open_connection)
-    fence = Fence()
+    fence = ControllerFence()
     closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
     receiver = _receiver(ground, local, followers, fence, closing)
 
@@ -320,7 +320,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         peers = _peer_watch(
             ground, local.view, leadership, own_port, open_connection=open_connection, election=election
         )
-    isr = IsrKeeper(
+    isr = IsrProposals(
         ground.native,
         port,
         ground.broker_id,
@@ -450,7 +450,7 @@ def _registration(
         between=config.between_brokers,
         loader=quorum.loader,
         view=view,
-        obey=receiver.obey,
+        execute=receiver.execute,
         expire_fences=closing.expire,
         results=reports,
         listener=registration,
@@ -510,7 +510,7 @@ def _channels(ground: BrokerDependencies, local: LocalChannel, open_connection: 
     return BrokerChannels(ground.broker_id, local, open_channel)
 
 
-def _view(ground: BrokerDependencies, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
+def _view(ground: BrokerDependencies, changes: PartitionChangeMetrics) -> tuple[KnownCluster, Authorizer, Credentials]:
     native, config = ground.native, ground.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), ground.clock)
     # ACLs come before topic settings: they must not wait for them.
@@ -520,13 +520,13 @@ def _view(ground: BrokerDependencies, changes: ChangeFigures) -> tuple[KnownClus
             *guard,
             Security(authorizer, credentials),
             DynamicConfigs(ground.broker_id, config, native),
-            ToldFeatures(native),
+            PublishedFeatures(native),
             ClientQuotas(native),
             changes,
         ]
     )
     # Features and group settings are read from the image; native code is notified of the rest.
-    view.when_shown(native.control_queue.take_answers_back)
+    view.on_image_replaced(native.control_queue.take_answers_back)
     return view, authorizer, credentials
 
 
@@ -540,14 +540,14 @@ def _is_doubtful(ground: BrokerDependencies) -> bool:
 
 def _replicas(
     ground: BrokerDependencies, view: KnownCluster, port: ControllerClient
-) -> tuple[Staging, ReplicaManager, Following | None]:
+) -> tuple[Staging, ReplicaManager, LeaderFollowing | None]:
     native, config = ground.native, ground.config
-    known: KnownTopics
+    known: TopicEvidence
     marks: StagedMarks
     if ground.store is None:
         known, marks = LoggedTopics(view, port, ground.broker_id), LoggedMarks(port, view, ground.broker_id)
     else:
-        known = KnownTopics(
+        known = TopicEvidence(
             view, ground.store, ground.broker_id, complete=config.in_cluster, doubtful=lambda: _is_doubtful(ground)
         )
         marks = StoredMarks(ground.store, ground.broker_id)
@@ -557,11 +557,11 @@ def _replicas(
         ground.clock,
         known=known,
         close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
-        found=FoundReports(native, port, ground.clock, ground.broker_id),
+        found=StrayReports(native, port, ground.clock, ground.broker_id),
     )
-    view.also(Purges(staging))
-    following = Following(native, ground.broker_id) if config.in_cluster else None
-    log_ends = LogEnds(native.partitions, view, port, ground.broker_id) if config.in_cluster else None
+    view.add_observer(Purges(staging))
+    following = LeaderFollowing(native, ground.broker_id) if config.in_cluster else None
+    log_ends = LogEndReports(native.partitions, view, port, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
         native=native,
         view=view,
@@ -679,17 +679,17 @@ def _followers(
         clock=ground.clock,
         resolved_config=local.replicas.resolved_config,
     )
-    view.also(ingests)
-    returned_offsets = ReturnedOffsets(
+    view.add_observer(ingests)
+    returned_offsets = RestoredOffsets(
         view,
         port,
         groups.give_back,
         groups.loaded,
         is_shown=lambda topic_id: group_topics.topic_name(topic_id) is not None,
     )
-    view.also(returned_offsets)
+    view.add_observer(returned_offsets)
     if (between := ground.config.between_brokers) is not None:
-        view.also(Addresses(native, ground.broker_id, between))
+        view.add_observer(Addresses(native, ground.broker_id, between))
     return TopicListeners(
         appends,
         end_of_batch,
@@ -762,7 +762,7 @@ def _transactions(
 
 
 def _receiver(
-    ground: BrokerDependencies, local: Local, followers: TopicListeners, fence: Fence, closing: TopicClosing
+    ground: BrokerDependencies, local: Local, followers: TopicListeners, fence: ControllerFence, closing: TopicClosing
 ) -> ControlReceiver:
     return ControlReceiver(
         fence=fence,

@@ -17,7 +17,7 @@ FILE_NAME = "metadata.sealed"
 SEAL_BYTES_MAX = 64 * 1024
 
 
-class Seal(msgspec.Struct):
+class MigrationMarker(msgspec.Struct):
     """Where the metadata is now. `migration` is a random word that the copy in ZooKeeper has, too."""
 
     connect: str
@@ -26,25 +26,25 @@ class Seal(msgspec.Struct):
     version: int = 1
 
 
-def read_seal(directory: Path) -> Seal | None:
+def read_marker(directory: Path) -> MigrationMarker | None:
     """Return the seal of the store's directory; None if it has none. Raises StartError if the file is unreadable."""
     path = directory / FILE_NAME
     try:
-        return msgspec.json.decode(read_bounded(path, SEAL_BYTES_MAX), type=Seal)
+        return msgspec.json.decode(read_bounded(path, SEAL_BYTES_MAX), type=MigrationMarker)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise StartError(f"cannot read {path}: {problem}") from None
 
 
-def write_seal(directory: Path, seal: Seal) -> None:
+def write_marker(directory: Path, seal: MigrationMarker) -> None:
     """Write the seal; it is durable on return."""
     write_atomically(directory / FILE_NAME, msgspec.json.encode(seal))
 
 
-def refuse_sealed(directory: Path) -> None:
+def refuse_migrated(directory: Path) -> None:
     """Raise StartError if the content of the directory's store has moved elsewhere."""
-    seal = read_seal(directory)
+    seal = read_marker(directory)
     if seal is not None:
         raise StartError(
             f"the metadata of {directory} has moved to ZooKeeper. Start with metadata.store=zookeeper and "

@@ -37,7 +37,7 @@ from pybroker.broker.metadata.metadata_store import (
     WatchEvent,
     WatchKind,
 )
-from pybroker.broker.metadata.migration_marker import refuse_sealed
+from pybroker.broker.metadata.migration_marker import refuse_migrated
 from pybroker.broker.metadata.node_table import NodeTable
 from pybroker.errors import FatalError, StartError
 from pybroker.files import DirectoryLock, fsync_directory
@@ -91,7 +91,7 @@ class EmbeddedStore:
         pybroker's or is sealed.
         """
         if not sealed:
-            refuse_sealed(directory)
+            refuse_migrated(directory)
         loop = asyncio.get_running_loop()
         store = cls(directory, loop, on_fatal)
         try:

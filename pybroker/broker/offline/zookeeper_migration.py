@@ -39,7 +39,7 @@ from pybroker.broker.metadata.metadata_store import (
     get_or_none,
     in_parts,
 )
-from pybroker.broker.metadata.migration_marker import Seal, read_seal, write_seal
+from pybroker.broker.metadata.migration_marker import MigrationMarker, read_marker, write_marker
 from pybroker.broker.metadata.migration_node import COPYING, DONE, Mark, decode_mark
 from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
 from pybroker.broker.metadata.znodes import DamagedNodeError
@@ -83,7 +83,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
         )
     directories = [Path(log_dir) for log_dir in config.log_dirs]
     first, connect = directories[0], config.get_str("zookeeper.connect")
-    seal = read_seal(first)
+    seal = read_marker(first)
     if seal is not None and not (first / FILE_NAME).exists():
         raise StartError(f"the metadata of {first} has already moved to zookeeper.connect={seal.connect}")
     if not (first / FILE_NAME).exists():
@@ -132,7 +132,7 @@ class _Run:
         self._cluster_id = cluster_id
         self._first = first
 
-    async def all(self, seal: Seal | None, told: Told) -> MigrationResult:
+    async def all(self, seal: MigrationMarker | None, told: Told) -> MigrationResult:
         """Run all steps up to the mark that opens the copy."""
         mark = await self._mark(seal)
         told("marked")
@@ -145,13 +145,13 @@ class _Run:
         told("copied")
         await self._compare(wanted)
         told("compared")
-        write_seal(self._first, Seal(self._connect, self._cluster_id, mark.migration))
+        write_marker(self._first, MigrationMarker(self._connect, self._cluster_id, mark.migration))
         told("sealed")
         await self._open(mark)
         told("opened")
         return MigrationResult(self._cluster_id, len(wanted), topics)
 
-    async def _mark(self, seal: Seal | None) -> Mark:
+    async def _mark(self, seal: MigrationMarker | None) -> Mark:
         """Return the migration mark in the target; create it unless an earlier run has created it."""
         node = await get_or_none(self._target, migration_node.PATH)
         if node is not None:

@@ -8,7 +8,7 @@ import asyncio
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Fence:
+class ControllerFence:
     """One fence for all messages of controllers."""
 
     def __init__(self) -> None:

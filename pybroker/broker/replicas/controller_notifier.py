@@ -21,7 +21,7 @@ Partition = tuple[Uuid, int]
 """Topic id and partition index."""
 
 
-class Telling:
+class ControllerNotifier:
     """Reports of one kind about local replicas. On the loop's thread."""
 
     def __init__(
@@ -42,11 +42,11 @@ class Telling:
         self._waiting: dict[Partition, None] = {}
         self._work: asyncio.Task[None] | None = None
 
-    def tell(self, partitions: Iterable[Partition]) -> None:
+    def report(self, partitions: Iterable[Partition]) -> None:
         """Report these partitions too."""
         self._waiting.update(dict.fromkeys(partitions))
         if self._waiting and (self._work is None or self._work.done()):
-            self._work = asyncio.create_task(self._tell(), name="telling")
+            self._work = asyncio.create_task(self._report_until_accepted(), name="telling")
 
     async def stop(self) -> None:
         """Stop reporting."""
@@ -54,7 +54,7 @@ class Telling:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
 
-    async def _tell(self) -> None:
+    async def _report_until_accepted(self) -> None:
         pause = PAUSE_S
         while self._waiting:
             batch = tuple(self._waiting)[: self._batch_max]
@@ -79,7 +79,7 @@ class FailedReplicas:
     """
 
     def __init__(self, port: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
-        self._telling = Telling(
+        self._telling = ControllerNotifier(
             port,
             lambda told: ReplicasOffline(broker_id, told, broker_epoch()),
             refused="the controller refused the report of replicas on a failed log directory",
@@ -87,7 +87,7 @@ class FailedReplicas:
 
     def offline(self, partitions: Sequence[Partition]) -> None:
         """Report partitions that will stay out of service while this process runs."""
-        self._telling.tell(partitions)
+        self._telling.report(partitions)
 
     async def stop(self) -> None:
         """Stop reporting."""

@@ -48,7 +48,7 @@ class DynamicConfigs:
         self._log_level = config["log.level"]
         self._resolving: asyncio.Task[None] | None = None
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply the settings of brokers first, because they are the defaults of topics."""
         if isinstance(change, ClusterImage) or change.broker_configs:
             self._load(after.broker_configs)

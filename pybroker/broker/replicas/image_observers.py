@@ -9,7 +9,7 @@ from pybroker.broker.replicas.staging import Staging
 from pybroker.native import NativeBroker
 
 
-class ChangeFigures:
+class PartitionChangeMetrics:
     """The `known_cluster.Obeys` that counts some kinds of metadata changes since the start of this broker."""
 
     def __init__(self, broker_id: int, is_controller: Callable[[], bool]) -> None:
@@ -23,7 +23,7 @@ class ChangeFigures:
         self.unclean_elections = 0
         """Elections of a leader that was not in sync."""
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Count the differences."""
         if isinstance(change, ClusterImage):
             topics = list(after.topics.values())
@@ -53,13 +53,13 @@ def _changed(before: ClusterImage, topic: TopicImage) -> Iterator[tuple[Partitio
             yield old, new
 
 
-class ToldFeatures:
+class PublishedFeatures:
     """The `known_cluster.Obeys` that shows feature levels to clients."""
 
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Show the levels in later ApiVersions responses."""
         del before
         if isinstance(change, ClusterImage) or change.features is not None:
@@ -72,7 +72,7 @@ class Purges:
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Wake the removal task. A whole image also wakes it, because this broker may have missed a purge."""
         del before
         records = after.deletions.values() if isinstance(change, ClusterImage) else change.deletions

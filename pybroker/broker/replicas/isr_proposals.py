@@ -35,7 +35,7 @@ UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, Er
 """Errors after which the broker submits the proposal again, to another controller or under its new broker epoch."""
 
 
-class IsrKeeper:
+class IsrProposals:
     """The ISR proposals of one broker. On the loop's thread."""
 
     def __init__(

@@ -11,10 +11,10 @@ from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class Obeys(Protocol):
+class ImageObserver(Protocol):
     """A component that applies changes of the cluster's metadata directly: settings, access control."""
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply a change. Must not raise."""
         ...
 
@@ -22,8 +22,8 @@ class Obeys(Protocol):
 class KnownCluster:
     """The `cluster.cluster_view.ClusterView` of this broker."""
 
-    def __init__(self, obeyed_by: Sequence[Obeys]) -> None:
-        self._obeyed_by = tuple(obeyed_by)
+    def __init__(self, observers: Sequence[ImageObserver]) -> None:
+        self._observers = tuple(observers)
         self._image = ClusterImage.initial(-1)
         self._number = 0
         self._in_force = -1, 0
@@ -37,15 +37,15 @@ class KnownCluster:
         """Call `tell` after each change has been applied here."""
         self._told.append(tell)
 
-    def when_shown(self, tell: Callable[[], None]) -> None:
+    def on_image_replaced(self, tell: Callable[[], None]) -> None:
         """Call `tell` whenever the image has been replaced: in the same step, and before the components apply the
         change.
         """
         self._shown.append(tell)
 
-    def also(self, one: Obeys) -> None:
+    def add_observer(self, observer: ImageObserver) -> None:
         """Add a component that applies changes after the others."""
-        self._obeyed_by += (one,)
+        self._observers += (observer,)
 
     async def reached(self, controller_epoch: int, number: int) -> None:
         """Wait until this broker has applied that change, or the whole image of a later controller."""
@@ -81,7 +81,7 @@ class KnownCluster:
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
         """Record that everything up to there is applied, including the orders that result from it."""
-        self._tell_who_waits((controller_epoch, number))
+        self._wake_waiters((controller_epoch, number))
         for tell in self._told:
             tell()
 
@@ -91,8 +91,8 @@ class KnownCluster:
         before, self._image = self._image, after
         for shown in self._shown:
             shown()
-        for one in self._obeyed_by:
-            await one.obey(before, after, change)
+        for one in self._observers:
+            await one.apply_change(before, after, change)
 
     async def _update(self, request: UpdateCluster) -> UpdateClusterResponse:
         before, change = self._image, request.change
@@ -109,7 +109,7 @@ class KnownCluster:
         self.has_applied(after.controller_epoch, request.number)
         return UpdateClusterResponse()
 
-    def _tell_who_waits(self, reached: tuple[int, int]) -> None:
+    def _wake_waiters(self, reached: tuple[int, int]) -> None:
         self._in_force = reached
         waiting, self._reached = self._reached, []
         for wanted, future in waiting:

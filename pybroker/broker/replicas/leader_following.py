@@ -11,7 +11,7 @@ from pybroker.native import BrokerAddress, FollowedPartition, NativeBroker, Uuid
 NOBODY = -1
 
 
-class Following:
+class LeaderFollowing:
     """The fetchers of a broker in a cluster. On the loop's thread; no call waits."""
 
     def __init__(self, native: NativeBroker, broker_id: int) -> None:
@@ -31,7 +31,7 @@ class Following:
         """Set the broker epoch. Leaders take this broker into an ISR only under this epoch (KIP-903)."""
         self._fetchers.set_broker_epoch(broker_epoch)
 
-    def obey(self, leaders: Sequence[LiveLeader], partitions: Iterable[tuple[Uuid, int, int, int]]) -> None:
+    def follow(self, leaders: Sequence[LiveLeader], partitions: Iterable[tuple[Uuid, int, int, int]]) -> None:
         """Follow the leaders of LeaderAndIsr: (topic id, partition, leader, leader epoch), the partitions must be open
         here.
         """
@@ -42,7 +42,7 @@ class Following:
 
     def leave(self, partitions: Iterable[tuple[Uuid, int, int]]) -> None:
         """Stop following partitions that are being stopped here: (topic id, partition, last known leader epoch)."""
-        self.obey((), ((topic_id, partition, NOBODY, epoch) for topic_id, partition, epoch in partitions))
+        self.follow((), ((topic_id, partition, NOBODY, epoch) for topic_id, partition, epoch in partitions))
 
 
 class Addresses:
@@ -55,7 +55,7 @@ class Addresses:
         self._broker_id = broker_id
         self._listener = listener
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Pass new and changed broker addresses to native code."""
         brokers = change.brokers.values() if isinstance(change, ClusterImage) else change.brokers
         found = [

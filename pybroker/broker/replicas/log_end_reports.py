@@ -11,13 +11,13 @@ from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import LogEndsTold
 from pybroker.broker.metadata.image import NO_LEADER
 from pybroker.broker.metadata.znodes import UNKNOWN_END
-from pybroker.broker.replicas.controller_notifier import Partition, Telling
+from pybroker.broker.replicas.controller_notifier import ControllerNotifier, Partition
 from pybroker.native import NativePartitions, Uuid
 
 BATCH_MAX = 10_000
 
 
-class LogEnds:
+class LogEndReports:
     """The log-end reports of a broker in a cluster. On the loop's thread."""
 
     def __init__(
@@ -27,14 +27,14 @@ class LogEnds:
         self._view = view
         self._broker_id = broker_id
         self._broker_epoch = -1
-        self._telling = Telling(
+        self._telling = ControllerNotifier(
             port, self._told, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
         """Report these local partitions. An order to this broker epoch names no leader for them."""
         self._broker_epoch = broker_epoch
-        self._telling.tell(partitions)
+        self._telling.report(partitions)
 
     async def stop(self) -> None:
         """Stop reporting."""

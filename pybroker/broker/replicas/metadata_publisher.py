@@ -79,14 +79,14 @@ class BrokerMetadataPublisher:
         between: str | None,
         loader: MetadataLoader,
         view: FollowingView,
-        obey: Callable[[ControlRequest], Awaitable[ControlResponse]],
+        execute: Callable[[ControlRequest], Awaitable[ControlResponse]],
         expire_fences: Callable[[int, int], Awaitable[object]],
         results: OrderResults,
         listener: PublisherListener,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
-        """`between` is the name of the inter-broker listener. `obey` executes a message. It needs no fence against old
-        controllers, because messages follow the log's order. `expire_fences` ends the write fences of earlier
+        """`between` is the name of the inter-broker listener. `execute` executes a message. It needs no fence against
+        old controllers, because messages follow the log's order. `expire_fences` ends the write fences of earlier
         controllers and broker epochs.
         """
         self._broker_id = broker_id
@@ -94,7 +94,7 @@ class BrokerMetadataPublisher:
         self._between = between
         self._loader = loader
         self._view = view
-        self._obey = obey
+        self._execute = execute
         self._expire_fences = expire_fences
         self._results = results
         self._listener = listener
@@ -212,7 +212,7 @@ class BrokerMetadataPublisher:
     async def _carry_out(self, orders: list[ControlRequest]) -> None:
         for order in orders:
             try:
-                response = await self._obey(order)
+                response = await self._execute(order)
             except Exception:  # The orders after this one must still run, and the image must be updated.
                 log.exception("order failed order=%s: this is a bug in pybroker", type(order).__name__)
                 response = refusal(order, int(ErrorCode.UNKNOWN_SERVER_ERROR))

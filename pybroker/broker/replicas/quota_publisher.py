@@ -29,7 +29,7 @@ class ClientQuotas:
         self._hosts: dict[str, tuple[str, ...]] = {}
         """The addresses of host names that have a quota, resolved when the quota was set."""
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply the quotas to requests that start later. If a throttled client no longer exceeds its quota, it
         continues.
         """

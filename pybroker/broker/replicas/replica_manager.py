@@ -32,8 +32,8 @@ from pybroker.broker.metadata.control_messages import (
 )
 from pybroker.broker.metadata.image import NO_LEADER, may_lack_logs
 from pybroker.broker.replicas.hosted_replicas import HostedReplicas
-from pybroker.broker.replicas.leader_following import Following
-from pybroker.broker.replicas.log_end_reports import LogEnds
+from pybroker.broker.replicas.leader_following import LeaderFollowing
+from pybroker.broker.replicas.log_end_reports import LogEndReports
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.stray_reconciliation import succeeds
 from pybroker.broker.replicas.strays import Strays
@@ -87,8 +87,8 @@ class ReplicaManager:
         config: BrokerConfig,
         staging: Staging,
         strays: Strays,
-        following: Following | None = None,
-        log_ends: LogEnds | None = None,
+        following: LeaderFollowing | None = None,
+        log_ends: LogEndReports | None = None,
     ) -> None:
         """`following` and `log_ends` are None on a single broker, which follows no other broker."""
         self._native = native
@@ -270,7 +270,7 @@ class ReplicaManager:
                 log.error("replica not served partition=%s-%d id=%s: %s", one.name, one.partition, one.topic_id, reason)
         if self._following is not None:
             applied = [one for one, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
-            self._following.obey(
+            self._following.follow(
                 request.live_leaders,
                 ((one.topic_id, one.partition, one.order.leader, one.epoch) for one in applied),
             )

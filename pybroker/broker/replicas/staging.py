@@ -31,7 +31,7 @@ from pybroker.broker.metadata.metadata_store import (
 )
 from pybroker.broker.replicas.broker_registration import boot_id
 from pybroker.broker.replicas.staged_marks import StagedMarks
-from pybroker.broker.replicas.stray_evidence import KnownTopics, Replica
+from pybroker.broker.replicas.stray_evidence import Replica, TopicEvidence
 from pybroker.broker.replicas.stray_reconciliation import Evidence
 from pybroker.errors import KafkaError
 from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
@@ -63,7 +63,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 class Reports(Protocol):
-    """Receiver of the staged data that waits for an operator (`replicas.stray_reports.FoundReports`)."""
+    """Receiver of the staged data that waits for an operator (`replicas.stray_reports.StrayReports`)."""
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
         """Report staged topics with these names."""
@@ -83,7 +83,7 @@ class Staging:
         marks: StagedMarks,
         clock: Clock,
         *,
-        known: KnownTopics,
+        known: TopicEvidence,
         close: Callable[[Uuid], Awaitable[object]],
         found: Reports,
     ) -> None:

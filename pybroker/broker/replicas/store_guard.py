@@ -108,7 +108,7 @@ class StoreGuard:
 
     # --- recording ----------------------------------------------------------------------------------------------------
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Schedule a record of the changed cluster. If the controller is new, record immediately."""
         del change
         if after.controller_epoch != before.controller_epoch:

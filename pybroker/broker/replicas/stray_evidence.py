@@ -41,7 +41,7 @@ class StoredTopic(NamedTuple):
     """True if no undelete can need the data any more."""
 
 
-class KnownTopics:
+class TopicEvidence:
     """Collector of evidence on one broker."""
 
     def __init__(
@@ -149,7 +149,7 @@ class KnownTopics:
         return Evidence.RETURNING if state == UNDELETING else Evidence.HERE
 
 
-class LoggedTopics(KnownTopics):
+class LoggedTopics(TopicEvidence):
     """Collector of evidence on a broker of a metadata quorum: its image is complete."""
 
     def __init__(self, view: ClusterView, port: ControllerClient, broker_id: int) -> None:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 RETRY_S = 5.0
 
 
-class FoundReports:
+class StrayReports:
     """The reports of one broker; on the loop's thread."""
 
     def __init__(self, native: NativeBroker, port: ControllerClient, clock: Clock, broker_id: int) -> None:

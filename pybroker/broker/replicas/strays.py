@@ -34,7 +34,7 @@ from pybroker.broker.replicas import partition_metadata
 from pybroker.broker.replicas.hosted_replicas import HostedReplicas
 from pybroker.broker.replicas.partition_metadata import PartitionMetadataError, last_epoch
 from pybroker.broker.replicas.staging import Staging
-from pybroker.broker.replicas.stray_evidence import KnownTopics, Replica
+from pybroker.broker.replicas.stray_evidence import Replica, TopicEvidence
 from pybroker.broker.replicas.stray_reconciliation import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
 from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
@@ -110,7 +110,7 @@ class Strays:
     """The stray replicas of one broker."""
 
     def __init__(
-        self, native: NativeBroker, store: MetadataStore | None, known: KnownTopics, share_max: Callable[[], int]
+        self, native: NativeBroker, store: MetadataStore | None, known: TopicEvidence, share_max: Callable[[], int]
     ) -> None:
         """`share_max` returns `stale.replicas.max.percent`."""
         self._native = native

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.broker.requests.loop_sharing import Turns
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.native import CommitRight, CommitTopic, ShardCommits, StandingAnswer
 from pybroker.protocol.caller import Caller
 
@@ -30,7 +30,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     client_port: int = 0
     client_software: tuple[str, str] = ("", "")
     """Client software name and version (KIP-511); empty if the client sent none."""
-    turns: Turns = msgspec.field(default_factory=Turns)
+    turns: LoopShares = msgspec.field(default_factory=LoopShares)
     """For handlers with work on many elements."""
     refusals: set[tuple[int, int]] = msgspec.field(default_factory=set)
     """(operation, resource type) pairs for which this request has already logged a denial."""

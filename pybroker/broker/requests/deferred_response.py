@@ -9,19 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Later:
+class DeferredResponse:
     """A response that is set once and passed to a callback. `value` and `problem` work as in `InlineTask`."""
 
     __slots__ = ("_over", "_told", "abandoned", "problem", "value")
 
     def __init__(self) -> None:
-        self._told: Callable[[Later], None] | None = None
+        self._told: Callable[[DeferredResponse], None] | None = None
         self._over = False
         self.abandoned = False
         self.value: Any = None
         self.problem: BaseException | None = None
 
-    def give(self, response: object) -> None:
+    def resolve(self, response: object) -> None:
         """Set the response. Has no effect if it is already set or cancelled."""
         self._end(response, None)
 
@@ -29,12 +29,12 @@ class Later:
         """Return the response if it is set, else this object. A handler returns the result of this method."""
         return self.value if self._over else self
 
-    def then(self, told: Callable[[Later], None]) -> None:
+    def then(self, callback: Callable[[DeferredResponse], None]) -> None:
         """Call `told` when the response is set; immediately if it already is."""
         if self._over:
-            told(self)
+            callback(self)
         else:
-            self._told = told
+            self._told = callback
 
     def cancel(self) -> None:
         """Stop waiting: the result becomes a CancelledError."""

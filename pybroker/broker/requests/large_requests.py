@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from pybroker.broker.requests.context import StandingCommits
-from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.requests.failure_responses import failure_response
-from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, Turns
+from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, LoopShares
 from pybroker.broker.requests.request_splitting import LEVELS_MAX, join, outer_elements, pieces
 from pybroker.errors import KafkaError
 from pybroker.native import Request
@@ -102,7 +102,7 @@ class Codec(Protocol):
 class LargeRequests:
     """Answers requests and sends responses with many elements."""
 
-    def __init__(self, codec: Codec, turns: Turns, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, codec: Codec, turns: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._codec = codec
         self._turns = turns
         self._loop = loop
@@ -202,7 +202,7 @@ def _refused(request: Request) -> KafkaError | None:
 
 
 async def _outcome(outcome: Any) -> Any:
-    if isinstance(outcome, Later):
+    if isinstance(outcome, DeferredResponse):
         given = asyncio.Event()
         outcome.then(lambda _: given.set())
         await given.wait()

@@ -21,7 +21,7 @@ ELEMENTS_A_SLICE = 1_000
 """The slice as a number of elements, for work that does not measure time: an element takes 1 to 5 µs."""
 
 
-class Turns:
+class LoopShares:
     """Lets one waiting piece of work continue in each iteration of the loop, in the order of arrival."""
 
     def __init__(self) -> None:

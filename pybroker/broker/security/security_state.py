@@ -25,7 +25,7 @@ class Security(msgspec.Struct, frozen=True):
     authorizer: Authorizer
     credentials: Credentials
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply a change. It applies to requests that start later."""
         del after
         found = security_change(before, change)
@@ -34,7 +34,7 @@ class Security(msgspec.Struct, frozen=True):
             self.credentials.update(found)
 
 
-async def obey_stored(store: MetadataStore, security: Security) -> None:
+async def apply_stored(store: MetadataStore, security: Security) -> None:
     """Apply the stored ACLs and credentials. The controller needs them to log in to this broker. Raise StartError if
     one cannot be read.
     """
@@ -43,4 +43,4 @@ async def obey_stored(store: MetadataStore, security: Security) -> None:
         image = guards_image(acls, await store.subtree(USER_CONFIGS), await store.subtree(TOKENS))
     except (DamagedNodeError, StoreError) as problem:
         raise StartError(f"cannot read ACLs and credentials from the metadata store: {problem}") from None
-    await security.obey(ClusterImage.initial(0), image, image)
+    await security.apply_change(ClusterImage.initial(0), image, image)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pybroker.broker.admin import restored_offsets
-from pybroker.broker.admin.restored_offsets import LateOffsets, ReturnedOffsets
+from pybroker.broker.admin.restored_offsets import LateOffsets, RestoredOffsets
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.controller.topic_decisions import new_topic
 from pybroker.broker.controller.undelete import decide_keep_offsets, decide_offsets_restored
@@ -41,7 +41,7 @@ class Played:
         self.decides = asyncio.Event()
         self.refusals = 0
         self.waits = 0
-        self.offsets = ReturnedOffsets(self, self, self.give_back, self.loaded, lambda _: True)  # type: ignore[arg-type]
+        self.offsets = RestoredOffsets(self, self, self.give_back, self.loaded, lambda _: True)  # type: ignore[arg-type]
 
     def give_back(
         self, topic_id: Uuid, _: str, kept: Sequence[Mapping[str, Any]]
@@ -72,7 +72,7 @@ class Played:
         return delta
 
     async def obeyed(self, delta: ImageDelta) -> None:
-        await self.offsets.obey(self.image, self.image, delta)
+        await self.offsets.apply_change(self.image, self.image, delta)
 
     def decide(self, event: OffsetsRestored) -> None:
         self.image = self.image.apply(decide_offsets_restored(self.image, event).delta)

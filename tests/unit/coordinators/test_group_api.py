@@ -23,7 +23,7 @@ from pybroker.broker.api import (
 )
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.requests.context import RequestContext, Standing, StandingCommits
-from pybroker.broker.requests.deferred_response import Later
+from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -68,7 +68,7 @@ class Client:
             outcome = k42_delete_groups.handle(self.world.groups, shares, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
-        if isinstance(outcome, Later):
+        if isinstance(outcome, DeferredResponse):
             await self.world.pass_time(2_000)
             outcome = outcome.outcome()
         if isinstance(outcome, Standing | StandingCommits):

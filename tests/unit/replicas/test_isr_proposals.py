@@ -11,7 +11,7 @@ import pytest
 from pybroker.broker.cluster.controller_client import EventAnswer
 from pybroker.broker.cluster.events import AlterIsr, IsrOutcome
 from pybroker.broker.replicas import isr_proposals
-from pybroker.broker.replicas.isr_proposals import IsrKeeper
+from pybroker.broker.replicas.isr_proposals import IsrProposals
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.control_plane import until
@@ -55,7 +55,7 @@ async def test_who_is_about_to_stop_is_not_proposed() -> None:
     stops says nothing for a while."""
     told, port, leaving = Told(), Port(), {2}
     native: Any = SimpleNamespace(isr=told)
-    keeper = IsrKeeper(native, port, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
+    keeper = IsrProposals(native, port, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
     keeper.proposed(proposal(1, 3, 2))
     assert (told.refusals, port.asked) == ([(TOPIC, 0, 5, 7)], [])
     leaving.clear()
@@ -79,7 +79,7 @@ async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
     caplog.set_level(logging.DEBUG, "pybroker.broker.replicas.isr_proposals")
     told = Told()
     native: Any = SimpleNamespace(isr=told)
-    keeper = IsrKeeper(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]
+    keeper = IsrProposals(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]
 
     async def propose(times: int) -> list[int]:
         """The levels of what is said."""

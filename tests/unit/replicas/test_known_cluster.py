@@ -22,7 +22,7 @@ class Obedient:
     def __init__(self) -> None:
         self.told: list[tuple[int, int, object]] = []
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         self.told.append((len(before.floors), len(after.floors), change))
 
 
@@ -51,7 +51,7 @@ async def test_who_looks_at_the_image_hears_of_a_new_one_before_anybody_obeys_it
     seen: list[tuple[int, set[str]]] = []
     obedient = Obedient()
     known = KnownCluster([obedient])
-    known.when_shown(lambda: seen.append((len(obedient.told), set(known.image.floors))))
+    known.on_image_replaced(lambda: seen.append((len(obedient.told), set(known.image.floors))))
     await known.update(change(1, ClusterImage.initial(5)))
     await known.update(change(2, ImageDelta(floors={"a": 1})))
     await known.update(change(2, ImageDelta(floors={"a": 1})))
@@ -66,7 +66,7 @@ class Slow:
         self.in_force: set[str] = set()
         self.begun = 0
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         self.begun += 1
         if "old" in after.floors and "new" not in after.floors:
             await self.may.wait()

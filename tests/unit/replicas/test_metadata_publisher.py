@@ -210,7 +210,7 @@ class Scene:
             between="PLAINTEXT",
             loader=self.loader,
             view=self.view,
-            obey=self._obey,
+            execute=self._execute,
             expire_fences=self._expire,
             results=self,
             listener=self,
@@ -221,7 +221,7 @@ class Scene:
     def _fatal(problem: Exception) -> None:
         raise AssertionError(problem)
 
-    async def _obey(self, order: ControlRequest) -> ControlResponse:
+    async def _execute(self, order: ControlRequest) -> ControlResponse:
         self.orders.append(order)
         return refusal(order, 0)
 
@@ -351,7 +351,7 @@ async def test_a_change_counts_as_applied_when_its_orders_are_carried_out(
         await release.wait()
         return refusal(order, 0)
 
-    monkeypatch.setattr(scene.publisher, "_obey", slow)
+    monkeypatch.setattr(scene.publisher, "_execute", slow)
     creating = asyncio.create_task(scene.decide(create("a")))
     while "a" not in scene.view.image.topics:  # noqa: ASYNC110  (the image is shown first)
         await asyncio.sleep(0)

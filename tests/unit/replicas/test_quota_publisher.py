@@ -58,7 +58,7 @@ async def told(before: ClusterImage, *changes: ImageDelta | ClusterImage) -> lis
     quotas = ClientQuotas(native)  # type: ignore[arg-type]  # the part of it that is used
     for change in changes:
         after = change if isinstance(change, ClusterImage) else before.apply(change)
-        await quotas.obey(before, after, change)
+        await quotas.apply_change(before, after, change)
         before = after
     return native.told
 
@@ -139,11 +139,11 @@ async def test_a_host_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     native = Native()
     quotas = ClientQuotas(native)  # type: ignore[arg-type]  # the part of it that is used
     rate = {"connection_creation_rate": "3"}
-    await quotas.obey(EMPTY, EMPTY, address("web", **rate))
+    await quotas.apply_change(EMPTY, EMPTY, address("web", **rate))
     hosts["web"] = ["10.0.0.2"]
-    await quotas.obey(EMPTY, EMPTY, address("web", **rate))
-    await quotas.obey(EMPTY, EMPTY, address("web"))
-    await quotas.obey(EMPTY, EMPTY, address("unknown", **rate))
+    await quotas.apply_change(EMPTY, EMPTY, address("web", **rate))
+    await quotas.apply_change(EMPTY, EMPTY, address("web"))
+    await quotas.apply_change(EMPTY, EMPTY, address("unknown", **rate))
     assert [addresses for _, addresses, _ in native.told] == [
         [("10.0.0.1", 3.0), ("fe80::1", 3.0)],
         [("10.0.0.1", None), ("fe80::1", None), ("10.0.0.2", 3.0)],

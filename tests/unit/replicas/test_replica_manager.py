@@ -34,14 +34,14 @@ from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.broker.metadata.metadata_cache import MetadataCache, RemovedTopic
 from pybroker.broker.metadata.metadata_store import Operation, OperationResult, ensure_path
 from pybroker.broker.metadata.sqlite_store import EmbeddedStore
-from pybroker.broker.replicas.controller_fence import Fence
+from pybroker.broker.replicas.controller_fence import ControllerFence
 from pybroker.broker.replicas.fenced_topics import TopicClosing
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
 from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.broker.replicas.staged_marks import StoredMarks
 from pybroker.broker.replicas.staging import Staging, ranges
-from pybroker.broker.replicas.stray_evidence import KnownTopics
+from pybroker.broker.replicas.stray_evidence import TopicEvidence
 from pybroker.broker.replicas.strays import Strays
 from pybroker.config import load_config
 from pybroker.native import NativeBroker, StopOrder, Uuid
@@ -74,7 +74,7 @@ class Host:
         self.view = KnownCluster([])
         self.share_max = 10
         self.closed: list[Uuid] = []
-        known = KnownTopics(self.view, store, 1, complete=several)
+        known = TopicEvidence(self.view, store, 1, complete=several)
         self.staging = Staging(
             native, StoredMarks(store, 1), self.clock, known=known, close=self.close, found=NoReports()
         )
@@ -88,7 +88,7 @@ class Host:
             strays=Strays(native, store, known, lambda: self.share_max),
         )
         self.removed: list[tuple[str, Uuid]] = []
-        fence = Fence()
+        fence = ControllerFence()
         fence.registered(10)
         self.receiver = ControlReceiver(
             fence=fence,

@@ -23,7 +23,7 @@ from pybroker.broker.replicas.image_observers import Purges
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.staged_marks import StoredMarks
 from pybroker.broker.replicas.staging import Staging
-from pybroker.broker.replicas.stray_evidence import KnownTopics
+from pybroker.broker.replicas.stray_evidence import TopicEvidence
 from pybroker.native import NativeBroker, Uuid
 from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 
@@ -46,9 +46,9 @@ class Machine:
         self.view = KnownCluster([self])
         self._changes = 0
 
-    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+    async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Whatever broker runs on it."""
-        await Purges(self.staging).obey(before, after, change)
+        await Purges(self.staging).apply_change(before, after, change)
 
     async def shorten(self, delay_max_ms: int) -> None:
         """The controller tells of a deletion that goes sooner."""
@@ -60,7 +60,7 @@ class Machine:
     async def start(self) -> None:
         """Starts a broker on it."""
         self._patch.setattr(module, "boot_id", lambda: self.boot)
-        known = KnownTopics(self.view, self.store, 1, complete=False)
+        known = TopicEvidence(self.view, self.store, 1, complete=False)
         native = cast(NativeBroker, self.native)
         self.staging = Staging(
             native, StoredMarks(self.store, 1), self.clock, known=known, close=self.close, found=NoReports()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pybroker.broker.metadata.metadata_store import MetadataStore, get_or_none
-from pybroker.broker.metadata.migration_marker import refuse_sealed
+from pybroker.broker.metadata.migration_marker import refuse_migrated
 from pybroker.broker.metadata.sqlite_store import FILE_NAME as STORE_FILE
 from pybroker.broker.metadata.znodes import CLUSTER_ID
 from pybroker.errors import StartError
@@ -27,7 +27,7 @@ def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bo
     """
     if own_store:
         if not sealed:
-            refuse_sealed(Path(log_dirs[0]))
+            refuse_migrated(Path(log_dirs[0]))
         _refuse_lost_store(Path(log_dirs[0]), [Path(log_dir) for log_dir in log_dirs])
     elif (Path(log_dirs[0]) / STORE_FILE).exists():
         raise StartError(
