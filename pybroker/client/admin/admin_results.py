@@ -180,8 +180,8 @@ class _ByIdOrName(Generic[Value]):
 
     @property
     def _futures(self) -> Futures[Any, Value]:
-        # type: ignore[return-value]  # the caller has set one of the two
-        return self._by_name if self._by_id is None else self._by_id
+        # The caller has set one of the two.
+        return self._by_name if self._by_id is None else self._by_id  # type: ignore[return-value]
 
     def futures(self) -> list[asyncio.Future[Value]]:
         """Return all futures."""
