@@ -114,7 +114,7 @@ def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster:
     PowerCut(cluster).keep(2, "waiting", 1)
     for number in (1, 2):
         cluster.brokers[number].start()
-    until(lambda: "brokers 3 may have records" in told())
+    until(lambda: "brokers 3 are back, which may have records" in told())
     # The broker that is asked may show it a moment after the controller has said so.
     until(lambda: state(cluster, "waiting").leader == -1)
     allow_unclean(cluster, 1, "waiting")

@@ -117,6 +117,11 @@ OTHER_DEFAULT = {
     "transaction.state.log.min.isr": "one node",
     "transaction.state.log.replication.factor": "one node",
     "metric.reporters": "there is no JMX here",
+    "broker.heartbeat.interval.ms": "a dead broker is noticed earlier",
+    "broker.session.timeout.ms": "a dead broker is noticed earlier",
+    "controller.quorum.election.backoff.max.ms": "a dead controller is replaced earlier",
+    "controller.quorum.fetch.timeout.ms": "a dead controller is replaced earlier",
+    "controller.quorum.voters": "unset rather than empty",
     "sasl.enabled.mechanisms": "the mechanisms that are served",
     "sasl.server.max.receive.size": "a stranger gets less",
 }

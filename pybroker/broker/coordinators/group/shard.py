@@ -294,7 +294,7 @@ class GroupShard(Shard[LoadedGroups]):
         """
         kind, classic = self.groups.require(group_id, of, GroupKind.CLASSIC), self.classic_group(group_id)
         if kind is None and beat.epoch != JOINS:
-            raise not_found(group_id)
+            raise not_found(group_id, of)
         also: Records = {}
         if classic is not None:
             if kind is GroupKind.CLASSIC and (beat.epoch != JOINS or not self.epochs.may_replace(of, classic)):

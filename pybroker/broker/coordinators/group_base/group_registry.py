@@ -156,9 +156,10 @@ class GroupRegistry:
         self.creating.clear()
 
 
-def not_found(group_id: str) -> KafkaError:
-    """Return the error for a group that does not exist."""
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+def not_found(group_id: str, kind: GroupKind | None = None) -> KafkaError:
+    """Return the error for a group that does not exist; like Kafka, it names streams groups."""
+    what = "Streams group" if kind is GroupKind.STREAMS else "Group"
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 
 
 def is_not(group_id: str, kind: GroupKind, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> KafkaError:
