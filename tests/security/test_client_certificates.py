@@ -168,7 +168,8 @@ def test_rules_that_are_none_stop_the_start(authority: Authority) -> None:
         "ssl.keystore.location": str(authority.identity("broker")),
         "ssl.principal.mapping.rules": "RULE:^CN=(.*$/$1/",
     }
-    with pytest.raises(BrokerProcessError, match=r"listener SSL: ssl\.principal\.mapping\.rules: .* is not a supported pattern"):
+    refusal = r"listener SSL: ssl\.principal\.mapping\.rules: .* is not a supported pattern"
+    with pytest.raises(BrokerProcessError, match=refusal):
         Broker(settings).start()
 
 

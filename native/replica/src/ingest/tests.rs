@@ -325,7 +325,7 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
         let Err(IngestError::Mismatch(text)) = refused else {
             panic!("{refused:?}");
         };
-        let named = format!("partition {} is listed", wrong.partition);
+        let named = format!("the topic has no partition {}", wrong.partition);
         assert!(text.starts_with(&named), "{text}");
     }
     assert!(
