@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from pybroker.broker.cluster.cluster_view import ControllerLeadership
 from pybroker.broker.controller.activation import FindLocalIds, LeadershipTakenError, ShowsTopicIds
@@ -70,8 +71,52 @@ class SoleController:
         return self._leadership.controller
 
 
-class ControllerElection:
-    """Controller election of one broker in a cluster, while the broker runs. Each term has its own `Controller`."""
+class TermElection:
+    """An election in which this broker takes part while it runs. Each of its terms has its own `Controller`."""
+
+    def __init__(self, leadership: ControllerLeadership, on_fatal: Callable[[FatalError], None]) -> None:
+        self._leadership = leadership
+        self._on_fatal = on_fatal
+        self._task: asyncio.Task[None] | None = None
+        self._controller: Controller | None = None
+        """The controller of this broker's present term."""
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change; (-1, -1) if this broker is not the controller."""
+        return (-1, -1) if self._controller is None else self._controller.changes
+
+    @property
+    def controller(self) -> int | None:
+        """The controller's broker id as far as this broker knows; None if there is none."""
+        return self._leadership.controller
+
+    def _take_part(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.create_task(work, name="election")
+        self._task.add_done_callback(self._ended)
+
+    async def _take_no_part(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            log.critical("the controller election failed", exc_info=problem)
+            self._on_fatal(
+                problem if isinstance(problem, FatalError) else FatalError(f"the controller election failed: {problem}")
+            )
+
+    async def _resign(self) -> None:
+        """End the term, if there is one."""
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            await controller.stop()
+
+
+class ControllerElection(TermElection):
+    """The election of brokers that share a metadata store."""
 
     def __init__(
         self,
@@ -84,42 +129,23 @@ class ControllerElection:
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`check` raises FatalError if this broker does not recognize the store."""
+        super().__init__(leadership, on_fatal)
         self._check = check
         self._store = store
         self._broker_id = broker_id
-        self._leadership = leadership
         self._make_controller = make_controller
-        self._on_fatal = on_fatal
-        self._task: asyncio.Task[None] | None = None
         self._session_lost = asyncio.Event()
-        self._controller: Controller | None = None
-        """The controller of this broker's present term."""
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
         """Take part in elections until stopped; return at once."""
         self._store.on_session(self._session)
-        self._task = asyncio.create_task(self._run(find_local_ids, shows_topic_ids), name="election")
-        self._task.add_done_callback(self._ended)
-
-    @property
-    def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change sent to brokers; (-1, -1) if this broker is not the
-        controller."""
-        return (-1, -1) if self._controller is None else self._controller.changes
-
-    @property
-    def controller(self) -> int | None:
-        """The controller's broker id as far as this broker knows; None if there is none."""
-        return self._leadership.controller
+        self._take_part(self._run(find_local_ids, shows_topic_ids))
 
     async def stop(self) -> None:
         """Give up the leadership, if this broker holds it, so that another broker is elected at once."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        controller = self._controller
-        if controller is not None:
-            await self._resign(controller)
+        await self._take_no_part()
+        if self._controller is not None:
+            await self._resign()
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(LEAVE_S_MAX):
                     await self._vacate(self._broker_id)
@@ -148,14 +174,6 @@ class ControllerElection:
     def _session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             self._session_lost.set()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        problem = None if task.cancelled() else task.exception()
-        if problem is not None:
-            log.critical("the controller election failed", exc_info=problem)
-            self._on_fatal(
-                problem if isinstance(problem, FatalError) else FatalError(f"the controller election failed: {problem}")
-            )
 
     async def _run(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
         while True:
@@ -209,11 +227,7 @@ class ControllerElection:
             resigned.cancel()
         self._leadership.set_controller(None)
         log.warning("this broker is no longer controller")
-        await self._resign(controller)
+        await self._resign()
         if controller.overwritten:
             await self._vacate(self._broker_id)
             await asyncio.sleep(OVERWRITTEN_PAUSE_S)
-
-    async def _resign(self, controller: Controller) -> None:
-        self._controller = None
-        await controller.stop()

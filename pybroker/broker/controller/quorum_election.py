@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pybroker.broker.cluster.cluster_view import ControllerLeadership
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.controller import Controller
+from pybroker.broker.controller.controller_election import TermElection
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.quorum_log import MetadataLog
 from pybroker.errors import FatalError
@@ -17,7 +18,7 @@ from pybroker.errors import FatalError
 log = logging.getLogger(__name__)
 
 
-class QuorumElection:
+class QuorumElection(TermElection):
     """The terms of one broker."""
 
     def __init__(
@@ -31,39 +32,22 @@ class QuorumElection:
         on_fatal: Callable[[FatalError], None],
     ) -> None:
         """`make_controller` returns the controller of an epoch."""
+        super().__init__(leadership, on_fatal)
         self._log = log
         self._loader = loader
         self._broker_id = broker_id
-        self._leadership = leadership
         self._make_controller = make_controller
-        self._on_fatal = on_fatal
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._controller: Controller | None = None
         loader.follow_leader(self._leader_changed)
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
         """Lead when the quorum elects this node; return at once."""
-        self._task = asyncio.create_task(self._run(find_local_ids, shows_topic_ids), name="election")
-        self._task.add_done_callback(self._ended)
-
-    @property
-    def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the end of the log with the last change; (-1, -1) if this broker is not the
-        controller."""
-        return (-1, -1) if self._controller is None else self._controller.changes
-
-    @property
-    def controller(self) -> int | None:
-        """The controller's broker id as far as this broker knows; None if there is none."""
-        return self._leadership.controller
+        self._take_part(self._run(find_local_ids, shows_topic_ids))
 
     async def stop(self) -> None:
         """Give up the leadership, if this broker holds it."""
         self._log.resign()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._take_no_part()
         await self._resign()
 
     async def unseat(self, broker_id: int) -> None:
@@ -75,14 +59,6 @@ class QuorumElection:
         if leader != self._broker_id:
             self._leadership.set_controller(leader)
         self._changed.set()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        problem = None if task.cancelled() else task.exception()
-        if problem is not None:
-            log.critical("the controller election failed", exc_info=problem)
-            self._on_fatal(
-                problem if isinstance(problem, FatalError) else FatalError(f"the controller election failed: {problem}")
-            )
 
     async def _run(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
         led = -1
@@ -100,8 +76,3 @@ class QuorumElection:
                 self._leadership.set_controller(self._broker_id)
                 continue
             await self._changed.wait()
-
-    async def _resign(self) -> None:
-        controller, self._controller = self._controller, None
-        if controller is not None:
-            await controller.stop()
