@@ -12,7 +12,9 @@ from tests.architecture.python_modules import imports
 
 ROOT = Path(__file__).parents[2] / "pybroker"
 
-PUTS_TOGETHER = {"pybroker.broker.lifecycle.composition"}
+PUTS_TOGETHER = {
+    f"pybroker.broker.lifecycle.{name}" for name in ("broker_parts", "composition", "quorum_composition")
+}
 
 
 def test_the_inside_of_the_controller_is_its_own() -> None:

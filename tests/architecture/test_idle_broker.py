@@ -36,6 +36,7 @@ RARE = (
     "pybroker.broker.admin.quotas",
     "pybroker.broker.admin.users",
     "pybroker.broker.api.broker_routes",
+    "pybroker.broker.controller.quorum_election",
     "pybroker.cli",
     "pybroker.client",
     "pybroker.broker.coordinators.consumer.consumer_kind",
@@ -48,10 +49,14 @@ RARE = (
     "pybroker.broker.coordinators.streams.streams_kind",
     "pybroker.broker.observability.diagnosis.diagnosis_report",
     "pybroker.broker.interbroker",
+    "pybroker.broker.lifecycle.quorum_composition",
+    "pybroker.broker.metadata.records",
     "pybroker.broker.metadata.zookeeper_store",
     "pybroker.broker.observability.broker_metrics",
     "pybroker.broker.offline",
     "pybroker.broker.observability.otlp",
+    "pybroker.broker.quorum",
+    "pybroker.broker.replicas.metadata_publisher",
     "pybroker.testing",
 )
 

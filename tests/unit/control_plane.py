@@ -13,7 +13,7 @@ from pybroker.broker.clock import FakeClock
 from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.controller_election import SoleController
 from pybroker.broker.lifecycle.app import Broker
-from pybroker.broker.lifecycle.composition import BrokerParts
+from pybroker.broker.lifecycle.broker_parts import BrokerParts
 from pybroker.broker.metadata.metadata_store import MetadataStore
 from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.requests.context import RequestContext

@@ -12,7 +12,8 @@ from pybroker.broker.api.client_routes import client_routes
 from pybroker.broker.clock import Clock, SystemClock
 from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.broker.dispatch import STOPPING, Dispatcher, Tables
-from pybroker.broker.lifecycle.composition import BrokerDependencies, BrokerParts, QuorumMember, build
+from pybroker.broker.lifecycle.broker_parts import BrokerDependencies, BrokerParts, QuorumMember
+from pybroker.broker.lifecycle.composition import build
 from pybroker.broker.lifecycle.startup.ownership import (
     directory_id_of,
     refuse_empty_store,
@@ -29,7 +30,6 @@ from pybroker.broker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.broker.observability.reporters import Reporters
 from pybroker.broker.replicas.broker_registration import BrokerRegistration
 from pybroker.broker.replicas.dynamic_configs import with_stored
-from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.broker.requests.context import Handler
 from pybroker.broker.security.keystores import Keystores
@@ -223,10 +223,8 @@ class Broker:
             await apply_stored(store, parts.security)
         # The controller sends the broker its state as soon as the broker is registered.
         self._native.listeners.start_accepting_brokers()
-        if self._quorum is not None and parts.publisher is not None:
-            assert isinstance(parts.membership, QuorumRegistration)
-            parts.membership.on_life(parts.lives)
-            parts.publisher.start()
+        if self._quorum is not None and parts.quorum is not None:
+            parts.quorum.start(parts.lives)
             self._quorum.log.listen(self._quorum.loader)
         await self._take_leadership(parts, scan)
         assert parts.peers is not None
@@ -378,9 +376,9 @@ class Broker:
                 lost = len(outcome.remaining)
                 log.info("partitions have no leader now, because no other replica is in sync partitions=%d", lost)
             # This broker has left every ISR; if it went on fetching, leaders would add it again.
-            if parts.publisher is not None:
+            if parts.quorum is not None:
                 # Later orders have nothing to follow with.
-                await parts.publisher.stop()
+                await parts.quorum.publisher.stop()
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)
             return
@@ -481,12 +479,8 @@ class Broker:
         if parts is not None:
             if clean:
                 await self._leave(parts)
-            assert isinstance(parts.membership, QuorumRegistration)
-            await parts.membership.stop()
-            assert parts.publisher is not None
-            assert parts.reports is not None
-            await parts.publisher.stop()
-            await parts.reports.stop()
+            assert parts.quorum is not None
+            await parts.quorum.stop()
             if parts.disconnect is not None:
                 parts.disconnect()
         quorum.transport.close()

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from pybroker.broker.admin.administration import Administration
 from pybroker.broker.admin.cluster_description import ClusterAdmin, ClusterState, Figures
@@ -20,11 +18,9 @@ from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.admin.deleted_bytes import DeletedBytes
 from pybroker.broker.admin.disk_room import DiskRoom
 from pybroker.broker.admin.partition_health import Conditions
-from pybroker.broker.admin.restored_offsets import LateOffsets, RestoredOffsets
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.client_metrics.client_instances import Telemetry
-from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.cluster_view import ControllerLeadership
 from pybroker.broker.cluster.controller_client import ControllerClient
@@ -34,41 +30,20 @@ from pybroker.broker.controller.controller_election import ControllerElection, S
 from pybroker.broker.controller.internal_events import BrokerSessionEnded, FenceBroker
 from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.broker.controller.local_controller_client import LocalControllerClient
-from pybroker.broker.controller.quorum_election import QuorumElection
-from pybroker.broker.controller.quorum_terms import QuorumTerms
 from pybroker.broker.controller.terms import ControllerTerms, StoreTerms
-from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
-from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.producer_ids import AllocatedBlocks, ProducerIds, StoredBlocks
-from pybroker.broker.coordinators.shards.appends import NativeAppends
-from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
-from pybroker.broker.coordinators.shards.ports import Ports
-from pybroker.broker.coordinators.shards.topic_view import CachedTopics
-from pybroker.broker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
-from pybroker.broker.coordinators.share_partition.ends import PartitionEnds
-from pybroker.broker.coordinators.share_parts import Shares
-from pybroker.broker.coordinators.share_state.coordinator import Persister, ShareStateCoordinator
-from pybroker.broker.coordinators.transaction import ports as transaction_ports
-from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.dead_topics import KeptOutcomes, OwedMarkers
-from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.markers import LocalMarkers, OnlyHere
-from pybroker.broker.coordinators.transaction.membership import TransactionMembership, TransactionPeers
-from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
-from pybroker.broker.coordinators.transaction.ports import MarkerWriter
-from pybroker.broker.coordinators.transaction.transactions import Transactions
-from pybroker.broker.ingest.ingest_leader import IngestLeader
-from pybroker.broker.ingest.ingests import Ingests
-from pybroker.broker.metadata.deletion_records import DeletionRecord
-from pybroker.broker.metadata.feature_levels import SHARE_VERSION
+from pybroker.broker.lifecycle.broker_parts import (
+    BrokerDependencies,
+    BrokerParts,
+    InterBrokerParts,
+    Local,
+    QuorumMember,
+    QuorumParts,
+    TopicListeners,
+)
+from pybroker.broker.lifecycle.coordinator_composition import topic_listeners
 from pybroker.broker.metadata.image import BrokerImage
-from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.broker.metadata.metadata_cache import MetadataCache
-from pybroker.broker.metadata.metadata_store import MetadataStore
-from pybroker.broker.metadata.store_session import StoreSession
-from pybroker.broker.quorum.loader import MetadataLoader, QuorumSession
-from pybroker.broker.quorum.quorum_log import MetadataLog
+from pybroker.broker.metadata.store_session import MetadataSession, StoreSession
 from pybroker.broker.replicas.broker_registration import BrokerRegistration
 from pybroker.broker.replicas.controller_fence import ControllerFence
 from pybroker.broker.replicas.controller_notifier import FailedReplicas
@@ -77,18 +52,14 @@ from pybroker.broker.replicas.fenced_topics import TopicClosing
 from pybroker.broker.replicas.image_observers import PartitionChangeMetrics, PublishedFeatures, Purges
 from pybroker.broker.replicas.isr_proposals import IsrProposals
 from pybroker.broker.replicas.known_cluster import KnownCluster
-from pybroker.broker.replicas.leader_following import Addresses, LeaderFollowing
+from pybroker.broker.replicas.leader_following import LeaderFollowing
 from pybroker.broker.replicas.log_end_reports import LogEndReports
-from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher
 from pybroker.broker.replicas.metadata_updates import MetadataUpdates
-from pybroker.broker.replicas.order_results import ReplicaReports
-from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.broker.replicas.quota_publisher import ClientQuotas
 from pybroker.broker.replicas.replica_manager import ReplicaManager
 from pybroker.broker.replicas.role_reconciler import RoleReconciler
 from pybroker.broker.replicas.staged_marks import LoggedMarks, StagedMarks, StoredMarks
 from pybroker.broker.replicas.staging import Staging
-from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.broker.replicas.stray_evidence import LoggedTopics, TopicEvidence
 from pybroker.broker.replicas.stray_reports import StrayReports
 from pybroker.broker.replicas.strays import Strays
@@ -101,140 +72,19 @@ from pybroker.broker.security.pending_acls import PendingAcls
 from pybroker.broker.security.sasl_server import SaslServer
 from pybroker.broker.security.security_state import Security
 from pybroker.broker.services import Services
-from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, KafkaError
 from pybroker.log_topic_names import use_names
-from pybroker.native import NativeBroker, Uuid
 
 if TYPE_CHECKING:
-    from pybroker.broker.coordinators.share_partition.manager import SharePartitions
+    # Import modules of clusters only in a cluster.
+    from pybroker.broker.controller.quorum_election import QuorumElection
     from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
     from pybroker.broker.interbroker.connection_pool import ConnectionPool
-
-    # Import modules of clusters only in a cluster.
     from pybroker.broker.interbroker.connector import Connector
     from pybroker.broker.interbroker.peer_watch import PeerWatch
+    from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 
 log = logging.getLogger(__name__)
-
-
-class QuorumMember(msgspec.Struct, frozen=True):
-    """This broker's node of the metadata quorum."""
-
-    log: MetadataLog
-    loader: MetadataLoader
-    incarnation: Uuid
-    """The id of this process."""
-    address_of: Callable[[int], BrokerImage | None]
-    """Returns the address of a voter that is not registered as a broker."""
-
-
-class BrokerDependencies(msgspec.Struct, frozen=True):
-    """The objects that all others depend on."""
-
-    broker_id: int
-    cluster_id: str
-    config: BrokerConfig
-    clock: Clock
-    loop: asyncio.AbstractEventLoop
-    native: NativeBroker
-    metadata: MetadataStore | QuorumMember
-    """What keeps the cluster's metadata."""
-    guard: StoreGuard | None
-    """Detects a store that was set back; None on a single broker and in a metadata quorum."""
-    login: Mapping[str, str] = {}
-    """The login to other brokers, as client settings."""
-
-    @property
-    def quorum(self) -> QuorumMember | None:
-        """The node of the metadata quorum, if there is one."""
-        return self.metadata if isinstance(self.metadata, QuorumMember) else None
-
-    @property
-    def store(self) -> MetadataStore | None:
-        """The metadata store, if there is one."""
-        return None if isinstance(self.metadata, QuorumMember) else self.metadata
-
-
-class Local(msgspec.Struct, frozen=True):
-    """This broker's metadata and replicas, which the controller's notifications update."""
-
-    view: KnownCluster
-    cache: MetadataCache
-    staging: Staging
-    replicas: ReplicaManager
-    following: LeaderFollowing | None
-    authorizer: Authorizer
-    credentials: Credentials
-
-
-class InterBrokerParts(msgspec.Struct, frozen=True):
-    """The connections to other brokers."""
-
-    view: KnownCluster
-    port: ControllerClient
-    open_connection: Connector | None
-    """None on a single broker."""
-    lines: ConnectionPool | None = None
-    """Connections for administrators' requests that other brokers must answer."""
-
-
-class TopicListeners(msgspec.Struct, frozen=True):
-    """Background work that follows the creation and deletion of topics."""
-
-    appends: NativeAppends
-    end_of_batch: EndOfBatchHook
-    group_topics: CachedTopics
-    groups: GroupCoordinator
-    producer_ids: ProducerIds
-    transactions: Transactions
-    shares: Shares
-    ends: PartitionEnds
-    ingests: Ingests
-    late_offsets: LateOffsets
-    returned_offsets: RestoredOffsets
-
-
-class BrokerParts(msgspec.Struct):
-    """The parts of a broker that has not started."""
-
-    services: Services
-    """The objects that handlers use."""
-    membership: BrokerRegistration | QuorumRegistration
-    fence: ControllerFence
-    receiver: ControlReceiver
-    security: Security
-    replicas: ReplicaManager
-    roles: RoleReconciler
-    staging: Staging
-    appends: NativeAppends
-    end_of_batch: EndOfBatchHook
-    late_offsets: LateOffsets
-    returned_offsets: RestoredOffsets
-    isr: IsrProposals
-    failed: FailedReplicas | None
-    """None on a single broker."""
-    following: LeaderFollowing | None
-    """None on a single broker."""
-    port: ControllerClient
-    own_port: LocalControllerClient
-    """The queue from which this broker's controller takes events while it leads."""
-    publisher: BrokerMetadataPublisher | None
-    """Applies the metadata log; None with a metadata store."""
-    reports: ReplicaReports | None
-    """Reports what became of orders from the metadata log; None with a metadata store."""
-    election: SoleController | ControllerElection | QuorumElection
-    """How this broker becomes the controller."""
-    peers: PeerWatch | None
-    """Detects killed brokers; None on a single broker."""
-    disconnect: Callable[[], None] | None
-    """Closes the connections to other brokers at a stop; None on a single broker."""
-
-    def lives(self, broker_epoch: int) -> None:
-        """Pass on the broker epoch of this broker's registration."""
-        self.fence.registered(broker_epoch)
-        if self.following is not None:
-            self.following.registered(broker_epoch)
 
 
 def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
@@ -249,7 +99,6 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
     peers: PeerWatch | None = None
     port: ControllerClient = own_port
     disconnect: Callable[[], None] | None = None
-    check = None if ground.guard is None else ground.guard.check
     quorum = ground.quorum
     if between is not None:
         from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
@@ -274,7 +123,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
     )
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
-    followers = _followers(ground, local, topics, port, open_connection)
+    followers = topic_listeners(ground, local, topics, port, open_connection)
     fence = ControllerFence()
     closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
     receiver = _receiver(ground, local, followers, fence, closing)
@@ -296,25 +145,13 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
 
     election: SoleController | ControllerElection | QuorumElection
     if quorum is not None:
-        election = _quorum_election(ground, quorum, leadership, make_controller, on_fatal)
+        from pybroker.broker.lifecycle.quorum_composition import quorum_election
+
+        election = quorum_election(ground, quorum, leadership, make_controller, on_fatal)
+    elif open_connection is None:
+        election = SoleController(leadership, ground.broker_id, make_controller(_store_terms(ground)))
     else:
-        store = ground.store
-        assert store is not None
-
-        def store_controller() -> Controller:
-            return make_controller(StoreTerms(store, ground.clock, ground.broker_id))
-
-        if open_connection is None:
-            election = SoleController(leadership, ground.broker_id, store_controller())
-        else:
-            election = ControllerElection(
-                store=store,
-                broker_id=ground.broker_id,
-                leadership=leadership,
-                make_controller=store_controller,
-                on_fatal=on_fatal,
-                check=check,
-            )
+        election = _store_election(ground, leadership, make_controller, on_fatal)
     if open_connection is not None:
         assert not isinstance(election, SoleController)
         peers = _peer_watch(
@@ -346,7 +183,15 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         on_led=followers.transactions.owed.led,
         port=port,
     )
-    membership, reports, publisher = _registration(ground, view, port, on_fatal, receiver=receiver, closing=closing)
+    membership: BrokerRegistration | QuorumRegistration
+    following_log: QuorumParts | None = None
+    if quorum is not None:
+        from pybroker.broker.lifecycle.quorum_composition import quorum_parts
+
+        following_log = quorum_parts(ground, quorum, view, port, on_fatal, receiver=receiver, closing=closing)
+        membership = following_log.registration
+    else:
+        membership = _registration(ground, on_fatal)
     return BrokerParts(
         services=_services(
             ground,
@@ -358,8 +203,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
             roles=roles,
         ),
         membership=membership,
-        publisher=publisher,
-        reports=reports,
+        quorum=following_log,
         fence=fence,
         receiver=receiver,
         security=Security(local.authorizer, local.credentials),
@@ -387,76 +231,40 @@ def _no_address(broker_id: int) -> BrokerImage | None:
     return None
 
 
-def _quorum_election(
+def _store_terms(ground: BrokerDependencies) -> StoreTerms:
+    assert ground.store is not None
+    return StoreTerms(ground.store, ground.clock, ground.broker_id)
+
+
+def _store_election(
     ground: BrokerDependencies,
-    quorum: QuorumMember,
     leadership: ControllerLeadership,
     make_controller: Callable[[ControllerTerms], Controller],
     on_fatal: Callable[[FatalError], None],
-) -> QuorumElection:
-    session_s = ground.config.get_int("broker.session.timeout.ms") / 1000
-
-    def of_epoch(epoch: int) -> Controller:
-        return make_controller(QuorumTerms(quorum.log, quorum.loader, epoch, ground.broker_id, session_s))
-
-    return QuorumElection(
-        log=quorum.log,
-        loader=quorum.loader,
+) -> ControllerElection:
+    assert ground.store is not None
+    return ControllerElection(
+        store=ground.store,
         broker_id=ground.broker_id,
         leadership=leadership,
-        make_controller=of_epoch,
+        make_controller=lambda: make_controller(_store_terms(ground)),
         on_fatal=on_fatal,
+        check=None if ground.guard is None else ground.guard.check,
     )
 
 
-def _registration(
-    ground: BrokerDependencies,
-    view: KnownCluster,
-    port: ControllerClient,
-    on_fatal: Callable[[FatalError], None],
-    *,
-    receiver: ControlReceiver,
-    closing: TopicClosing,
-) -> tuple[BrokerRegistration | QuorumRegistration, ReplicaReports | None, BrokerMetadataPublisher | None]:
-    config, quorum = ground.config, ground.quorum
-    flush_mode = config["log.flush.mode"]
-    if quorum is None:
-        assert ground.store is not None
-        stored = BrokerRegistration(
-            ground.store,
-            ground.clock,
-            ground.broker_id,
-            flush_mode,
-            on_fatal,
-            check=None if ground.guard is None else ground.guard.check,
-            log_dirs=config.log_dirs,
-            cordoned=config.cordoned_log_dirs,
-        )
-        return stored, None, None
-    registration = QuorumRegistration(
-        port,
+def _registration(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerRegistration:
+    assert ground.store is not None
+    return BrokerRegistration(
+        ground.store,
+        ground.clock,
         ground.broker_id,
-        flush_mode,
+        ground.config["log.flush.mode"],
         on_fatal,
-        incarnation=quorum.incarnation,
-        heartbeat_s=config.get_int("broker.heartbeat.interval.ms") / 1000,
-        log_dirs=config.log_dirs,
-        cordoned=config.cordoned_log_dirs,
+        check=None if ground.guard is None else ground.guard.check,
+        log_dirs=ground.config.log_dirs,
+        cordoned=ground.config.cordoned_log_dirs,
     )
-    reports = ReplicaReports(port, ground.broker_id)
-    publisher = BrokerMetadataPublisher(
-        broker_id=ground.broker_id,
-        incarnation=quorum.incarnation,
-        between=config.between_brokers,
-        loader=quorum.loader,
-        view=view,
-        execute=receiver.execute,
-        expire_fences=closing.expire,
-        results=reports,
-        listener=registration,
-        on_fatal=on_fatal,
-    )
-    return registration, reports, publisher
 
 
 def _close_all(*connections: ClusterControllerClient | ConnectionPool) -> None:
@@ -574,193 +382,6 @@ def _replicas(
     return staging, replicas, following
 
 
-def _followers(
-    ground: BrokerDependencies,
-    local: Local,
-    topics: TopicAdmin,
-    port: ControllerClient,
-    open_connection: Connector | None,
-) -> TopicListeners:
-    native, view = ground.native, local.view
-
-    def lineage(topic_id: Uuid) -> TopicLineage | None:
-        topic = view.image.topic_by_id(topic_id)
-        return None if topic is None else topic.lineage
-
-    def deletions() -> Mapping[Uuid, DeletionRecord]:
-        return view.image.deletions
-
-    def own_settings(group_id: str) -> Mapping[str, str]:
-        return view.image.group_config(group_id)
-
-    appends = NativeAppends(native.partitions, ground.loop)
-    group_topics = CachedTopics(local.cache, lineage, deletions)
-    end_of_batch = EndOfBatchHook(ground.loop)
-    ports = Ports(
-        ground.broker_id, ground.clock, ground.loop, end_of_batch, appends, native.partitions, group_topics, topics
-    )
-    settings = GroupCoordinatorSettings(ground.config, own_settings)
-    states, persister, ends, dead_letters, disconnect = _share_states(
-        ground, ports, InterBrokerParts(view, port, open_connection), appends
-    )
-    late_offsets = LateOffsets(view, port)
-    groups = GroupCoordinator(ports, settings, persister, late_offsets.keep)
-
-    def share_partitions() -> SharePartitions:
-        from pybroker.broker.admin.automatic_topics import DeadLetterTopics
-        from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterDependencies, DeadLetterQueues
-        from pybroker.broker.coordinators.share_partition.manager import SharePartitions
-        from pybroker.broker.coordinators.share_partition.partition import SharePartitionDependencies
-        from pybroker.broker.coordinators.share_partition.share_statistics import ShareStatistics
-
-        figures = ShareStatistics()
-        return SharePartitions(
-            ground.broker_id,
-            group_topics,
-            SharePartitionDependencies(
-                ground.clock,
-                ground.loop,
-                groups.timers,
-                native.partitions,
-                persister,
-                settings.share,
-                DeadLetterQueues(
-                    DeadLetterDependencies(
-                        ground.clock,
-                        ground.loop,
-                        group_topics,
-                        native.partitions,
-                        DeadLetterTopics(topics, local.replicas.resolved_config),
-                        dead_letters,
-                        settings.share,
-                        lambda: view.image.features.level(SHARE_VERSION) >= 2,
-                    ),
-                    figures,
-                ),
-                appends.watched,
-                appends.unwatched,
-            ),
-            figures,
-        )
-
-    shares = Shares(
-        ShareCoordination(groups, group_topics, persister, ground.loop),
-        share_partitions,
-        states,
-        settings.share,
-        dead_letters=dead_letters,
-        disconnect=disconnect,
-    )
-    producer_ids = ProducerIds(
-        AllocatedBlocks(port, view, ground.broker_id)
-        if ground.store is None
-        else StoredBlocks(ground.store, ground.broker_id)
-    )
-    transactions = _transactions(
-        ground,
-        ports,
-        groups,
-        ids=producer_ids,
-        markers=LocalMarkers(appends, groups, ground.clock),
-        between=InterBrokerParts(view, port, open_connection),
-    )
-    colleagues = None
-    if open_connection is not None:
-        from pybroker.broker.interbroker.remote_ingest_orders import IngestOrders
-
-        colleagues = IngestOrders(view, open_connection)
-    ingests = Ingests(
-        broker_id=ground.broker_id,
-        leader=IngestLeader(native.ingests),
-        colleagues=colleagues,
-        view=view,
-        port=port,
-        config=ground.config,
-        clock=ground.clock,
-        resolved_config=local.replicas.resolved_config,
-    )
-    view.add_observer(ingests)
-    returned_offsets = RestoredOffsets(
-        view,
-        port,
-        groups.give_back,
-        groups.loaded,
-        is_shown=lambda topic_id: group_topics.topic_name(topic_id) is not None,
-    )
-    view.add_observer(returned_offsets)
-    if (between := ground.config.between_brokers) is not None:
-        view.add_observer(Addresses(native, ground.broker_id, between))
-    return TopicListeners(
-        appends,
-        end_of_batch,
-        group_topics,
-        groups,
-        producer_ids,
-        transactions,
-        shares,
-        ends,
-        ingests,
-        late_offsets,
-        returned_offsets,
-    )
-
-
-def _share_states(
-    ground: BrokerDependencies, ports: Ports, between: InterBrokerParts, appends: NativeAppends
-) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, DeadLetterAppends, Callable[[], None] | None]:
-    native, here = ground.native, ground.broker_id
-    states = ShareStateCoordinator(ports, ground.config, native.partitions)
-    if between.open_connection is None:
-        ends = PartitionEnds(here, ports.topics, native.partitions, None)
-        return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
-    from pybroker.broker.coordinators.share_state.share_state_peers import OtherShareCoordinators
-    from pybroker.broker.interbroker.connection_pool import ConnectionPool
-
-    lines = ConnectionPool(between.view, between.open_connection)
-    # An append waits for replicas; a query must not wait behind it, so it has other connections.
-    letters = ConnectionPool(between.view, between.open_connection)
-    others = OtherShareCoordinators(lines)
-    ends = PartitionEnds(here, ports.topics, native.partitions, lines)
-
-    def disconnect() -> None:
-        others.close()
-        letters.close()
-
-    return states, Persister(ports, states, others), ends, DeadLetterAppends(here, appends, letters), disconnect
-
-
-def _transactions(
-    ground: BrokerDependencies,
-    ports: Ports,
-    groups: GroupCoordinator,
-    *,
-    ids: ProducerIds,
-    markers: LocalMarkers,
-    between: InterBrokerParts,
-) -> Transactions:
-    writer: MarkerWriter = OnlyHere(ground.broker_id, markers)
-    colleagues: TransactionPeers | None = None
-    close = None
-    if between.open_connection is not None:
-        from pybroker.broker.coordinators.transaction.everywhere import Everywhere
-        from pybroker.broker.interbroker.connection_pool import ConnectionPool
-
-        everywhere = Everywhere(
-            ground.broker_id,
-            markers,
-            ConnectionPool(between.view, between.open_connection),
-            ConnectionPool(between.view, between.open_connection),
-        )
-        writer = colleagues = everywhere
-        close = everywhere.close
-    finishing = Finishing(ports.topics, writer, between.port, KeptOutcomes(between.port), ground.clock)
-    coordinator = TransactionCoordinator(ports, transaction_ports.TransactionSettings(ground.config), ids, finishing)
-    owed = OwedMarkers(ground.broker_id, between.view, between.port, ground.native.partitions, markers)
-    membership = TransactionMembership(ground.broker_id, coordinator, ports.topics, colleagues)
-    commits = TransactionalCommits(groups, membership, ports.topics, ports.creator)
-    return Transactions(coordinator, membership, markers, owed, commits, ground.clock, close)
-
-
 def _receiver(
     ground: BrokerDependencies, local: Local, followers: TopicListeners, fence: ControllerFence, closing: TopicClosing
 ) -> ControlReceiver:
@@ -781,6 +402,14 @@ def _receiver(
         closing=closing,
         on_led=followers.transactions.owed.led,
     )
+
+
+def _session(ground: BrokerDependencies) -> MetadataSession:
+    if isinstance(ground.metadata, QuorumMember):
+        from pybroker.broker.quorum.loader import QuorumSession
+
+        return QuorumSession(ground.metadata.loader)
+    return StoreSession(ground.metadata)
 
 
 def _services(
@@ -824,9 +453,7 @@ def _services(
             ground.broker_id,
             cluster,
             Conditions(view, config, ground.broker_id),
-            QuorumSession(ground.metadata.loader)
-            if isinstance(ground.metadata, QuorumMember)
-            else StoreSession(ground.metadata),
+            _session(ground),
             lambda: roles.wrong,
         ),
         groups=followers.groups,

@@ -1,0 +1,84 @@
+"""Builds what a broker has only in a metadata quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pybroker.broker.controller.quorum_election import QuorumElection
+from pybroker.broker.controller.quorum_terms import QuorumTerms
+from pybroker.broker.lifecycle.broker_parts import BrokerDependencies, QuorumMember, QuorumParts
+from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher
+from pybroker.broker.replicas.order_results import ReplicaReports
+from pybroker.broker.replicas.quorum_registration import QuorumRegistration
+from pybroker.errors import FatalError
+
+if TYPE_CHECKING:
+    from pybroker.broker.api.controller_messages import ControlReceiver
+    from pybroker.broker.cluster.cluster_view import ControllerLeadership
+    from pybroker.broker.cluster.controller_client import ControllerClient
+    from pybroker.broker.controller.controller import Controller
+    from pybroker.broker.controller.terms import ControllerTerms
+    from pybroker.broker.replicas.fenced_topics import TopicClosing
+    from pybroker.broker.replicas.known_cluster import KnownCluster
+
+
+def quorum_election(
+    ground: BrokerDependencies,
+    quorum: QuorumMember,
+    leadership: ControllerLeadership,
+    make_controller: Callable[[ControllerTerms], Controller],
+    on_fatal: Callable[[FatalError], None],
+) -> QuorumElection:
+    """Build the election: each epoch that this node leads has a controller of its own."""
+    session_s = ground.config.get_int("broker.session.timeout.ms") / 1000
+
+    def of_epoch(epoch: int) -> Controller:
+        return make_controller(QuorumTerms(quorum.log, quorum.loader, epoch, ground.broker_id, session_s))
+
+    return QuorumElection(
+        log=quorum.log,
+        loader=quorum.loader,
+        broker_id=ground.broker_id,
+        leadership=leadership,
+        make_controller=of_epoch,
+        on_fatal=on_fatal,
+    )
+
+
+def quorum_parts(
+    ground: BrokerDependencies,
+    quorum: QuorumMember,
+    view: KnownCluster,
+    port: ControllerClient,
+    on_fatal: Callable[[FatalError], None],
+    *,
+    receiver: ControlReceiver,
+    closing: TopicClosing,
+) -> QuorumParts:
+    """Build the registration, and what applies the log."""
+    config = ground.config
+    registration = QuorumRegistration(
+        port,
+        ground.broker_id,
+        config["log.flush.mode"],
+        on_fatal,
+        incarnation=quorum.incarnation,
+        heartbeat_s=config.get_int("broker.heartbeat.interval.ms") / 1000,
+        log_dirs=config.log_dirs,
+        cordoned=config.cordoned_log_dirs,
+    )
+    reports = ReplicaReports(port, ground.broker_id)
+    publisher = BrokerMetadataPublisher(
+        broker_id=ground.broker_id,
+        incarnation=quorum.incarnation,
+        between=config.between_brokers,
+        loader=quorum.loader,
+        view=view,
+        execute=receiver.execute,
+        expire_fences=closing.expire,
+        results=reports,
+        listener=registration,
+        on_fatal=on_fatal,
+    )
+    return QuorumParts(registration, publisher, reports)
