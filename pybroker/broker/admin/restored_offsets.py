@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
@@ -71,8 +71,7 @@ class LateOffsets:
         record = self._view.image.deletions.get(topic_id)
         if record is None:
             return
-        known = {(offset["group"], offset["partition"]) for offset in record.offsets}
-        late = tuple(offset for offset in offsets if (offset["group"], offset["partition"]) not in known)
+        late = record.lacking(offsets)
         if late:
             task = asyncio.create_task(self._send(record.topic, KeepOffsets(topic_id, late)), name="late-offsets")
             self._tasks.add(task)
@@ -86,13 +85,10 @@ class LateOffsets:
             task.cancel()
 
     async def _send(self, name: str, event: KeepOffsets) -> None:
-        while True:
-            try:
-                await self._port.submit(event)
-                return
-            except KafkaError as error:
-                log.warning("retrying to keep committed offsets of a deleted topic topic=%s: %s", name, error)
-                await asyncio.sleep(RETRY_S)
+        def retrying(error: KafkaError) -> None:
+            log.warning("retrying to keep committed offsets of a deleted topic topic=%s: %s", name, error)
+
+        await submit_until_accepted(self._port, event, RETRY_S, retrying)
 
 
 class RestoredOffsets:

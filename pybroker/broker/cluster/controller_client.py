@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -101,3 +103,18 @@ class InProcessControllerClient(ControllerClient, Protocol):
         recorded, so that a retry gets the same answer.
         """
         ...
+
+
+async def submit_until_accepted(
+    client: ControllerClient, event: Event[Any], pause_s: float, retrying: Callable[[KafkaError], None]
+) -> None:
+    """Submit an event until the controller has accepted it. `retrying` gets each refusal, logs it, or raises it to give
+    up.
+    """
+    while True:
+        try:
+            await client.submit(event)
+            return
+        except KafkaError as error:
+            retrying(error)
+        await asyncio.sleep(pause_s)

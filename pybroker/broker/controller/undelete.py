@@ -245,8 +245,7 @@ def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
         target, record = live.topic_id, _record_of_live(live)
     else:
         return nothing(None)
-    known = {(offset["group"], offset["partition"]) for offset in record.offsets}
-    late = tuple(offset for offset in event.offsets if (offset["group"], offset["partition"]) not in known)
+    late = record.lacking(event.offsets)
     if not late:
         return nothing(None)
     groups = {offset["group"] for offset in late}

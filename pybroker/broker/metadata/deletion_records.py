@@ -10,7 +10,7 @@ load removes the node and the pieces.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -159,6 +159,11 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         if broker_id in self.unregistered:
             return []
         return [index for index in self.partitions if broker_id in self.holders(index)]
+
+    def lacking(self, offsets: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+        """Return those committed offsets whose group and partition have none in this record."""
+        known = {(offset["group"], offset["partition"]) for offset in self.offsets}
+        return tuple(offset for offset in offsets if (offset["group"], offset["partition"]) not in known)
 
     def replicas(self, partition: int) -> tuple[int, ...]:
         """Return the replicas that a partition will have if the topic is undeleted."""

@@ -5,10 +5,11 @@ not send the orders itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
-from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
 from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline, ReplicasRestored, ReplicasStopped
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
@@ -84,12 +85,10 @@ class ReplicaReports:
         task.add_done_callback(self._tasks.discard)
 
     async def _submit(self, event: Event[Any]) -> None:
-        while True:
-            try:
-                await self._port.submit(event)
-                return
-            except KafkaError as error:
-                if error.code in STALE:
-                    return
-                log.info("cannot report to the controller yet, retrying event=%s: %s", type(event).__name__, error)
-            await asyncio.sleep(RETRY_S)
+        def retrying(error: KafkaError) -> None:
+            if error.code in STALE:
+                raise error
+            log.info("cannot report to the controller yet, retrying event=%s: %s", type(event).__name__, error)
+
+        with contextlib.suppress(KafkaError):
+            await submit_until_accepted(self._port, event, RETRY_S, retrying)

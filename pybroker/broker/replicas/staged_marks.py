@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
 from pybroker.broker.cluster.events import MarkStaged
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DeletionHead, decode_deletion_head
@@ -167,13 +166,10 @@ class LoggedMarks:
         await self._until_taken(MarkStaged(self._broker_id, removed=(topic_id,)))
 
     async def _until_taken(self, event: MarkStaged) -> None:
-        while True:
-            try:
-                await self._port.submit(event)
-                return
-            except KafkaError as error:
-                log.warning("cannot store removal deadlines, retrying: %s", error)
-            await asyncio.sleep(RETRY_S)
+        def retrying(error: KafkaError) -> None:
+            log.warning("cannot store removal deadlines, retrying: %s", error)
+
+        await submit_until_accepted(self._port, event, RETRY_S, retrying)
 
     async def deletion(self, topic_id: Uuid) -> DeletionHead | None:
         """Return the head of the record in the image."""

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
-from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
 from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.ports import Marker
@@ -200,13 +200,11 @@ class OwedMarkers:
         return offsets is not None and offsets.high_watermark >= owed.until
 
     async def _tell(self, topic_id: Uuid, indexes: Sequence[int]) -> None:
-        while True:
-            try:
-                await self._port.submit(OutcomesWritten(topic_id, tuple(indexes)))
-                return
-            except KafkaError as error:
-                log.info("retrying notification that the transactions of a topic have ended id=%s: %s", topic_id, error)
-                await asyncio.sleep(RETRY_S_MAX)
+        def retrying(error: KafkaError) -> None:
+            log.info("retrying notification that the transactions of a topic have ended id=%s: %s", topic_id, error)
+
+        event = OutcomesWritten(topic_id, tuple(indexes))
+        await submit_until_accepted(self._port, event, RETRY_S_MAX, retrying)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
