@@ -3,33 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pybroker.broker.cluster.value_codec import UnreadableError, pack, unpack
-from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.quorum.quorum_log import CommittedBatch, LogListener, NotLeaderError
-
-
-class PackedDeltas:
-    """A `RecordCodec` with one record for each delta."""
-
-    def to_records(self, before: ClusterImage, delta: ImageDelta) -> list[bytes]:
-        del before
-        return [pack(delta)]
-
-    def from_records(self, before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
-        del before
-        (frame,) = frames
-        try:
-            delta: ImageDelta = unpack(ImageDelta, frame)
-        except UnreadableError as problem:
-            raise ValueError(str(problem)) from None
-        return delta
-
-    def image_from_records(self, pieces: Iterable[Sequence[bytes]]) -> ClusterImage:
-        ((frame,),) = pieces
-        image: ClusterImage = unpack(ClusterImage, frame)
-        return image
 
 
 class MemoryQuorum:

@@ -53,7 +53,7 @@ class QuorumTerms:
         """Return the image as of the start of the epoch: the node delivers it before it says that this node leads."""
         del find_local_ids, shows_topic_ids
         image = msgspec.structs.replace(self._loader.image, controller_epoch=self._epoch)
-        return TermStart(image, QuorumWriter(self._log, self._loader.codec, self._epoch))
+        return TermStart(image, QuorumWriter(self._log, self._epoch))
 
     async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
         """Take the outcomes of the image."""

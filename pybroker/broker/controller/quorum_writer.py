@@ -10,7 +10,7 @@ from pybroker.broker.controller.decision import Decision
 from pybroker.broker.controller.decision_writer import ResignedError
 from pybroker.broker.controller.request_deduplication import OutcomeChange
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.quorum.loader import RecordCodec
+from pybroker.broker.metadata.records.deltas import to_records
 from pybroker.broker.quorum.quorum_log import MetadataLog, NotLeaderError
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,9 +20,8 @@ class QuorumWriter:
     """The `DecisionWriter` of one epoch. The operations of decisions are for metadata stores and have no meaning
     here."""
 
-    def __init__(self, log: MetadataLog, codec: RecordCodec, epoch: int) -> None:
+    def __init__(self, log: MetadataLog, epoch: int) -> None:
         self._log = log
-        self._codec = codec
         self._epoch = epoch
 
     def give_up(self) -> None:
@@ -40,7 +39,7 @@ class QuorumWriter:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Nothing was changed in time. Try again.")
         delta = decision.delta if outcome is None else _with_outcome(decision.delta, outcome)
         try:
-            return await self._log.propose(self._epoch, self._codec.to_records(before, delta))
+            return await self._log.propose(self._epoch, to_records(before, delta))
         except NotLeaderError as error:
             if not error.maybe_committed or outcome is not None:
                 # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.

@@ -4,35 +4,17 @@ applies it later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.metadata_store import SessionState
-from pybroker.broker.metadata.records.deltas import from_records, to_records
-from pybroker.broker.metadata.records.frames import encode_record
+from pybroker.broker.metadata.records.deltas import from_records
 from pybroker.broker.metadata.records.snapshots import image_from_records
 from pybroker.broker.quorum.quorum_log import CommittedBatch, SnapshotPosition
 from pybroker.errors import FatalError
-from pybroker.protocol import messages as m
-
-
-class RecordCodec(Protocol):
-    """Deltas and images as records."""
-
-    def to_records(self, before: ClusterImage, delta: ImageDelta) -> list[bytes]:
-        """Return the records of a change of `before`."""
-        ...
-
-    def from_records(self, before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
-        """Return the change that records express. Raises ValueError if the records are unreadable."""
-        ...
-
-    def image_from_records(self, pieces: Iterable[Sequence[bytes]]) -> ClusterImage:
-        """Return the image of a snapshot. Raises ValueError if it is unreadable."""
-        ...
 
 
 class ImageChange(NamedTuple):
@@ -47,8 +29,7 @@ class ImageChange(NamedTuple):
 class MetadataLoader:
     """Follows the log and updates the image; on the loop's thread."""
 
-    def __init__(self, codec: RecordCodec, on_fatal: Callable[[FatalError], None]) -> None:
-        self._codec = codec
+    def __init__(self, on_fatal: Callable[[FatalError], None]) -> None:
         self._on_fatal = on_fatal
         self._image = ClusterImage.initial(0)
         self._followers: list[Callable[[ImageChange], None]] = []
@@ -62,11 +43,6 @@ class MetadataLoader:
         """The image as of the last committed batch that was delivered."""
         return self._image
 
-    @property
-    def codec(self) -> RecordCodec:
-        """Encodes what the controller proposes."""
-        return self._codec
-
     def follow(self, change: Callable[[ImageChange], None]) -> None:
         """Call `change` after each change of the image; it must be quick."""
         self._followers.append(change)
@@ -79,7 +55,7 @@ class MetadataLoader:
         """Replace the image by the image of a snapshot."""
         before = self._image
         try:
-            image = self._codec.image_from_records(pieces)
+            image = image_from_records(pieces)
         except ValueError as problem:
             self._fail(f"a snapshot of the metadata log cannot be read: {problem}")
             return
@@ -92,7 +68,7 @@ class MetadataLoader:
         """
         before = self._image
         try:
-            delta = self._codec.from_records(before, batch.records) if batch.records else ImageDelta()
+            delta = from_records(before, batch.records) if batch.records else ImageDelta()
         except ValueError as problem:
             self._fail(f"the metadata log cannot be read at offset {batch.end_offset}: {problem}")
             return
@@ -118,27 +94,6 @@ class MetadataLoader:
         if not self._failed:
             self._failed = True
             self._on_fatal(FatalError(text))
-
-
-class MetadataRecords:
-    """Deltas and images in Kafka's records."""
-
-    def to_records(self, before: ClusterImage, delta: ImageDelta) -> list[bytes]:
-        """Return the records of a change of `before`."""
-        return to_records(before, delta)
-
-    def from_records(self, before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
-        """Return the change that records express. Raises ValueError."""
-        return from_records(before, frames)
-
-    def image_from_records(self, pieces: Iterable[Sequence[bytes]]) -> ClusterImage:
-        """Return the image of a snapshot. Raises ValueError."""
-        return image_from_records(pieces)
-
-    @staticmethod
-    def barrier() -> bytes:
-        """Return a record without effect."""
-        return encode_record(m.NoOpRecord())
 
 
 class QuorumSession:

@@ -27,7 +27,6 @@ from pybroker.broker.cluster.events import (
     ShutDownBroker,
     UndeleteTopic,
 )
-from pybroker.broker.cluster.value_codec import pack, unpack
 from pybroker.broker.controller.decision import Decision, rule_of
 from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.internal_events import AdvanceDeletions, BrokersChanged
@@ -44,13 +43,14 @@ from pybroker.broker.metadata.control_messages import (
 )
 from pybroker.broker.metadata.deletion_records import DELETING
 from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, as_told
+from pybroker.broker.metadata.records.deltas import from_records, to_records
 from pybroker.broker.metadata.znodes import RunningNode
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher, in_full
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
-from tests.support.memory_quorum import MemoryQuorum, PackedDeltas
+from tests.support.memory_quorum import MemoryQuorum
 from tests.unit.controller.test_decisions import ENDPOINT, arrival
 
 BROKERS = (1, 2, 3, 4)
@@ -178,7 +178,7 @@ def test_each_broker_derives_the_controllers_messages(seed: int) -> None:
         sent = broadcast.changes(before, here, decision.delta, number)
         before_there = there
         # As it comes out of the log: other objects, and only the changed states of a topic.
-        told = unpack(ImageDelta, pack(as_told(before, decision.delta)))
+        told = from_records(before, to_records(before, decision.delta))
         there = there.apply(told)
         assert there == here
         full = in_full(there, told)
@@ -198,7 +198,7 @@ class Scene:
     def __init__(self) -> None:
         self.quorum = MemoryQuorum()
         self.log = self.quorum.node(1)
-        self.loader = MetadataLoader(PackedDeltas(), self._fatal)
+        self.loader = MetadataLoader(self._fatal)
         self.view = KnownCluster([])
         self.incarnation = Uuid.random()
         self.orders: list[ControlRequest] = []
@@ -244,7 +244,7 @@ class Scene:
         """Decide and commit; return when it is applied."""
         image = self.loader.image
         decision: Decision = rule_of(event).decide(image, event)
-        end = self.quorum.append([pack(as_told(image, decision.delta))])
+        end = self.quorum.append(to_records(image, decision.delta))
         await self.view.reached(self.quorum.epoch, end)
 
     async def elect(self, node_id: int) -> None:

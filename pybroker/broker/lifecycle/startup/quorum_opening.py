@@ -12,8 +12,9 @@ from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.quorum_transport import QuorumTransport, cluster_id_of
 from pybroker.broker.lifecycle.startup.ownership import directory_id_of, owner_of
 from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.broker.metadata.znodes import Endpoint
-from pybroker.broker.quorum.loader import MetadataLoader, MetadataRecords
+from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.native_log import NativeMetadataLog, NodeParts
 from pybroker.config import BrokerConfig
 from pybroker.config.listener_addresses import VoterAddress
@@ -21,6 +22,7 @@ from pybroker.errors import FatalError, StartError
 from pybroker.files import write_atomically
 from pybroker.native import NativeError, Uuid
 from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica
+from pybroker.protocol import messages as m
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +162,8 @@ async def open_quorum(
         raise StartError(f"the metadata log in {directory} cannot be opened: {problem}") from None
     known = VoterDirectory(config)
     transport = QuorumTransport(here, _connector(config, login), known.broker)
-    codec = MetadataRecords()
-    parts = NodeParts(native, here, transport.send, codec.barrier(), frozenset(voters))
-    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, MetadataLoader(codec, on_fatal), known)
+    parts = NodeParts(native, here, transport.send, encode_record(m.NoOpRecord()), frozenset(voters))
+    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, MetadataLoader(on_fatal), known)
 
 
 def _endpoint(voter: VoterAddress) -> QuorumEndpoint:
