@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pybroker.broker.metadata.quorum_node import ProposalError, QuorumNode
+from pybroker.broker.quorum.quorum_node import ProposalError, QuorumNode
 from pybroker.native import Uuid
 from pybroker.native_quorum import (
     CommittedRecords,

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from pybroker.broker.metadata.quorum_node import ProposalError, QuorumNode
 from pybroker.broker.quorum.quorum_log import CommittedBatch, LogListener, NotLeaderError, SnapshotPosition
+from pybroker.broker.quorum.quorum_node import ProposalError, QuorumNode
 from pybroker.errors import FatalError
 from pybroker.native import NativeError
 from pybroker.native_quorum import (
