@@ -22,12 +22,11 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 _NO_CLASSES = "Java classes are not supported; remove the line"
-_NO_QUORUM = "KRaft is not supported; remove the line"
 _NO_TIERED = "tiered storage is not supported; remove the line"
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.metadata.migration.enable": Refusal(
-        "KRaft is not supported, so there is nothing to migrate to; remove the line", ("", "false")
+        "a cluster cannot move from ZooKeeper to a metadata quorum yet; remove the line", ("", "false")
     ),
     "process.roles": Refusal(
         "broker and controller run in one process; use broker,controller or remove the line",
@@ -77,7 +76,7 @@ REFUSED: dict[str, Refusal] = {
 # A quorum with one member is this process (the combined mode of Kafka's sample file). If it has several members, it is
 # another cluster.
 SINGLE_MEMBER: dict[str, str] = {
-    "controller.quorum.bootstrap.servers": _NO_QUORUM,
+    "controller.quorum.bootstrap.servers": "name the voters in controller.quorum.voters instead; remove the line",
 }
 
 # All other settings of Apache Kafka 3.9 to 4.4: accepted, listed in one warning, without effect.

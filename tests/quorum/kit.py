@@ -102,7 +102,7 @@ class Quorum:
 
     def __init__(self, root: Path, size: int, settings: dict[str, Any] | None = None) -> None:
         ports = dict(zip(range(1, size + 1), free_ports(size), strict=True))
-        # A slow machine deposes no leader; one that is killed is noticed by its port.
+        # So long that a slow machine does not depose a leader. The nodes notice a killed leader by its closed port.
         settings = {"controller.quorum.fetch.timeout.ms": 20_000, **(settings or {})}
         self.nodes = {
             node: NodeProcess(node, root / str(node) / "__cluster_metadata-0", ports, settings) for node in ports

@@ -119,7 +119,7 @@ def produce(broker: BrokerProcess, topic: str, settings: Mapping[str, Any]) -> N
 
 
 def transactions(broker: BrokerProcess) -> None:
-    """One that is committed, and one that is aborted."""
+    """Commit one transaction and abort another."""
     for name, commits in (("committed", True), ("aborted", False)):
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
         producer.init_transactions(120)

@@ -282,8 +282,8 @@ impl<F: Files> MetadataLog<F> {
         Ok(())
     }
 
-    /// Return whole batches, from the one that contains `from` up to the offset `to`: about `bytes_max` bytes, but at
-    /// least one batch if there is any.
+    /// Return whole batches between the offsets `from` and `to`. The first batch contains `from`. Return at least one
+    /// batch if there is any, and about `bytes_max` bytes if there are several.
     ///
     /// # Errors
     /// If the disk fails.

@@ -98,8 +98,8 @@ impl<F: Files> Segment<F> {
         Ok(position)
     }
 
-    /// Return whole batches, from the one that contains `from` up to the offset `to`: at most `bytes_max` bytes, but at
-    /// least one batch.
+    /// Return whole batches between the offsets `from` and `to`. The first batch contains `from`. Return at least one
+    /// batch, and at most `bytes_max` bytes if there are several.
     pub(crate) fn read(
         &self,
         files: &F,

@@ -286,7 +286,7 @@ fn three_nodes_go_on_without_their_leader() {
     cluster.propose(100..200);
     cluster.start(first);
     cluster.run_until_all_have(200);
-    // What was decided on the image of an older epoch is not appended.
+    // The node does not append a decision that was made on the image of an older epoch.
     let (leader, _) = cluster.elect();
     let values = [&b"late"[..]].into_iter();
     cluster.nodes[&leader]

@@ -103,8 +103,8 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
 
 
 def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
-    """Return the removed replicas: those that this change removes, and earlier ones that their broker has not
-    confirmed.
+    """Return the replicas that this change removes, and the replicas of earlier changes whose removal their broker has
+    not confirmed yet.
     """
     departed: dict[int, Mapping[int, int]] = dict(topic.departed)
     for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):

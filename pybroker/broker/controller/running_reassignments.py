@@ -45,8 +45,8 @@ class Reassignments:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Update the set of reassignments after a change of the image, and try those that the change may have made
-        ready.
+        """Update the set of reassignments after a change of the image. Then try to finish the reassignments that the
+        change may have completed.
         """
         for removed in delta.removed:
             self._moving.pop(removed.topic_id, None)

@@ -38,7 +38,7 @@ from pybroker.protocol.scram import ScramCredential
 
 INT16 = {"producer_epoch", "version"}
 INT64 = {"end", "rows", "bytes", "base_offset", "end_offset", "producer_id", "batch_id", "offset", "log_offset"}
-"""Names of fields, besides those that end with `_ms`."""
+"""Names of 64-bit fields. Fields whose name ends with `_ms` have 64 bits, too."""
 CREDENTIAL = ScramCredential(b"salt", b"stored", b"server", 4096).render()
 SETTINGS = ("cleanup.policy", "retention.ms", "segment.bytes")
 

@@ -78,7 +78,8 @@ impl Partition {
     ///
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and errors of
-    /// the producer state. A batch after one that failed with a retriable error gets the same error.
+    /// the producer state. If a batch fails with a retriable error, the later
+    /// batches of the request fail with the same error.
     pub fn append_from(
         &self,
         origin: AppendOrigin,

@@ -198,7 +198,7 @@ class GroupShard(Shard[LoadedGroups]):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def note_group(self, group_id: str) -> Group:
-        """Return the group; create one that only has offsets if it does not exist."""
+        """Return the group. If it does not exist, create it without members: such a group only has offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = ClassicGroup(group_id)

@@ -121,7 +121,7 @@ class GroupRegistry:
         return [group for group in self._groups.values() if isinstance(group, kind)]
 
     def kind(self, group_id: str) -> GroupKind | None:
-        """Return the kind of a group, also of one that is being created; None: there is no group."""
+        """Return the kind of a group, also while the group is being created. Return None if there is no group."""
         group = self._groups.get(group_id)
         return self.creating.get(group_id) or (None if group is None else group.kind)
 

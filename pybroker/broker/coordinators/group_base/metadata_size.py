@@ -25,7 +25,7 @@ def metadata_size(value: Any) -> int:
 
 
 SHARED = ""
-"""Stands for a member id: the description that all members share counts once."""
+"""Used as the member id of the description that all members share, so that its size counts once."""
 
 
 class MetadataSizes:

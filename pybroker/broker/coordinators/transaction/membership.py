@@ -183,7 +183,7 @@ class TransactionMembership:
                 self._parts(question),
                 adds=question.adds,
             )
-        except Exception:
+        except Exception:  # The data thread that asked waits for an answer.
             log.exception("cannot verify a transaction: this is a bug in pybroker")
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
         finally:
