@@ -1,0 +1,146 @@
+//! Commits, flushes and failures of the disk.
+
+use pybroker_quorum::{
+    Action, Ask, Batch, Body, Decision, EpochEnd, Event, LogIndex, QuorumState, RoleName,
+    SnapshotHeader,
+};
+
+use crate::replica::{Replica, TOPIC, key, voters};
+
+#[test]
+fn high_watermark_waits_for_a_majority_and_for_the_own_flush() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.elect();
+    replica.step(Event::Propose {
+        proposal: 5,
+        records: 2,
+        data: 50,
+    });
+    let end = replica.quorum.log().end_offset();
+    replica.write();
+    assert_eq!(replica.quorum.high_watermark(), 0, "one of three");
+    // An observer and a voter's lost disk do not count.
+    replica.fetched_by(1, 9);
+    assert_eq!(replica.quorum.high_watermark(), 0);
+    replica.fetched_by(2, 2);
+    assert_eq!(replica.quorum.high_watermark(), end);
+    assert_eq!(
+        replica.decision(5),
+        Some(Decision::Committed { end_offset: end })
+    );
+}
+
+#[test]
+fn entry_of_an_older_epoch_is_not_committed_by_counting() {
+    let mut log = LogIndex::new(&SnapshotHeader::bootstrap(voters(3)));
+    log.append(&Batch {
+        base_offset: 0,
+        records: 1,
+        epoch: 1,
+        body: Body::<u64>::TopicId(TOPIC),
+        encoded: None,
+    });
+    let state = QuorumState {
+        epoch: 1,
+        ..QuorumState::default()
+    };
+    let mut replica = Replica::with(1, state, log);
+    replica.elect();
+    let epoch = replica.quorum.state().epoch;
+    replica.fetch(
+        1,
+        2,
+        epoch,
+        TOPIC,
+        EpochEnd {
+            epoch: 1,
+            offset: 1,
+        },
+    );
+    assert_eq!(replica.quorum.high_watermark(), 0);
+    replica.fetched_by(2, 2);
+    assert_eq!(
+        replica.quorum.high_watermark(),
+        replica.quorum.log().end_offset()
+    );
+}
+
+#[test]
+fn leader_knows_how_far_replicas_are() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.elect();
+    let epoch = replica.quorum.state().epoch;
+    let fetch = |replica: &mut Replica, handle, offset| {
+        let ask = Ask::Fetch {
+            from: EpochEnd { epoch, offset },
+            high_watermark: 0,
+        };
+        replica.ask(handle, 2, epoch, TOPIC, ask);
+        let progress = replica.quorum.progress();
+        assert_eq!((progress.len(), progress[0].key), (1, key(2)));
+        (progress[0].end_offset, progress[0].caught_up_at)
+    };
+    let end = replica.quorum.log().end_offset();
+    let begin = replica.now;
+    assert_eq!(fetch(&mut replica, 1, end - 1), (end - 1, None));
+    replica.now += 10;
+    // It has what the leader had at its last fetch, and the leader has more now.
+    replica.step(Event::Propose {
+        proposal: 1,
+        records: 1,
+        data: 1,
+    });
+    assert_eq!(fetch(&mut replica, 2, end), (end, Some(begin)));
+    replica.now += 10;
+    let now = replica.now;
+    assert_eq!(fetch(&mut replica, 3, end + 1), (end + 1, Some(now)));
+}
+
+#[test]
+fn proposals_of_one_time_share_a_flush_and_a_response() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.elect();
+    let epoch = replica.quorum.state().epoch;
+    let offset = replica.quorum.log().end_offset();
+    let ask = Ask::Fetch {
+        from: EpochEnd { epoch, offset },
+        high_watermark: i64::MAX,
+    };
+    replica.ask(1, 2, epoch, TOPIC, ask);
+    replica.actions.clear();
+    let proposals = (0..3).map(|proposal| Event::Propose {
+        proposal,
+        records: 1,
+        data: proposal,
+    });
+    let now = replica.now;
+    replica
+        .quorum
+        .step_all(now, proposals, &mut replica.actions);
+    let mut flushes = 0;
+    for action in &replica.actions {
+        match action {
+            Action::Flush { .. } => flushes += 1,
+            Action::RespondWithBatches { from, to, .. } => assert_eq!(to - from, 3),
+            _ => {}
+        }
+    }
+    assert_eq!(flushes, 1);
+    assert!(replica.response(1).is_some());
+}
+
+#[test]
+fn storage_error_halts() {
+    let mut replica = Replica::new(1, voters(1));
+    replica.write();
+    replica.step(Event::Propose {
+        proposal: 1,
+        records: 1,
+        data: 1,
+    });
+    replica.step(Event::StorageFailed);
+    assert_eq!(replica.quorum.role(), RoleName::Halted);
+    assert_eq!(replica.decision(1), Some(Decision::Unknown));
+    replica.fetched_by(9, 2);
+    assert_eq!(replica.error(9), None);
+}
