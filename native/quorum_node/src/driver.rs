@@ -6,21 +6,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pybroker_metadata_log::{
-    Directory, EncodeContext, Endpoint, LogError, LogOptions, MetadataLog, Recovered,
-    SnapshotDownload, SnapshotWriter, endpoints_of,
+    Directory, EncodeContext, Endpoint, LogError, MetadataLog, Recovered, SnapshotDownload,
+    SnapshotWriter, endpoints_of,
 };
 use pybroker_model::Uuid;
 use pybroker_quorum::{
-    Action, Answer, Ask, Body, Decision, EpochEnd, Error, Event, Quorum, Refusal, ReplicaKey,
-    ReplicaProgress, Request, Response, RoleName, Settings, Snapshot, Timeouts, VoterSet,
+    Action, Answer, Ask, Body, Decision, EpochEnd, Error, Event, Quorum, Refusal, Request,
+    Response, Settings, Snapshot, VoterSet,
 };
 
+use crate::addresses::Addresses;
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::disk::{Disk, Job};
 use crate::inbox::Input;
 use crate::outbox::Outbox;
 use crate::output::{Outcome, Output};
+use crate::settings::NodeSettings;
+use crate::status::{NodeStatus, status};
 use crate::wire::{
     Api, Incoming, Payload, ReplyTo, Sender, SnapshotPart, api_of, decode_response, encode_request,
     encode_response,
@@ -30,72 +33,6 @@ use crate::wire::{
 const ASKED_MAX: usize = 4096;
 /// Maximum bytes of batches, or of a snapshot, in one response, even if the request asks for more.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
-
-/// Default of `NodeSettings::fetch_bytes_max`.
-pub const FETCH_BYTES_MAX: i32 = 1 << 20;
-
-/// A node's identity and settings.
-#[derive(Debug, Clone)]
-pub struct NodeSettings {
-    /// Node id, and directory id of the log's directory.
-    pub key: ReplicaKey,
-    /// `cluster.id`.
-    pub cluster_id: String,
-    /// Nodes to ask for the leader while the log names no voters. Negative ids represent addresses.
-    pub bootstrap: Vec<i32>,
-    /// Addresses of this node, which it sends to the others.
-    pub endpoints: Vec<Endpoint>,
-    /// Timeouts.
-    pub timeouts: Timeouts,
-    /// Size limits of the log.
-    pub log: LogOptions,
-    /// Maximum bytes of batches, or of a snapshot, that this node requests at a time.
-    pub fetch_bytes_max: i32,
-    /// Seed of the timeouts' jitter.
-    pub seed: u64,
-}
-
-/// The quorum as this node knows it.
-#[derive(Debug, Clone)]
-pub struct NodeStatus {
-    /// This node.
-    pub key: ReplicaKey,
-    /// Its role.
-    pub role: RoleName,
-    /// The epoch.
-    pub epoch: i32,
-    /// The leader of the epoch, if it is known and has not resigned.
-    pub leader: Option<i32>,
-    /// All records below this offset are committed.
-    pub high_watermark: i64,
-    /// Start of the log.
-    pub log_start: i64,
-    /// Offset after the last record.
-    pub log_end: i64,
-    /// The end of the latest snapshot.
-    pub snapshot: EpochEnd,
-    /// The metadata topic's id, once it is committed.
-    pub topic_id: Option<Uuid>,
-    /// The voters. Only the leader knows their progress.
-    pub voters: Vec<ReplicaStatus>,
-    /// Replicas that fetch and do not vote. Only the leader knows them.
-    pub observers: Vec<ReplicaStatus>,
-}
-
-/// A replica of the log. Times are milliseconds since 1970.
-#[derive(Debug, Clone)]
-pub struct ReplicaStatus {
-    /// The replica.
-    pub key: ReplicaKey,
-    /// The end of its log; -1 if unknown.
-    pub end_offset: i64,
-    /// Time of its last fetch.
-    pub fetched_ms: Option<i64>,
-    /// The last time at which it had all records that the leader had at that time.
-    pub caught_up_ms: Option<i64>,
-    /// Its known addresses.
-    pub endpoints: Vec<Endpoint>,
-}
 
 /// A request that was sent.
 struct Asked {
@@ -120,8 +57,7 @@ pub(crate) struct Driver {
     replies: HashMap<u64, ReplyTo>,
     /// Undecided proposals: number of records, or 1 for a change of voters.
     proposals: HashMap<u64, u32>,
-    /// Known addresses of nodes.
-    endpoints: Vec<Endpoint>,
+    addresses: Addresses,
     told_leader: Option<(i32, Option<i32>)>,
     told_voters: Option<VoterSet>,
     /// The disk has failed: its content is unknown.
@@ -165,7 +101,7 @@ impl Driver {
         let now = clock.monotonic_ms();
         let mut core = Self {
             quorum: Quorum::new(machine, recovered.state, recovered.index, now),
-            endpoints: settings.endpoints.clone(),
+            addresses: Addresses::new(settings.key.id, settings.endpoints.clone()),
             settings,
             sender,
             clock,
@@ -404,7 +340,7 @@ impl Driver {
                 let context = EncodeContext {
                     timestamp_ms: self.clock.wall_ms(),
                     voters: self.quorum.voters(),
-                    endpoints: &self.endpoints,
+                    endpoints: self.addresses.all(),
                 };
                 let stored = self.log.append(&batches, &context)?;
                 for (batch, stored) in batches.iter().zip(&stored) {
@@ -453,11 +389,7 @@ impl Driver {
         }
         self.outbox.push(Output::Send {
             peer,
-            address: self
-                .endpoints
-                .iter()
-                .find(|known| known.node == peer)
-                .cloned(),
+            address: self.addresses.of(peer),
             correlation,
             api_key: api.key,
             api_version: api.version,
@@ -470,14 +402,8 @@ impl Driver {
         let Some(reply) = self.replies.remove(&handle) else {
             return;
         };
-        let leader = |known: &&Endpoint| Some(known.node) == response.leader;
-        let endpoints: Vec<Endpoint> = self
-            .endpoints
-            .iter()
-            .find(leader)
-            .cloned()
-            .into_iter()
-            .collect();
+        let leader = response.leader.and_then(|leader| self.addresses.of(leader));
+        let endpoints = Vec::from_iter(leader);
         let body = encode_response(response, &reply, payload, &endpoints);
         self.outbox.push(Output::Respond { handle, body });
     }
@@ -593,32 +519,9 @@ impl Driver {
             let voters = self.quorum.voters().clone();
             self.outbox.push(Output::Voters {
                 voters: voters.iter().collect(),
-                endpoints: self
-                    .endpoints
-                    .iter()
-                    .filter(|known| voters.has_id(known.node))
-                    .cloned()
-                    .collect(),
+                endpoints: self.addresses.of_voters(&voters),
             });
             self.told_voters = Some(voters);
-        }
-    }
-
-    /// Remember addresses of nodes. New addresses of a node replace its old ones; this node's own always come from its
-    /// settings.
-    pub(crate) fn learn(&mut self, endpoints: Vec<Endpoint>) {
-        for endpoint in endpoints {
-            if endpoint.node == self.settings.key.id {
-                continue;
-            }
-            match self
-                .endpoints
-                .iter_mut()
-                .find(|known| known.node == endpoint.node)
-            {
-                Some(known) => *known = endpoint,
-                None => self.endpoints.push(endpoint),
-            }
         }
     }
 
@@ -632,95 +535,26 @@ impl Driver {
         let Some(header) = self.quorum.snapshot_header(end) else {
             return Ok(None);
         };
-        let voters: Vec<Endpoint> = self
-            .endpoints
-            .iter()
-            .filter(|known| header.voters.has_id(known.node))
-            .cloned()
-            .collect();
+        let voters = self.addresses.of_voters(&header.voters);
         let writer = self.log.begin_snapshot(&header, &voters, timestamp_ms)?;
         Ok(Some(writer))
     }
 
     pub(crate) fn status(&self) -> NodeStatus {
-        let (quorum, key) = (&self.quorum, self.settings.key);
-        let (now, wall) = (self.clock.monotonic_ms(), self.clock.wall_ms());
-        let wall_of = |at: u64| wall - now.saturating_sub(at).cast_signed();
-        let progress = quorum.progress();
-        let replica = |key: ReplicaKey, progress: Option<&ReplicaProgress>| ReplicaStatus {
-            key,
-            end_offset: progress.map_or(-1, |progress| progress.end_offset),
-            fetched_ms: progress.map(|progress| wall_of(progress.fetched_at)),
-            caught_up_ms: progress
-                .and_then(|progress| progress.caught_up_at)
-                .map(wall_of),
-            endpoints: self
-                .endpoints
-                .iter()
-                .filter(|known| known.node == key.id)
-                .cloned()
-                .collect(),
-        };
-        let voters = quorum.voters();
-        let log = quorum.log();
-        let status_of = |voter: ReplicaKey| {
-            if voter == key && quorum.is_leader() {
-                let own = ReplicaProgress {
-                    key,
-                    end_offset: log.end_offset(),
-                    fetched_at: now,
-                    caught_up_at: Some(now),
-                };
-                return replica(key, Some(&own));
-            }
-            replica(
-                voter,
-                progress.iter().find(|progress| progress.key == voter),
-            )
-        };
-        let observers = progress
-            .iter()
-            .filter(|progress| !voters.contains(progress.key));
-        NodeStatus {
-            key,
-            role: quorum.role(),
-            epoch: quorum.state().epoch,
-            leader: quorum.leader(),
-            high_watermark: quorum.high_watermark(),
-            log_start: log.start().offset,
-            log_end: log.end_offset(),
-            snapshot: log.snapshot(),
-            topic_id: quorum.state().topic_id,
-            voters: voters.iter().map(status_of).collect(),
-            observers: observers
-                .map(|progress| replica(progress.key, Some(progress)))
-                .collect(),
-        }
+        status(
+            &self.quorum,
+            self.settings.key,
+            &self.addresses,
+            &self.clock,
+        )
+    }
+
+    /// Remember addresses of nodes.
+    pub(crate) fn learn(&mut self, endpoints: Vec<Endpoint>) {
+        self.addresses.learn(endpoints);
     }
 
     fn warn(&self, text: String) {
         self.outbox.push(Output::Warning(text));
     }
-}
-
-/// Return the identity that a node sends with each request.
-pub(crate) fn sender_of(settings: &NodeSettings) -> Sender {
-    Sender {
-        cluster_key: cluster_key_of(&settings.cluster_id),
-        cluster_id: settings.cluster_id.clone(),
-        endpoints: settings.endpoints.clone(),
-        fetch_wait_ms: i32::try_from(settings.timeouts.fetch_wait_ms).unwrap_or(i32::MAX),
-        fetch_bytes_max: settings.fetch_bytes_max,
-    }
-}
-
-/// Convert a cluster id for the state machine. Cluster ids in Kafka's form are parsed; other texts are hashed (FNV-1a).
-fn cluster_key_of(cluster_id: &str) -> Uuid {
-    Uuid::parse(cluster_id).unwrap_or_else(|_| {
-        let hash = cluster_id.bytes().fold(
-            0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
-            |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
-        );
-        Uuid::from_u128(hash)
-    })
 }

@@ -20,8 +20,10 @@
 //! | `output`, `outbox` | what the owner gets |
 //! | `disk` | the disk thread |
 //! | `delivery` | committed records in order |
+//! | `addresses`, `settings`, `status` | the nodes' addresses, this node's settings, the quorum as it knows it |
 //! | `inbox`, `driver`, `node` | what the node takes in, what it does, its threads |
 
+mod addresses;
 mod clock;
 mod delivery;
 mod disk;
@@ -30,10 +32,13 @@ mod inbox;
 mod node;
 mod outbox;
 mod output;
+mod settings;
+mod status;
 mod wire;
 
 pub use clock::Clock;
-pub use driver::{FETCH_BYTES_MAX, NodeSettings, NodeStatus, ReplicaStatus};
 pub use node::{Node, OpenError, SnapshotTask};
 pub use output::{Outcome, Output};
+pub use settings::{FETCH_BYTES_MAX, NodeSettings};
+pub use status::{NodeStatus, ReplicaStatus};
 pub use wire::{Api, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT, VOTE, WireError};

@@ -16,10 +16,12 @@ use pybroker_quorum::{EpochEnd, ReplicaKey, VoterSet};
 
 use crate::clock::Clock;
 use crate::disk::Disk;
-use crate::driver::{Driver, NodeSettings, NodeStatus, sender_of};
+use crate::driver::Driver;
 use crate::inbox::{Inbox, Input};
 use crate::outbox::Outbox;
 use crate::output::Output;
+use crate::settings::{NodeSettings, sender_of};
+use crate::status::NodeStatus;
 use crate::wire::{Api, Sender, WireError, decode_request};
 
 /// The longest sleep of the node thread.

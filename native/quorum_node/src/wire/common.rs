@@ -5,7 +5,7 @@ use pybroker_metadata_log::{Endpoint, LogError};
 use pybroker_model::Uuid;
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
-use pybroker_quorum::{Ask, EpochEnd, Error, Request, Response};
+use pybroker_quorum::{Answer, Ask, EpochEnd, Error, Request, Response};
 
 /// Fetch.
 pub const FETCH: i16 = 1;
@@ -19,7 +19,7 @@ pub const END_QUORUM_EPOCH: i16 = 54;
 pub const FETCH_SNAPSHOT: i16 = 59;
 
 /// The partition of the metadata topic.
-pub(super) const PARTITION: i32 = 0;
+const PARTITION: i32 = 0;
 
 /// An unreadable message.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -92,6 +92,18 @@ pub(crate) struct ReplyTo {
     pub(crate) position: i64,
 }
 
+impl ReplyTo {
+    pub(super) fn new(api: Api, topic_id: Uuid) -> Self {
+        Self {
+            api,
+            topic_id,
+            bytes_max: 0,
+            snapshot: EpochEnd::default(),
+            position: 0,
+        }
+    }
+}
+
 /// Content of a response that the state machine does not have.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Payload {
@@ -145,7 +157,7 @@ pub(super) fn codes(error: Error) -> (i16, i16) {
     }
 }
 
-pub(super) fn error_of(response: i16, partition: i16) -> Result<Error, WireError> {
+fn error_of(response: i16, partition: i16) -> Result<Error, WireError> {
     let code = if response == 0 { partition } else { response };
     let known = CODES.iter().find(|(_, known)| known.0 == code);
     known.map(|(error, _)| *error).ok_or(WireError::Code(code))
@@ -160,8 +172,78 @@ pub(super) fn cluster_key(cluster_id: Option<&str>, own: &Sender) -> Uuid {
     }
 }
 
+/// Write the arrays of topics and partitions up to the index of their only partition.
+pub(super) fn write_partition(out: &mut Writer<'_>, topic_id: Uuid) {
+    out.array_len(1);
+    out.uuid(topic_id);
+    out.array_len(1);
+    out.i32(PARTITION);
+}
+
+/// Read what `write_partition` writes; return the topic's id.
+pub(super) fn read_partition(reader: &mut Reader<'_>, flexible: bool) -> Result<Uuid, DecodeError> {
+    one(reader, flexible)?;
+    let topic_id = reader.uuid()?;
+    one(reader, flexible)?;
+    reader.i32()?;
+    Ok(topic_id)
+}
+
+/// Write the errors, the partition and the leader of a response of Vote, BeginQuorumEpoch and EndQuorumEpoch.
+pub(super) fn write_outcome<D>(out: &mut Writer<'_>, response: &Response<D>, to: &ReplyTo) {
+    let (error, partition_error) = codes(response.error);
+    out.i16(error);
+    write_partition(out, to.topic_id);
+    out.i16(partition_error);
+    out.i32(response.leader.unwrap_or(-1));
+    out.i32(response.epoch);
+}
+
+/// Errors, leader and epoch of a response.
+pub(super) struct PartitionOutcome {
+    /// Of the response and of the partition.
+    pub(super) errors: (i16, i16),
+    /// Node id and epoch of the leader.
+    pub(super) leader: (i32, i32),
+}
+
+impl PartitionOutcome {
+    /// Read what `write_outcome` writes.
+    pub(super) fn read(reader: &mut Reader<'_>, flexible: bool) -> Result<Self, DecodeError> {
+        let error = reader.i16()?;
+        read_partition(reader, flexible)?;
+        let errors = (error, reader.i16()?);
+        let leader = (reader.i32()?, reader.i32()?);
+        Ok(Self { errors, leader })
+    }
+
+    pub(super) fn error(&self) -> Result<Error, WireError> {
+        error_of(self.errors.0, self.errors.1)
+    }
+
+    /// Return the response for the state machine.
+    pub(super) fn reply(
+        &self,
+        answer: Answer<Bytes>,
+        endpoints: Vec<Endpoint>,
+    ) -> Result<Reply, WireError> {
+        let (leader, epoch) = self.leader;
+        let response = Response {
+            error: self.error()?,
+            epoch,
+            leader: (leader >= 0).then_some(leader),
+            answer,
+        };
+        Ok(Reply {
+            response,
+            endpoints,
+            part: None,
+        })
+    }
+}
+
 /// Read an array that must have exactly one element: the topic or the partition of a quorum message.
-pub(super) fn one(reader: &mut Reader<'_>, flexible: bool) -> Result<(), DecodeError> {
+fn one(reader: &mut Reader<'_>, flexible: bool) -> Result<(), DecodeError> {
     match reader.array_len(flexible, 1)? {
         1 => Ok(()),
         _ => Err(DecodeError::CountTooLarge),

@@ -4,11 +4,12 @@
 use pybroker_metadata_log::Endpoint;
 use pybroker_model::Uuid;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
-use pybroker_quorum::{Answer, Ask, EpochEnd, ReplicaKey, Request, Response};
+use pybroker_quorum::{Answer, Ask, ReplicaKey, Request, Response};
 
 use super::common::{
-    Api, BEGIN_QUORUM_EPOCH, Incoming, PARTITION, Reply, ReplyTo, Sender, WireError, cluster_key,
-    codes, error_of, malformed, one, read_node_endpoints, write_node_endpoints,
+    Api, BEGIN_QUORUM_EPOCH, Incoming, PartitionOutcome, Reply, ReplyTo, Sender, WireError,
+    cluster_key, malformed, read_node_endpoints, read_partition, write_node_endpoints,
+    write_outcome, write_partition,
 };
 
 /// Encode a request. `successors` is used by EndQuorumEpoch only.
@@ -22,10 +23,7 @@ pub(super) fn encode_request(
     if successors.is_none() {
         out.i32(-1);
     }
-    out.array_len(1);
-    out.uuid(request.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
+    write_partition(out, request.topic_id);
     if successors.is_none() {
         out.uuid(Uuid::ZERO);
     }
@@ -57,10 +55,7 @@ pub(super) fn decode_request(
     if begins && newer {
         reader.i32()?;
     }
-    one(reader, newer)?;
-    let topic_id = reader.uuid()?;
-    one(reader, newer)?;
-    reader.i32()?;
+    let topic_id = read_partition(reader, newer)?;
     if begins && newer {
         reader.uuid()?;
     }
@@ -102,13 +97,7 @@ pub(super) fn decode_request(
             sender: ReplicaKey { id, directory },
             ask,
         },
-        reply: ReplyTo {
-            api,
-            topic_id,
-            bytes_max: 0,
-            snapshot: EpochEnd::default(),
-            position: 0,
-        },
+        reply: ReplyTo::new(api, topic_id),
         endpoints,
     })
 }
@@ -119,15 +108,7 @@ pub(super) fn encode_response<D>(
     to: &ReplyTo,
     endpoints: &[Endpoint],
 ) {
-    let (error, partition_error) = codes(response.error);
-    out.i16(error);
-    out.array_len(1);
-    out.uuid(to.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
-    out.i16(partition_error);
-    out.i32(response.leader.unwrap_or(-1));
-    out.i32(response.epoch);
+    write_outcome(out, response, to);
     out.no_tags();
     out.no_tags();
     write_node_endpoints(out, to.api.version, endpoints);
@@ -136,31 +117,15 @@ pub(super) fn encode_response<D>(
 pub(super) fn decode_response(reader: &mut Reader<'_>, api: Api) -> Result<Reply, WireError> {
     let newer = api.version > 0;
     let mut read = || {
-        let error = reader.i16()?;
-        one(reader, newer)?;
-        reader.uuid()?;
-        one(reader, newer)?;
-        reader.i32()?;
-        let partition_error = reader.i16()?;
-        let (leader, epoch) = (reader.i32()?, reader.i32()?);
+        let outcome = PartitionOutcome::read(reader, newer)?;
         reader.skip_tags(newer)?;
         reader.skip_tags(newer)?;
         let endpoints = match newer {
             true => read_node_endpoints(reader)?,
             false => Vec::new(),
         };
-        Ok((error, partition_error, leader, epoch, endpoints))
+        Ok((outcome, endpoints))
     };
-    let (error, partition_error, leader, epoch, endpoints) = read().map_err(malformed(api.key))?;
-    let response = Response {
-        error: error_of(error, partition_error)?,
-        epoch,
-        leader: (leader >= 0).then_some(leader),
-        answer: Answer::Empty,
-    };
-    Ok(Reply {
-        response,
-        endpoints,
-        part: None,
-    })
+    let (outcome, endpoints) = read().map_err(malformed(api.key))?;
+    outcome.reply(Answer::Empty, endpoints)
 }

@@ -8,8 +8,8 @@ use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_quorum::{Answer, Ask, EpochEnd, Error, Fetched, ReplicaKey, Request, Response};
 
 use super::common::{
-    Api, FETCH, Incoming, PARTITION, Payload, Reply, ReplyTo, Sender, WireError, cluster_key,
-    codes, error_of, malformed, one,
+    Api, FETCH, Incoming, PartitionOutcome, Payload, Reply, ReplyTo, Sender, WireError,
+    cluster_key, codes, malformed, read_partition, write_partition,
 };
 
 const CLUSTER_ID_TAG: u32 = 0;
@@ -34,10 +34,7 @@ pub(super) fn encode_request(
     out.i8(0);
     out.i32(0);
     out.i32(-1);
-    out.array_len(1);
-    out.uuid(request.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
+    write_partition(out, request.topic_id);
     out.i32(request.epoch);
     out.i64(from.offset);
     out.i32(from.epoch);
@@ -71,10 +68,7 @@ pub(super) fn decode_request(
     reader.i8()?;
     reader.i32()?;
     reader.i32()?;
-    one(reader, true)?;
-    let topic_id = reader.uuid()?;
-    one(reader, true)?;
-    reader.i32()?;
+    let topic_id = read_partition(reader, true)?;
     let epoch = reader.i32()?;
     let offset = reader.i64()?;
     let from = EpochEnd {
@@ -160,10 +154,7 @@ pub(super) fn encode_response(
     out.i32(0);
     out.i16(error);
     out.i32(0);
-    out.array_len(1);
-    out.uuid(to.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
+    write_partition(out, to.topic_id);
     out.i16(partition_error);
     out.i64(high_watermark);
     out.i64(-1);
@@ -209,10 +200,9 @@ pub(super) fn encode_response(
 
 /// The parts of a response.
 struct Parts {
-    errors: (i16, i16),
+    outcome: PartitionOutcome,
     high_watermark: i64,
     diverging: Option<EpochEnd>,
-    leader: (i32, i32),
     snapshot: Option<EpochEnd>,
     records: Bytes,
     endpoints: Vec<Endpoint>,
@@ -220,8 +210,7 @@ struct Parts {
 
 pub(super) fn decode_response(reader: &mut Reader<'_>, body: &Bytes) -> Result<Reply, WireError> {
     let parts = read_parts(reader, body).map_err(malformed(FETCH))?;
-    let error = error_of(parts.errors.0, parts.errors.1)?;
-    let (leader, epoch) = parts.leader;
+    let error = parts.outcome.error()?;
     let fetched = match (parts.diverging, parts.snapshot) {
         (Some(end), _) => Fetched::Diverging(end),
         (_, Some(id)) => Fetched::Snapshot(id),
@@ -234,27 +223,15 @@ pub(super) fn decode_response(reader: &mut Reader<'_>, body: &Bytes) -> Result<R
         },
         _ => Answer::Empty,
     };
-    Ok(Reply {
-        response: Response {
-            error,
-            epoch,
-            leader: (leader >= 0).then_some(leader),
-            answer,
-        },
-        endpoints: parts.endpoints,
-        part: None,
-    })
+    parts.outcome.reply(answer, parts.endpoints)
 }
 
 fn read_parts(reader: &mut Reader<'_>, body: &Bytes) -> Result<Parts, DecodeError> {
     reader.i32()?;
     let error = reader.i16()?;
     reader.i32()?;
-    one(reader, true)?;
-    reader.uuid()?;
-    one(reader, true)?;
-    reader.i32()?;
-    let partition_error = reader.i16()?;
+    read_partition(reader, true)?;
+    let errors = (error, reader.i16()?);
     let high_watermark = reader.i64()?;
     reader.i64()?;
     reader.i64()?;
@@ -305,10 +282,9 @@ fn read_parts(reader: &mut Reader<'_>, body: &Bytes) -> Result<Parts, DecodeErro
         Ok(true)
     })?;
     Ok(Parts {
-        errors: (error, partition_error),
+        outcome: PartitionOutcome { errors, leader },
         high_watermark,
         diverging,
-        leader,
         snapshot,
         records,
         endpoints,

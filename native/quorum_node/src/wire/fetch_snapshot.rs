@@ -7,9 +7,9 @@ use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_quorum::{Answer, Ask, EpochEnd, Error, ReplicaKey, Request, Response};
 
 use super::common::{
-    Api, FETCH_SNAPSHOT, Incoming, PARTITION, Payload, Reply, ReplyTo, Sender, SnapshotPart,
-    WireError, cluster_key, codes, error_of, malformed, one, read_node_endpoints,
-    write_node_endpoints,
+    Api, FETCH_SNAPSHOT, Incoming, PartitionOutcome, Payload, Reply, ReplyTo, Sender, SnapshotPart,
+    WireError, cluster_key, codes, malformed, read_node_endpoints, read_partition,
+    write_node_endpoints, write_partition,
 };
 
 const CLUSTER_ID_TAG: u32 = 0;
@@ -25,10 +25,7 @@ pub(super) fn encode_request(
 ) {
     out.i32(request.sender.id);
     out.i32(sender.fetch_bytes_max);
-    out.array_len(1);
-    out.uuid(request.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
+    write_partition(out, request.topic_id);
     out.i32(request.epoch);
     write_id(out, id);
     out.i64(position);
@@ -48,10 +45,7 @@ pub(super) fn decode_request(
 ) -> Result<Incoming, DecodeError> {
     let replica = reader.i32()?;
     let bytes_max = reader.i32()?;
-    one(reader, true)?;
-    let topic_id = reader.uuid()?;
-    one(reader, true)?;
-    reader.i32()?;
+    let topic_id = read_partition(reader, true)?;
     let epoch = reader.i32()?;
     let id = read_id(reader)?;
     let position = reader.i64()?;
@@ -102,10 +96,7 @@ pub(super) fn encode_response<D>(
     let (error, partition_error) = codes(response.error);
     out.i32(0);
     out.i16(error);
-    out.array_len(1);
-    out.uuid(to.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
+    write_partition(out, to.topic_id);
     out.i16(partition_error);
     write_id(out, to.snapshot);
     out.i64(payload.size);
@@ -125,11 +116,8 @@ pub(super) fn decode_response(reader: &mut Reader<'_>, body: &Bytes) -> Result<R
     let mut read = || {
         reader.i32()?;
         let error = reader.i16()?;
-        one(reader, true)?;
-        reader.uuid()?;
-        one(reader, true)?;
-        reader.i32()?;
-        let partition_error = reader.i16()?;
+        read_partition(reader, true)?;
+        let errors = (error, reader.i16()?);
         let id = read_id(reader)?;
         let (size, position) = (reader.i64()?, reader.i64()?);
         let bytes = body.slice_ref(reader.bytes(true)?);
@@ -149,20 +137,12 @@ pub(super) fn decode_response(reader: &mut Reader<'_>, body: &Bytes) -> Result<R
             position,
             bytes,
         };
-        Ok(((error, partition_error), leader, part, endpoints))
+        Ok((PartitionOutcome { errors, leader }, part, endpoints))
     };
-    let (errors, (leader, epoch), part, endpoints) = read().map_err(malformed(FETCH_SNAPSHOT))?;
-    let error = error_of(errors.0, errors.1)?;
-    Ok(Reply {
-        response: Response {
-            error,
-            epoch,
-            leader: (leader >= 0).then_some(leader),
-            answer: Answer::Empty,
-        },
-        endpoints,
-        part: (error == Error::None).then_some(part),
-    })
+    let (outcome, part, endpoints) = read().map_err(malformed(FETCH_SNAPSHOT))?;
+    let mut reply = outcome.reply(Answer::Empty, endpoints)?;
+    reply.part = (reply.response.error == Error::None).then_some(part);
+    Ok(reply)
 }
 
 fn write_id(out: &mut Writer<'_>, id: EpochEnd) {

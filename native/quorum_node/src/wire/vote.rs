@@ -6,8 +6,9 @@ use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_quorum::{Answer, Ask, EpochEnd, ReplicaKey, Request, Response};
 
 use super::common::{
-    Api, Incoming, PARTITION, Reply, ReplyTo, Sender, VOTE, WireError, cluster_key, codes,
-    error_of, malformed, one, read_node_endpoints, write_node_endpoints,
+    Api, Incoming, PartitionOutcome, Reply, ReplyTo, Sender, VOTE, WireError, cluster_key,
+    malformed, read_node_endpoints, read_partition, write_node_endpoints, write_outcome,
+    write_partition,
 };
 
 pub(super) fn encode_request(
@@ -20,10 +21,7 @@ pub(super) fn encode_request(
 ) {
     out.nullable_string(Some(&sender.cluster_id));
     out.i32(voter.map_or(-1, |voter| voter.id));
-    out.array_len(1);
-    out.uuid(request.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
+    write_partition(out, request.topic_id);
     out.i32(request.epoch);
     out.i32(request.sender.id);
     out.uuid(request.sender.directory);
@@ -42,10 +40,7 @@ pub(super) fn decode_request(
     let newer = api.version > 0;
     let cluster_id = cluster_key(reader.nullable_string(true)?, own);
     let voter_id = if newer { reader.i32()? } else { -1 };
-    one(reader, true)?;
-    let topic_id = reader.uuid()?;
-    one(reader, true)?;
-    reader.i32()?;
+    let topic_id = read_partition(reader, true)?;
     let (epoch, id) = (reader.i32()?, reader.i32()?);
     let directory = if newer { reader.uuid()? } else { Uuid::ZERO };
     let voter_directory = if newer { reader.uuid()? } else { Uuid::ZERO };
@@ -73,13 +68,7 @@ pub(super) fn decode_request(
         },
     };
     Ok(Incoming {
-        reply: ReplyTo {
-            api,
-            topic_id,
-            bytes_max: 0,
-            snapshot: EpochEnd::default(),
-            position: 0,
-        },
+        reply: ReplyTo::new(api, topic_id),
         request,
         endpoints: Vec::new(),
     })
@@ -91,15 +80,7 @@ pub(super) fn encode_response<D>(
     to: &ReplyTo,
     endpoints: &[Endpoint],
 ) {
-    let (error, partition_error) = codes(response.error);
-    out.i16(error);
-    out.array_len(1);
-    out.uuid(to.topic_id);
-    out.array_len(1);
-    out.i32(PARTITION);
-    out.i16(partition_error);
-    out.i32(response.leader.unwrap_or(-1));
-    out.i32(response.epoch);
+    write_outcome(out, response, to);
     out.bool(matches!(response.answer, Answer::Vote { granted: true }));
     out.no_tags();
     out.no_tags();
@@ -108,30 +89,13 @@ pub(super) fn encode_response<D>(
 
 pub(super) fn decode_response(reader: &mut Reader<'_>, _: Api) -> Result<Reply, WireError> {
     let mut read = || {
-        let error = reader.i16()?;
-        one(reader, true)?;
-        reader.uuid()?;
-        one(reader, true)?;
-        reader.i32()?;
-        let partition_error = reader.i16()?;
-        let (leader, epoch) = (reader.i32()?, reader.i32()?);
+        let outcome = PartitionOutcome::read(reader, true)?;
         let granted = reader.bool()?;
         reader.skip_tags(true)?;
         reader.skip_tags(true)?;
         let endpoints = read_node_endpoints(reader)?;
-        Ok((error, partition_error, leader, epoch, granted, endpoints))
+        Ok((outcome, granted, endpoints))
     };
-    let (error, partition_error, leader, epoch, granted, endpoints) =
-        read().map_err(malformed(VOTE))?;
-    let response = Response {
-        error: error_of(error, partition_error)?,
-        epoch,
-        leader: (leader >= 0).then_some(leader),
-        answer: Answer::Vote { granted },
-    };
-    Ok(Reply {
-        response,
-        endpoints,
-        part: None,
-    })
+    let (outcome, granted, endpoints) = read().map_err(malformed(VOTE))?;
+    outcome.reply(Answer::Vote { granted }, endpoints)
 }

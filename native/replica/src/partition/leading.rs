@@ -78,8 +78,8 @@ impl Partition {
     ///
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and errors of
-    /// the producer state. If a batch fails with a retriable error, the later
-    /// batches of the request fail with the same error.
+    /// the producer state. If a batch fails with a retriable error, later batches of its producer fail with the same
+    /// error until that batch is appended.
     pub fn append_from(
         &self,
         origin: AppendOrigin,
