@@ -333,34 +333,27 @@ fn number(record: &[u8]) -> u64 {
 }
 
 fn to_stored(batch: &Batch<u64>) -> Batch<Bytes> {
-    let body = match &batch.body {
-        Body::LeaderChange(leader) => Body::LeaderChange(*leader),
-        Body::Voters(voters) => Body::Voters(voters.clone()),
-        Body::TopicId(id) => Body::TopicId(*id),
-        Body::Data(data) => {
-            let value = data.to_be_bytes();
-            let values = (0..batch.records).map(|_| &value[..]);
-            Body::Data(encode_records(values, 0, batch.epoch).expect("small records"))
-        }
-    };
-    Batch {
-        base_offset: batch.base_offset,
-        records: batch.records,
-        epoch: batch.epoch,
-        body,
-        encoded: None,
-    }
+    with_data(batch, |data| {
+        let value = data.to_be_bytes();
+        let values = (0..batch.records).map(|_| &value[..]);
+        encode_records(values, 0, batch.epoch).expect("small records")
+    })
 }
 
 fn from_stored(batch: &Batch<Bytes>) -> Batch<u64> {
+    with_data(batch, |data| {
+        let values = record_values(data).expect("intact records");
+        number(&values[0])
+    })
+}
+
+/// Return the batch with other data; control records are the same.
+fn with_data<A, B>(batch: &Batch<A>, convert: impl FnOnce(&A) -> B) -> Batch<B> {
     let body = match &batch.body {
         Body::LeaderChange(leader) => Body::LeaderChange(*leader),
         Body::Voters(voters) => Body::Voters(voters.clone()),
         Body::TopicId(id) => Body::TopicId(*id),
-        Body::Data(data) => {
-            let values = record_values(data).expect("intact records");
-            Body::Data(number(&values[0]))
-        }
+        Body::Data(data) => Body::Data(convert(data)),
     };
     Batch {
         base_offset: batch.base_offset,
