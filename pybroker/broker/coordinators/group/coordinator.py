@@ -409,14 +409,13 @@ class GroupCoordinator:
         """
         for topic in removed:
             self._removals.note(topic.name)
-            for shard in self.shards:
-                shard.offsets.revoke_delegated()
+            # This revokes delegated commits, so nothing is committed between these steps.
+            doomed = [(shard, shard.offsets.keys_of_topic(topic.topic_id)) for shard in self.shards]
             committed = self.committed_for(topic.topic_id)
             if committed:
                 self._keep_offsets(topic.topic_id, committed)
-            for shard in self.shards:
-                keys = shard.offsets.keys_of_topic(topic.topic_id)
-                keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
+            for shard, committed_keys in doomed:
+                keys = list(dict.fromkeys([*committed_keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
                 self._statistics.offset_deletions += len(keys)
                 if keys:
