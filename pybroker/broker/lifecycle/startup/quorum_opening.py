@@ -34,8 +34,10 @@ TIMEOUTS = (
 )
 FOUNDING = "quorum-founding"
 """File in the first log directory: this broker founds the cluster with the id in it."""
-ASK_S = 0.5
-"""Pause between two rounds of questions for the cluster's id."""
+ASK_S_MIN, ASK_S_MAX = 0.02, 0.5
+"""First and longest pause between two rounds of questions for the cluster's id; each is twice as long as the one
+before.
+"""
 
 
 class VoterDirectory:
@@ -79,7 +81,7 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
     open_connection = _connector(config, login)
     others = [voter for voter in config.voters if voter.node_id != here]
     founder = min(voter.node_id for voter in config.voters) == here
-    waiting = False
+    pause_s = ASK_S_MIN
     while True:
         found = await _ask(voters, others, open_connection, here)
         if found is not None:
@@ -90,10 +92,10 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
             mark.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(mark, cluster_id.encode())
             return cluster_id, True
-        if not waiting:
-            waiting = True
+        if pause_s == ASK_S_MIN:
             log.info("waiting for another voter of the metadata log, to learn the id of the cluster")
-        await asyncio.sleep(ASK_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, ASK_S_MAX)
 
 
 def _connector(config: BrokerConfig, login: Mapping[str, str]) -> Connector:
