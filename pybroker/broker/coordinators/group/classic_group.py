@@ -51,7 +51,7 @@ LEGAL_MOVES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """Return the approximate size of the protocols in memory."""
+    """Return the approximate memory, in bytes, that a member's protocols take."""
     return sum(len(name) + len(data) for name, data in protocols)
 
 
@@ -144,7 +144,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     group_id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
     state_timestamp_ms: int = -1
-    """Wall time of the last transition; −1: not known, and offset expiry uses the commit time."""
+    """Wall time (ms) of the last transition. −1: not known; the expiry of offsets then uses their commit times."""
     generation: int = 0
     protocol_type: str | None = None
     """None: no member has ever joined, and the group only has offsets."""
@@ -168,7 +168,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     new_member_added: bool = False
     """A member joined during the initial delay, which is then extended once more."""
     subscribed_topics: frozenset[str] | None = None
-    """Topics that any member subscribes to; None: not known."""
+    """Topics to which any member subscribes; None: not known."""
     formed_topics: dict[str, Uuid] = {}
     """Topic ids when the generation formed; the coordinator refuses commits by name for any other incarnation."""
     formed_at: int = 0
@@ -202,12 +202,13 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group is in state Empty. During a rebalance, it may have no members and not be empty."""
+        """Whether the group is in state Empty. A group that rebalances is not in that state even if all members have
+        left."""
         return self.state is ClassicGroupState.EMPTY
 
     @property
     def expects_members(self) -> bool:
-        """Whether ids were assigned (KIP-394) with which no client has joined yet."""
+        """Whether the coordinator assigned member ids (KIP-394) with which no client has joined yet."""
         return bool(self.pending_joins)
 
     @property
@@ -311,7 +312,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Ensure that the leader has joined; return False if no member has."""
+        """Make a member that has joined the leader; return False if no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].reply_join is not None:
@@ -323,8 +324,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return True
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member. Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another
-        id."""
+        """Return the member. Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id now belongs
+        to another member id."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -371,15 +372,16 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         if known is None:
             differs = removals.since(name, self.formed_at)
         elif known == Uuid.ZERO:
-            # No member was assigned the current incarnation. If the name had an earlier one, the position may belong to
-            # it.
+            # No member of this generation was assigned the current incarnation. If another incarnation had the name
+            # before, the offset may be a position in that one.
             differs = not topics.had_name_alone(topic_id)
         else:
             differs = known != topic_id
         return ErrorCode.REBALANCE_IN_PROGRESS if differs else None
 
     def check_offset_deletion(self) -> None:
-        """Raise KafkaError GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if members' subscriptions are not known."""
+        """Raise KafkaError GROUP_ID_NOT_FOUND if the group is dead, or NON_EMPTY_GROUP if its subscriptions are not
+        known."""
         if self.state is ClassicGroupState.DEAD:
             raise not_found(self.group_id)
         if not self.is_empty and not self.uses_consumer_protocol:
@@ -413,7 +415,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return any(self.protocol_counts.get(name) == len(self.members) for name in names)
 
     def select_protocol(self) -> str:
-        """Return the commonly supported protocol with most votes; the earlier vote wins a tie."""
+        """Return the protocol with most votes among those that every member supports; the protocol voted for first wins
+        a tie."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -436,7 +439,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         self.pending_syncs.clear()
 
     def read_subscriptions(self) -> None:
-        """Determine the topics that members subscribe to. Called when a generation forms or is loaded."""
+        """Update `subscribed_topics`. Called when a generation forms or is loaded from the log."""
         if not self.uses_consumer_protocol:
             self.subscribed_topics = None
         elif not self.members:
@@ -457,7 +460,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return self.uses_consumer_protocol
 
     def join_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """Return the members' metadata, from which the leader computes the assignment."""
+        """Return (member id, instance id, metadata) of all members; the leader computes the assignment from them."""
         return tuple((m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members.values())
 
     def join_result(self, member_id: str, *, skip_assignment: bool = False) -> JoinResult:

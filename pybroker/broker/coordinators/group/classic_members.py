@@ -1,7 +1,9 @@
-"""Classic-protocol members of consumer groups, while a group is upgraded member by member (KIP-848).
+"""Classic-protocol members of consumer groups, while an application moves to the new protocol member by member
+(KIP-848).
 
-For a classic member, the member epoch is its generation and the coordinator is the group's leader. JoinGroup moves
-the member one step towards its target, SyncGroup returns its assignment, and Heartbeat asks it to rejoin.
+A classic member sees its member epoch as the generation, and the coordinator as the group's leader. A JoinGroup moves
+the member one step towards its target assignment. A SyncGroup returns the assignment. A Heartbeat tells the member to
+rejoin.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class ClassicMembers:
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
-        """Handle a JoinGroup. Reply once the member's step is durable, without waiting for other members."""
+        """Handle a JoinGroup. Reply once the member's new state is durable, without waiting for other members."""
         member_id = request.member_id
         if not member_id:
             group = self._groups.registry.get_as(group_id, ConsumerGroup)
@@ -91,7 +93,7 @@ class ClassicMembers:
         self._groups.submit(group_id, change, answered, of=GroupKind.CONSUMER)
 
     def _expect(self, key: tuple[str, str, str], group_id: str, member: ConsumerMember, reason: str) -> None:
-        """Remove the member unless it takes its next step within its rebalance timeout."""
+        """Remove the member unless it sends its next request within its rebalance timeout."""
         self._timers.schedule(
             key,
             member.subscription.rebalance_timeout_ms,
@@ -126,7 +128,8 @@ class ClassicMembers:
         """
         member = self._member(group, member_id, instance_id, generation)
         self._groups.keep_alive(group, member)
-        # While `AssignmentInterval` delays the next target, rejoining would not advance the member.
+        # While `AssignmentInterval` delays the next target assignment, a rejoin would not bring the member closer to
+        # it.
         behind = member.epoch < group.target_epoch or member.state is ConsumerMemberState.UNREVOKED
         if behind or (member.state is ConsumerMemberState.UNRELEASED and not group.waits_in_vain(member)):
             self._rejoins(group, member)
@@ -208,7 +211,7 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
         else msgspec.structs.replace(membership.inherited(before, request.member_id), subscription=subscription)
     )
     membership.take_in(draft, before, now)
-    # Partitions owned in an earlier generation may belong to other members by now.
+    # Partitions that the member owned in an earlier generation may belong to other members by now.
     return embedded.owned if before is not None and embedded.generation in (-1, before.epoch) else frozenset()
 
 
@@ -222,7 +225,7 @@ def _known(draft: ConsumerGroup, request: JoinRequest) -> ConsumerMember | None:
 
 
 def _speaks(draft: ConsumerGroup, request: JoinRequest) -> bool:
-    """Return whether the request uses the consumer protocol and shares an assignor with all classic members."""
+    """Return whether the request uses protocol type "consumer" and shares an assignor with all classic members."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     others = [side for m, side in draft.classic_sides().items() if m != request.member_id]

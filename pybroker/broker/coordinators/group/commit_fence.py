@@ -1,6 +1,6 @@
-"""The write fence for offset commits: topics whose deletion is about to be decided accept no commit.
+"""The write fence for offset commits: a topic that is about to be deleted accepts no commits.
 
-The deletion record keeps only commits that were made before.
+The deletion record therefore contains every commit that was accepted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pybroker.native import Uuid
 
 
 class CommitFence:
-    """Fenced topics, counted: a topic accepts commits again when every `hold` is released."""
+    """The fenced topics. Holds are counted: a topic accepts commits again when every `hold` is released."""
 
     def __init__(self) -> None:
         self._held: dict[Uuid, int] = {}
@@ -19,7 +19,7 @@ class CommitFence:
         return topic_id in self._held
 
     def hold(self, topic_id: Uuid) -> None:
-        """Refuse commits for the topic until `release`."""
+        """Refuse commits for the topic until `release` is called."""
         self._held[topic_id] = self._held.get(topic_id, 0) + 1
 
     def release(self, topic_id: Uuid) -> None:

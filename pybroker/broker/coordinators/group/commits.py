@@ -1,16 +1,16 @@
-"""Offset commits, fetches and deletions of one shard. Validation is synchronous; only callers wait.
+"""Offset commits, fetches and deletions of one shard. Validation is synchronous; callers wait for the write only.
 
-A commit names its topic by name or (OffsetCommit 10) by id. A commit by id is unambiguous: a deleted id gets
-UNKNOWN_TOPIC_ID. With a commit by name, a member may still mean the incarnation that it was assigned (see franz-go's
-#1426). Each generation therefore records the topic ids that existed when it formed. A commit to a name whose id has
-changed since gets REBALANCE_IN_PROGRESS, and the coordinator starts a rebalance, which gives every member a new
-generation. A leader epoch of the current incarnation (OffsetCommit 6) proves that the member reads the current
+A commit names its topic by id (OffsetCommit 10) or by name (older versions). A commit by id is unambiguous: the id of a
+deleted topic gets UNKNOWN_TOPIC_ID. A commit by name may be for an earlier incarnation that the member was assigned
+(see franz-go's #1426). Each generation therefore records the topic ids that existed when it formed. A commit to a name
+whose id has changed since gets REBALANCE_IN_PROGRESS, and the coordinator starts a rebalance, which gives every member
+a new generation. A leader epoch of the current incarnation (OffsetCommit 6) proves that the member reads the current
 incarnation: the coordinator accepts such a commit, and the generation continues.
 
-For a client outside any generation (a consumer that assigns its partitions itself) the coordinator has only the
-leader epoch of its position (OffsetCommit 6). Leader epochs continue across the incarnations of a name. An epoch
-that the current incarnation never had therefore belongs to an earlier one, and the commit gets FENCED_LEADER_EPOCH.
-A commit without an epoch cannot be checked and is accepted.
+A consumer that assigns its partitions itself has no generation. The coordinator can only check the leader epoch of its
+position (OffsetCommit 6). Leader epochs continue across the incarnations of a name. An epoch that the current
+incarnation never had therefore belongs to an earlier one, and the commit gets FENCED_LEADER_EPOCH. The coordinator
+accepts a commit without an epoch unchecked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Finished = Callable[[list[ErrorCode]], None]
 
 
 class OffsetCommits:
-    """Commits, fetches and deletions for the shards of this broker."""
+    """Offset commits, fetches and deletions for the shards of this broker."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class OffsetCommits:
         statistics: GroupStatistics,
         shard_of: Callable[[str], GroupShard],
     ) -> None:
-        """shard_of: raises KafkaError for groups of other brokers and for groups that are still loading."""
+        """shard_of: raises KafkaError for groups that other brokers coordinate and for groups that are still loading.
+        """
         self._topics = topics
         self._removals = removals
         self._metadata_bytes_max = metadata_bytes_max
@@ -100,7 +101,8 @@ class OffsetCommits:
             finished(answers)
             return
         if shard.groups.get(group.group_id) is None:
-            # Create the group only now: commits that are all refused create no group, as in Kafka, and use no memory.
+            # Add the group only now: a request of which every item is refused creates no group, as in Kafka, and uses
+            # no memory.
             shard.groups.put(group)
         if request.producer is not None:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
@@ -108,9 +110,10 @@ class OffsetCommits:
             self._append(shard, group, accepted, answers, finished)
 
     def grant(self, shard: GroupShard, request: CommitRequest, timeout_ms: int) -> CommitGrant | None:
-        """Delegate the member's next commits for the same topics to data threads; return None if that is unsafe.
+        """Delegate the member's next commits for the same topics to data threads; return None if the coordinator must
+        check them.
 
-        Repeat every check of the commit, because time may have passed since the coordinator accepted it.
+        Repeat every check of the commit, because the group may have changed since the coordinator accepted it.
         """
         if request.generation < 0 or request.producer is not None or not shard.log.is_still:
             return None
@@ -140,15 +143,15 @@ class OffsetCommits:
             self._metadata_bytes_max(),
             timeout_ms,
             answers.cached(member_id, COMMITS),
-            # Commits do not keep members with epochs alive.
+            # In groups with epochs, a commit does not extend the member's session.
             lambda right: answers.keep(member_id, right, COMMITS, heard=group.kind is GroupKind.CLASSIC),
         )
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
-        """Return the group, a new one if it does not exist. Raise KafkaError if its state forbids the commit."""
+        """Return the group, or a new one if it does not exist. Raise KafkaError if its state forbids the commit."""
         group = shard.groups.get(request.group_id)
         if group is None:
-            # A share group whose first member is being written refuses commits like any other.
+            # A share group refuses commits, also while its first member is being written.
             shard.groups.require(request.group_id, GroupKind.CONSUMER, GroupKind.CLASSIC, GroupKind.STREAMS)
             if request.generation >= 0:
                 raise KafkaError(
@@ -195,7 +198,7 @@ class OffsetCommits:
         kept: Sequence[Mapping[str, Any]],
         promise: Callable[[], asyncio.Future[ErrorCode]],
     ) -> dict[str, asyncio.Future[ErrorCode]]:
-        """See `GroupCoordinator.give_back`. `promise`: returns a new pending future."""
+        """See `GroupCoordinator.give_back`. `promise` returns a new pending future."""
         by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
         for group_id, partition, offset in map(_as_committed, kept):
             value = OffsetValue(
@@ -232,7 +235,8 @@ class OffsetCommits:
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
         finished: Callable[[ErrorCode], None],
     ) -> None:
-        """Write back offsets from a deletion record. They are valid at once, because the record itself is durable."""
+        """Write offsets from a deletion record back to the group. They are visible at once: the deletion record is
+        durable."""
         group = shard.note_group(group_id)
         for key, value in entries:
             shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
@@ -258,8 +262,8 @@ class OffsetCommits:
             for position, (index, topic_id, key, value) in enumerate(accepted):
                 shard.offsets.commit_ended(topic_id, key)
                 answers[index] = error
-                # If the group or topic was deleted meanwhile, its tombstone follows this commit in the log: ignore the
-                # commit.
+                # If the group or topic was deleted during the write, its tombstone follows this commit in the log: drop
+                # the commit.
                 now = shard.groups.get(key.group)
                 if (
                     error is ErrorCode.NONE
@@ -344,7 +348,8 @@ class OffsetCommits:
                     self._statistics.offset_deletions += 1
             finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
 
-        # Write the tombstone first: a deleted offset must not return after a crash, and must stay if the write fails.
+        # Remove the offset from memory only after the tombstone is written: a deleted offset must not return after a
+        # crash, and must stay if the write fails.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], written)
 
 

@@ -1,7 +1,7 @@
 """The group coordinator of this broker: requests about groups, and the offsets of deleted topics.
 
-`coordinators.shards` decides which groups this broker coordinates. Only `find`, loading and `hold_commits` are
-coroutines; everything else is plain functions on the event loop's thread.
+`coordinators.shards` determines which groups this broker coordinates. Only `find`, `loaded`, `stop` and `hold_commits`
+are coroutines; all other methods are plain functions on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_POLL_S = 0.001
-"""Poll interval while commits of a topic under deletion are being written; a write takes about one flush."""
+"""Poll interval while commits to a topic under deletion are being written; a write takes about as long as one flush."""
 
 GROUP_ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for the length of the group id."""
 
 EXPIRY_GROUPS_A_TURN = 200
-"""Groups checked for expiry per step of the event loop; more would delay heartbeats."""
+"""Groups checked for expiry in one step of the event loop; a longer step would delay heartbeats."""
 
 
 class GroupCoordinator:
     """The group coordinator of one broker.
 
-    `app.Broker` creates it and calls `start` once the metadata cache is filled and local partitions are applied.
+    `app.Broker` creates it, and calls `start` once `MetadataCache` is filled and local partitions are applied.
     """
 
     def __init__(
@@ -114,24 +114,25 @@ class GroupCoordinator:
 
     @property
     def statistics(self) -> GroupStatistics:
-        """Return the counters since the start, including commits by data threads. Callers must not change them."""
+        """Return the counters since the start of the broker, including commits by data threads. Callers must not change
+        them."""
         for shard in self.shards:
             shard.note_commits()
         return self._statistics
 
     def member_metadata_bytes(self) -> int:
-        """Return the bytes of all members' metadata."""
+        """Return how many bytes the metadata of all members takes."""
         return sum(shard.metadata_bytes() for shard in self.shards)
 
     @property
     def timers(self) -> TimerWheel:
-        """The timer wheel, which runs until `stop`."""
+        """The timer wheel of all groups, which runs until `stop`."""
         return self._driver.wheel
 
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take over all shards that this broker leads and start checking offset retention."""
+        """Load the shards of all partitions that this broker leads, and start checking the retention of offsets."""
         self.shards.start()
         self._watch_retention()
 
@@ -205,7 +206,7 @@ class GroupCoordinator:
         return shard.rebalances.heartbeat(group, member_id, instance_id, generation)
 
     def cached_responses(self, group_id: str) -> CachedResponses | None:
-        """Return the cache of responses for members of a classic group whose heartbeat just got NONE.
+        """Return the cache of responses for a classic group whose member has just got NONE to a heartbeat.
 
         Return None if the group is not stable. Raise KafkaError if this broker does not coordinate the group.
         """
@@ -228,7 +229,7 @@ class GroupCoordinator:
     # --- members with epochs ------------------------------------------------------------------------------------------
 
     def require_served(self, kind: GroupKind) -> None:
-        """Raise KafkaError UNSUPPORTED_VERSION if the broker's settings disable a kind of groups."""
+        """Raise KafkaError UNSUPPORTED_VERSION if the broker's settings disable this kind of group."""
         if not self.settings.serves(kind):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -250,7 +251,7 @@ class GroupCoordinator:
         return reply.outcome(self._loop)
 
     def cached_consumer_responses(self, group_id: str) -> CachedResponses:
-        """Return the cache for responses with `ConsumerHeartbeatResult.cacheable` set.
+        """Return the group's cache for responses whose `ConsumerHeartbeatResult.cacheable` is set.
 
         Raise KafkaError if this broker does not coordinate the group.
         """
@@ -275,8 +276,8 @@ class GroupCoordinator:
     def commit_then(self, request: CommitRequest, finished: Finished) -> None:
         """Handle an OffsetCommit and call `finished` once with the error codes.
 
-        After `offsets.commit.timeout.ms` the outcome is unknown and the codes are COORDINATOR_NOT_AVAILABLE; clients
-        retry.
+        A write that takes longer than `offsets.commit.timeout.ms` gets COORDINATOR_NOT_AVAILABLE: its outcome is
+        unknown, and clients retry.
         """
         shard = self.shard(request.group_id, empty_allowed=True)
         bounded = BoundedCallback(finished, len(request.items))
@@ -284,7 +285,7 @@ class GroupCoordinator:
         self._bound(bounded)
 
     def grant_commits(self, request: CommitRequest) -> CommitGrant | None:
-        """Delegate the next commits of a member whose commit just succeeded to data threads.
+        """Delegate a member's next commits to data threads, after a successful commit of the member.
 
         Return None if the coordinator has to check them itself.
         """
@@ -304,11 +305,9 @@ class GroupCoordinator:
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Check that a member in this epoch may fetch the group's offsets. `member_id` None: the client names no
-        member.
+        """Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the member must not fetch the group's offsets.
 
-        Members of classic groups always may. Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for the whole
-        group.
+        `member_id` None: the client names no member. Members of classic groups may always fetch.
         """
         if member_id is None and epoch < 0:
             return
@@ -317,7 +316,7 @@ class GroupCoordinator:
             group.check_fetch(member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
-        """Return (topic id, partition) of the group's offsets that depend on open transactions.
+        """Return (topic id, partition) of the group's offsets that open transactions may still change.
 
         Raise KafkaError for the whole group.
         """
@@ -325,7 +324,7 @@ class GroupCoordinator:
         return {(topic_id, key.partition) for topic_id, key in shard.transactions.unstable_of(group_id)}
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
-        """Return everything that the group has committed. Raise KafkaError for the whole group."""
+        """Return all committed offsets of the group by topic id. Raise KafkaError for the whole group."""
         shard = self.shard(group_id, empty_allowed=True)
         return list(shard.offsets.topics(group_id).items())
 
@@ -350,20 +349,22 @@ class GroupCoordinator:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def open_in(self, group_id: str, producer: tuple[int, int]) -> Watch | None:
-        """Watch for the end of the producer's transaction while the broker verifies a commit in it.
+        """Observe whether the producer's transaction ends while the broker verifies that a commit belongs to it.
 
-        `producer`: (id, epoch). Return None if the transaction already has offsets in the group's partition.
+        `producer`: (id, epoch). Return None if the transaction already has offsets in the group's partition: the broker
+        has verified it then.
         """
         shard = self.shard(group_id)
         return None if shard.transactions.holds(*producer) else shard.transactions.watch(producer[0])
 
     def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
-        """Note that a marker is being written to a partition of the offsets topic."""
+        """Note that a transaction marker is being written to a partition of the offsets topic."""
         for shard in self._of_partition(topic_id, partition):
             shard.transactions.ending(producer_id)
 
     def transaction_ended(self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool) -> None:
-        """Apply a durable marker at offset `at`: make the transaction's offsets visible, or forget them."""
+        """Apply a durable transaction marker at offset `at`: make the transaction's offsets visible, or discard them.
+        """
         for shard in self._of_partition(topic_id, partition):
             shard.transaction_ended(producer_id, at, committed=committed)
 
@@ -402,14 +403,14 @@ class GroupCoordinator:
     # --- deleted topics -----------------------------------------------------------------------------------------------
 
     def topics_removed(self, removed: Sequence[RemovedTopicView]) -> None:
-        """Drop the offsets of deleted incarnations. The metadata cache calls this.
+        """Drop the offsets of deleted incarnations. `MetadataCache` calls this method.
 
-        If the offsets topic itself was deleted, its shards are dropped already; clients look for their coordinator,
-        which creates the topic again. The tombstones are queued before any commit for a new incarnation of the name.
+        If the offsets topic itself was deleted, its shards are gone already, and a client's FindCoordinator creates it
+        again. The tombstones are queued before any commit for a new incarnation of the name.
         """
         for topic in removed:
             self._removals.note(topic.name)
-            # This revokes delegated commits, so nothing is committed between these steps.
+            # `keys_of_topic` revokes delegated commits: data threads commit nothing until the offsets are dropped.
             doomed = [(shard, shard.offsets.keys_of_topic(topic.topic_id)) for shard in self.shards]
             committed = self.committed_for(topic.topic_id)
             if committed:
@@ -422,7 +423,7 @@ class GroupCoordinator:
                     shard.write_offset_tombstones(keys, partial(_note_tombstones, topic.name))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
-        """Return (group, partition, offset) of one incarnation, for its deletion record."""
+        """Return (group, partition, offset) of all committed offsets of one incarnation, for its deletion record."""
         return [
             (group, partition, offset)
             for shard in self.shards
@@ -430,7 +431,7 @@ class GroupCoordinator:
         ]
 
     async def hold_commits(self, topic_id: Uuid) -> None:
-        """Refuse commits for the topic until `release_commits`; return once earlier commits are durable."""
+        """Refuse commits for the topic until `release_commits`; return once the commits accepted before are durable."""
         self._fence.hold(topic_id)
         for shard in self.shards:
             shard.offsets.revoke_delegated()
@@ -438,7 +439,7 @@ class GroupCoordinator:
         while any(
             shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
         ):
-            # Clients wait no longer than this either; after it, the outcome of a commit is unknown to them too.
+            # Clients wait no longer either: after this time they do not know the outcome of their commits.
             if self._clock.monotonic_ms() >= deadline:
                 return
             await asyncio.sleep(IN_FLIGHT_POLL_S)
@@ -448,7 +449,7 @@ class GroupCoordinator:
         self._fence.release(topic_id)
 
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
-        """Return the groups' committed offsets of a topic, in the form of its deletion record."""
+        """Return all groups' committed offsets of a topic, in the form of its deletion record."""
         from pybroker.broker.coordinators.group.offsets import kept_offset
 
         return tuple(kept_offset(*committed) for committed in self.offsets_of_topic(topic_id))
@@ -458,10 +459,10 @@ class GroupCoordinator:
     ) -> dict[str, asyncio.Future[ErrorCode]]:
         """Restore offsets from `committed_for` to the groups that this broker coordinates.
 
-        `topic_id` is an undeleted incarnation, or a successor that continues the offsets of another. Newer commits of a
-        group win. Groups see the restored offsets when this returns. Return, by group, a future for its error code
-        once it is stored; groups of other brokers and groups that are loading get their code at once
-        (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+        `topic_id` is an undeleted incarnation, or a new one that continues the offsets of another. Newer commits of a
+        group win. Groups see the restored offsets when this method returns. Return one future per group, which gets the
+        error code once the offsets are stored. Groups of other brokers get NOT_COORDINATOR at once, and groups that are
+        loading get COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._dependencies.commits.give_back(topic_id, name, kept, self._loop.create_future)
 
@@ -491,5 +492,5 @@ class GroupCoordinator:
 
 def _note_tombstones(name: str, error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
-        # No data is at risk: the records name a dead topic id, and the next load skips them.
+        # No data is at risk: the records name the topic id of a deleted topic, and the next load skips them.
         log.warning("cannot store tombstones for the offsets of a deleted topic topic=%s: %s", name, error.name)

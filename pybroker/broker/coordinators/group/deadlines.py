@@ -1,8 +1,8 @@
-"""Timeouts for writes: a waiter gets its answer after `offsets.commit.timeout.ms`, whatever the write does.
+"""Timeouts for writes: a request gets its response after `offsets.commit.timeout.ms` even if the write has not ended.
 
-Writes complete roughly in the order in which they start, and all have the same timeout. One loop timer for the
-oldest therefore serves all of them, and answered waiters leave from the front. A wait that starts after the setting
-was shortened may last as long as the waits before it.
+Writes complete roughly in the order in which they start, and all have the same timeout. One timer for the oldest
+pending write therefore serves all of them. If the setting is shortened, writes that are already pending keep the longer
+timeout, and writes that start after them may wait as long.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class BoundedCallback:
             self._finished(codes)
 
     def give_up(self) -> None:
-        """Give up waiting: the outcome is unknown, and clients retry."""
+        """Report COORDINATOR_NOT_AVAILABLE: the outcome of the write is unknown, and clients retry."""
         self([ErrorCode.COORDINATOR_NOT_AVAILABLE] * self._count)
 
 
 class Deadlines:
-    """The pending waits, in the order in which they started."""
+    """The pending writes, in the order in which they started."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -47,7 +47,7 @@ class Deadlines:
         return len(self._waiting)
 
     def add(self, callback: BoundedCallback, timeout_ms: int) -> None:
-        """Give up on `callback` after `timeout_ms` unless it has been answered."""
+        """Call `callback.give_up` after `timeout_ms` unless the write has completed by then."""
         waiting = self._waiting
         while waiting and waiting[0][1].over:
             waiting.popleft()

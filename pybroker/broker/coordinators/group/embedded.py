@@ -22,12 +22,12 @@ NEWEST = 3
 
 
 class EmbeddedSubscription(msgspec.Struct, frozen=True):
-    """The contents of a member's subscription."""
+    """The decoded fields of a member's subscription."""
 
     topics: tuple[str, ...]
     owned: frozenset[Partition]
     generation: int
-    """The generation in which the member owns `owned`; −1: not given."""
+    """The generation in which the member owns the partitions of `owned`; −1: the member does not say."""
     rack_id: str | None
 
 

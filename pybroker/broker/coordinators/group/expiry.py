@@ -1,15 +1,16 @@
 """Expiry of committed offsets and empty groups (KIP-211, Kafka since 2.1).
 
-    group                                          the retention counts from
-    never joined (only commits)                    the commit
-    joined once, now Empty                         the moment it became empty; the commit if that is not known
-    Stable, consumers with readable subscriptions  the commit, for topics that no member subscribes to
-    any other                                      nothing expires
+    group                                          start of an offset's retention
+    never had members (only commits)               the commit
+    had members, now Empty                         the moment it became empty; the commit if that is not known
+    Stable, consumers with readable subscriptions  the commit, for topics to which no member subscribes
+    any other classic group                        nothing expires
 
-    consumer, streams group (KIP-848, KIP-1071)    the commit, for topics that no member subscribes to
+    consumer, streams group (KIP-848, KIP-1071)    the commit, for topics to which no member subscribes
     share group                                    nothing expires
 
-An offset with its own retention (OffsetCommit 2–4) expires by that. A group without members and offsets is deleted.
+An offset committed with its own retention (OffsetCommit 2–4) expires after that. A group without members and offsets is
+deleted.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from pybroker.native import Uuid
 
 
 def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> int:
-    """Remove a group's expired offsets, and the group itself once it is unused; return the number of offsets.
+    """Remove a group's expired offsets, and the group itself once it has neither members nor offsets. Return the number
+    of removed offsets.
 
-    If the append of the tombstones fails, the offsets return with the next load and expire again.
+    If the tombstones cannot be appended, the offsets are there again after the next load, and expire again.
     """
     if not group.expires or shard.groups.get(group.group_id) is not group:
         return 0
@@ -33,7 +35,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
         shard.offsets.remove(key.group, topic_id, key.partition)
     if expired:
         shard.write_offset_tombstones([key for _, key in expired], lambda _: None)
-    # The order matters: a commit that completes between the last two checks is found among the offsets.
+    # Keep this order of checks: a commit that completes between the last two is then found among the offsets.
     if (
         group.is_empty
         and not group.expects_members

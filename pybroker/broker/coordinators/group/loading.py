@@ -1,4 +1,4 @@
-"""Replay of an offsets partition: the live records after reading all of it. Runs in a worker thread."""
+"""Replay of one offsets partition: keeps the last record of every key. Runs in a worker thread."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class LoadedGroups(msgspec.Struct):
     """Producer → its commits in a transaction that has not ended."""
     classic_groups: dict[str, GroupValue] = {}
     epoch_groups: dict[tuple[GroupKind, str], StoredGroup] = {}
-    """In the order of their last records: if tombstones could not be written, groups of two kinds have the same id, and
-    the later one counts."""
+    """In the order of each group's last record. If tombstones could not be written, groups of two kinds may have the
+    same id, and the later one is valid."""
     records: int = 0
     damaged: int = 0
     """Undecodable records, which are skipped."""
@@ -70,7 +70,7 @@ class LoadedGroups(msgspec.Struct):
                 else:
                     self.classic_groups[parsed.group] = decode_group_value(record.value)
             elif isinstance(parsed, EpochGroupKey):
-                # Taking it out first keeps the groups in the order of their last records.
+                # Removing the group before adding it again keeps the groups in the order of their last records.
                 stored = self.epoch_groups.pop((parsed.kind, parsed.group), None) or STORED[parsed.kind]()
                 self.epoch_groups[parsed.kind, parsed.group] = stored
                 stored.take(parsed.record_type, parsed.name, record.value)

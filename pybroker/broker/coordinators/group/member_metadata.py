@@ -1,8 +1,8 @@
 """The memory limit for the metadata of group members.
 
 A JoinGroup carries the protocols and subscriptions that a classic member supports, as bytes that only clients
-understand. Members of the other protocols send theirs in heartbeats: topic names, regular expressions, a topology,
-racks, tags. The coordinator keeps it as long as the member is in the group.
+understand. Members of other group types send topic names, regular expressions, a topology, racks or tags in heartbeats.
+The coordinator keeps this metadata as long as the member is in the group.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ COUNTED_FOR_MS = 1_000
 
 
 class MemberMetadata:
-    """Refuses members with too much metadata.
+    """Refuses members whose metadata exceeds a limit.
 
-    `count` returns the bytes of all members. It is called at most once a second; metadata accepted in between is
-    added.
+    `count` returns the bytes of all members. It is called at most once a second; in between, the sizes of newly
+    accepted metadata are added to its last result.
     """
 
     def __init__(
@@ -42,9 +42,10 @@ class MemberMetadata:
         self.require_room(metadata_bytes(protocols))
 
     def require_room(self, size: int, before: int = 0) -> None:
-        """Raise KafkaError GROUP_MAX_SIZE_REACHED if a member's metadata, `before` bytes until now, exceeds a limit.
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if a member's metadata of `size` bytes exceeds a limit.
 
-        A member that sends no more than it has is never refused: it may have lost a response.
+        `before` is the size of the metadata that it replaces. A member whose metadata does not grow is never refused:
+        it may be repeating a request whose response was lost.
         """
         if size <= before:
             return

@@ -1,7 +1,7 @@
-"""Protocol changes of a group with members (KIP-848).
+"""Conversion of a group with members between the classic and the consumer protocol (KIP-848).
 
-A classic group becomes a consumer group when the first member of the consumer protocol joins, and a consumer group
-becomes classic when the last such member has left. Pure functions; `GroupShard` makes the change durable.
+A classic group becomes a consumer group when the first member of the consumer protocol joins. A consumer group becomes
+classic when the last member of the consumer protocol has left. Pure functions; `GroupShard` makes the change durable.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def upgrade(group: ClassicGroup, into: ConsumerGroup, topics: Topics, size_max: int) -> None:
-    """Fill a consumer group with the members of a classic one.
+    """Fill the consumer group `into` with the members of a classic group.
 
-    The generation becomes the members' epoch, and their assignments become the target. Raise KafkaError
+    The generation becomes the members' epoch, and the assignments become the target assignment. Raise KafkaError
     GROUP_ID_NOT_FOUND if the group cannot be upgraded.
     """
     if not group.uses_consumer_protocol:
@@ -80,10 +80,10 @@ def can_downgrade(group: ConsumerGroup, size_max: int) -> bool:
 
 
 def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
-    """Return the classic group of these members, in the highest generation that a member knows.
+    """Return a classic group with the members of a consumer group, all of which use the classic protocol.
 
-    That is the epoch before the last member of the consumer protocol left. Members keep reading and committing their
-    partitions until the rebalance that has to follow.
+    Its generation is the highest epoch that a member knows: the epoch before the last member of the consumer protocol
+    left. Members can read and commit their partitions until they rejoin in the rebalance that the caller starts.
     """
     known = max(member.epoch for member in group.members.values())
     classic = ClassicGroup(group.group_id, identity=group.identity, state_timestamp_ms=now_ms, generation=known)

@@ -1,8 +1,8 @@
 """Committed offsets of one offsets partition, in memory: group → topic id → partition.
 
 The topic id is the key, because an offset is valid only for the incarnation that it was committed for. The name is
-kept as well, because the stored key contains it. Only durable offsets are stored here: callers use `put` once an
-append has completed. Every read first adds the commits of data threads (`shards.cached_responses`).
+stored as well, because the record's key contains it. Only durable offsets are stored here: callers use `put` once an
+append has completed. Every read first adds the offsets that data threads have committed (`shards.cached_responses`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Set by clients of OffsetCommit 2–4 that ask for their own retention."""
+    """Expiry time that a client of OffsetCommit 2–4 asked for; None: the broker's retention applies."""
     log_offset: int = -1
-    """Offset of its record in the offsets partition. Of two commits the later record wins, in whatever order the
-    appends complete."""
+    """Offset of the commit's record in the offsets partition. Of two commits the later record wins, in whatever order
+    the appends complete."""
 
     @classmethod
     def stored(cls, value: OffsetValue, at: int) -> CommittedOffset:
@@ -41,8 +41,8 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]]], None]
-"""Called with the committed offsets of a topic that no longer exists, before they are dropped: `kept_offset` of each.
-Must be quick."""
+"""Called with the committed offsets of a topic that no longer exists, in the form of `kept_offset`, before they are
+dropped. Must be quick: it blocks the event loop."""
 
 
 def kept_offset(group: str, partition: int, offset: CommittedOffset) -> Mapping[str, Any]:
@@ -61,7 +61,7 @@ class MembersCommits(Protocol):
     """The delegated commits of data threads (`native.ShardCommits`)."""
 
     def take_all_back(self) -> None:
-        """Revoke every lease granted before; commits made under them are in the log when this returns."""
+        """Revoke all leases; commits made under them are in the log when this method returns."""
         ...
 
     def close(self) -> None:
@@ -69,11 +69,11 @@ class MembersCommits(Protocol):
         ...
 
     def take(self) -> Sequence[MemberCommit]:
-        """Return the commits that became durable since the last call."""
+        """Return the commits that became durable since the last call of `take`."""
         ...
 
     def take_count(self) -> int:
-        """Return the number of offsets committed since the last call."""
+        """Return the number of offsets committed since the last call of `take_count`."""
         ...
 
     def in_flight(self) -> Sequence[MemberCommit]:
@@ -99,7 +99,7 @@ class Offsets:
         self._in_flight: dict[tuple[Uuid, OffsetKey], int] = {}
 
     def revoke_delegated(self) -> None:
-        """Revoke delegated commits: until this step of the loop ends, only the coordinator commits."""
+        """Revoke delegated commits: until the current step of the event loop ends, only the coordinator commits."""
         self._of_members.take_all_back()
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Offsets:
         self._of_members.close()
 
     def take_count(self) -> int:
-        """Return how many offsets data threads have committed since the last call."""
+        """Return how many offsets data threads have committed since the last call of `take_count`."""
         return self._of_members.take_count()
 
     def _take_over(self) -> None:
@@ -137,7 +137,7 @@ class Offsets:
         return known is not None and known.log_offset >= 0
 
     def topics(self, group: str) -> dict[Uuid, TopicOffsets]:
-        """Return everything that a group has committed. Callers must not change it."""
+        """Return all committed offsets of a group by topic id. Callers must not change them."""
         self._take_over()
         return self._groups.get(group, {})
 
@@ -147,7 +147,7 @@ class Offsets:
         return list(self._groups)
 
     def put(self, group: str, topic_id: Uuid, name: str, partition: int, value: CommittedOffset) -> None:
-        """Store a durable commit, unless a newer record for its key is known."""
+        """Store a durable commit, unless a later record of the same key is already stored."""
         topic = self._groups.setdefault(group, {}).get(topic_id)
         if topic is None:
             topic = self._groups[group][topic_id] = TopicOffsets(name)
@@ -173,7 +173,7 @@ class Offsets:
         """Return the keys that need tombstones when a group is deleted: committed offsets, and commits being
         written."""
         self.revoke_delegated()
-        # The order matters: a commit that completes in between is found among the offsets.
+        # Read in this order: a commit that completes in between is then found among the offsets.
         keys = dict.fromkeys(pair for pair in self._under_way() if pair[1].group == group)
         self._take_over()
         for topic_id, topic in self._groups.get(group, {}).items():
@@ -192,7 +192,7 @@ class Offsets:
         return list(keys)
 
     def of_topic(self, topic_id: Uuid) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Yield (group, name, partition, offset) of one incarnation; its deletion record keeps them for undelete."""
+        """Yield (group, name, partition, offset) of one incarnation, for its deletion record."""
         self._take_over()
         for group in self._groups_by_topic.get(topic_id, ()):
             topic = self._groups[group][topic_id]
@@ -231,7 +231,7 @@ class Offsets:
         return any(in_topic == topic_id for in_topic, _ in self._under_way())
 
     def has_commit_in_flight(self, group: str) -> bool:
-        """Return whether a commit of this group is being written; the group then counts as used."""
+        """Return whether a commit of this group is being written; expiry does not delete such a group."""
         return any(key.group == group for _, key in self._under_way())
 
     def _unlink(self, topic_id: Uuid, group: str) -> None:

@@ -1,4 +1,4 @@
-"""Interfaces of the group coordinator beyond `shards.ports`, and between its parts."""
+"""Interfaces of the group coordinator: towards the broker (besides `shards.ports`), and between its modules."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class RemovedTopicView(Protocol):
-    """A deleted incarnation."""
+    """A deleted incarnation of a topic."""
 
     @property
     def name(self) -> str:
-        """Its last name."""
+        """The name of the topic when it was deleted."""
         ...
 
     @property
@@ -55,11 +55,11 @@ class GroupStore(Protocol):
         ...
 
     def formed(self, group: ClassicGroup) -> None:
-        """Record the topic incarnations that exist when the generation forms."""
+        """Record the topic incarnations that exist when the group's generation forms."""
         ...
 
     def emptied(self, group: ClassicGroup) -> None:
-        """Drop a group whose last assigned id has expired and of which nothing was stored."""
+        """Drop a group that was never stored, after its last assigned member id has expired unused."""
         ...
 
 
@@ -129,7 +129,7 @@ class GroupCoordinatorSettings:
         return int(self._config["offsets.commit.timeout.ms"])
 
     def serves(self, kind: GroupKind) -> bool:
-        """Return whether group.coordinator.rebalance.protocols includes a kind of groups."""
+        """Return whether group.coordinator.rebalance.protocols includes this kind of group."""
         return kind in self._config["group.coordinator.rebalance.protocols"]
 
     @property

@@ -1,8 +1,8 @@
-"""Rebalances of classic groups: the members reach one generation with one assignment.
+"""Rebalances of classic groups: the members agree on one generation with one assignment.
 
-All functions are synchronous, on the event loop's thread: they change the group, answer held requests and set
-timers. `GroupStore.store` makes changes durable, and its callback continues once the record is on disk. Behaviour
-follows Kafka's classic coordinator (KIP-62, 134, 345, 394, 559, 800, 814).
+All functions are synchronous, on the event loop's thread: they change the group, answer held requests and set timers.
+`GroupStore.store` makes changes durable, and its callback continues once the record is on disk. Behaviour follows
+Kafka's classic coordinator (KIP-62, 134, 345, 394, 559, 800, 814).
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """Timeout of a new member's held JoinGroup, as in Kafka: the member cannot heartbeat before it knows its id."""
 
 PENDING_JOINS_MAX = 10_000
-"""Assigned, unused ids per group; limits the memory that clients can use by only asking for ids."""
+"""Member ids that a group assigned and no client has used yet, at most; limits the memory of clients that only ask for
+ids."""
 
 ID_RETURN_MS_MAX = 1_000
-"""After its initial delay, a group's first rebalance waits this long for clients that are about to join with a new id.
+"""How long a group's first rebalance waits, after its initial delay, for clients that were given a member id and have
+not joined with it.
 
-Without it, clients that start together would need a second rebalance and wait for each member's heartbeat.
+Without this wait, clients that start together would need a second rebalance, which waits for each member's heartbeat.
 """
 
 JOIN_RETRY_MS_MIN = 1_000
-"""The shortest time before a join phase without members is checked again, whatever the members' timeout."""
+"""The shortest time before a join phase without members is checked again, however short the members' timeout is."""
 
 
 class ClassicRebalances:
@@ -61,11 +63,11 @@ class ClassicRebalances:
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
     def join(self, group: ClassicGroup, request: JoinRequest, reply: JoinReply) -> None:
-        """Answer now, or hold the request until the rebalance ends."""
+        """Handle a JoinGroup: answer immediately, or hold the request until the rebalance ends."""
         if group.state is ClassicGroupState.DEAD:
             reply(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         elif not self._has_room(group, request.member_id):
-            # Remove a member that finds the group full when it rejoins.
+            # Remove a member that rejoins when the group has become too small for it (group.max.size was lowered).
             self._forget(group, request.member_id)
             reply(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
             self._complete_if_all_joined(group)
@@ -83,8 +85,8 @@ class ClassicRebalances:
         if group.state is ClassicGroupState.EMPTY:
             return len(group.pending_joins) < PENDING_JOINS_MAX or bool(member_id)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            # Counting held joins instead of members turns away the last members to return after an operator lowers the
-            # limit.
+            # Count held joins instead of members. After an operator lowers the limit, the members that rejoin last are
+            # refused.
             return (member is not None and member.reply_join is not None) or (
                 group.awaiting_join < self._settings.max_size
                 and (bool(member_id) or len(group.pending_joins) < PENDING_JOINS_MAX)
@@ -123,8 +125,8 @@ class ClassicRebalances:
             group.state is ClassicGroupState.COMPLETING_REBALANCE
             or (group.state is ClassicGroupState.STABLE and not leads)
         ):
-            # The member lost the response to its first JoinGroup. A leader of a stable group wants a new assignment
-            # instead.
+            # A member that repeats a JoinGroup has lost the response and gets it again. A leader of a stable group that
+            # sends a JoinGroup wants a new assignment instead.
             reply(group.join_result(member.member_id))
             return
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -164,7 +166,7 @@ class ClassicRebalances:
         group.park_join(member, reply)
         reason = f"static member {instance_id} returns as {member_id}: {request.reason}"
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-            # The leader assigns to the old id; only a new rebalance reaches the new id.
+            # The leader's assignment names the old member id; the new id gets its partitions only by a rebalance.
             self._prepare(group, reason)
             return
         if group.state is not ClassicGroupState.STABLE:
@@ -186,7 +188,8 @@ class ClassicRebalances:
             elif request.supports_skipping_assignment:
                 group.answer_join(member, group.join_result(member_id, skip_assignment=True))
             else:
-                # Name another leader, so that a leader without support for skipping does not compute an assignment.
+                # Name another member as leader: a client that does not support skip_assignment would otherwise compute
+                # an assignment.
                 group.answer_join(
                     member,
                     JoinResult(
@@ -210,7 +213,7 @@ class ClassicRebalances:
             self._complete_if_all_joined(group)
 
     def rebalance(self, group: ClassicGroup, reason: str) -> None:
-        """Start a rebalance unless one runs; members learn of it with their next heartbeat."""
+        """Start a rebalance unless one runs; members learn about it in the response to their next heartbeat."""
         if group.members and group.can_rebalance:
             self._prepare(group, reason)
 
@@ -223,7 +226,7 @@ class ClassicRebalances:
         group.transition_to(ClassicGroupState.PREPARING_REBALANCE, self._clock.wall_ms())
         log.info("group %s generation %d rebalances: %s", group.group_id, group.generation, reason)
         if initial:
-            # Consumers of one application start one after the other; a short delay avoids a rebalance for each of them.
+            # Consumers of one application start shortly after each other; the delay avoids one rebalance per consumer.
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._await_first(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.all_joined:
@@ -276,7 +279,8 @@ class ClassicRebalances:
             log.info("group %s is empty at generation %d", group.group_id, group.generation)
 
             def stored(error: ErrorCode) -> None:
-                # After a crash the last stored generation returns; the sessions of its members then expire.
+                # If this write is lost in a crash, the group is loaded with its last stored generation, and the
+                # sessions of its members expire.
                 if error is not ErrorCode.NONE:
                     log.warning("group %s: its emptiness was not stored (%s)", group.group_id, error.name)
 
@@ -310,7 +314,7 @@ class ClassicRebalances:
     # --- SyncGroup ----------------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, request: SyncRequest, reply: SyncReply) -> None:
-        """Answer now, or hold the request until the leader's assignment is stored."""
+        """Handle a SyncGroup: answer immediately, or hold the request until the leader's assignment is stored."""
         if group.state is ClassicGroupState.DEAD:
             reply(SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
@@ -349,7 +353,7 @@ class ClassicRebalances:
         wanted = {member_id: given.get(member_id, b"") for member_id in group.members}
 
         def stored(error: ErrorCode) -> None:
-            # If a member joined or left meanwhile, another rebalance runs and these SyncGroups are answered.
+            # If a member joined or left during the write, the next rebalance has answered the held SyncGroups.
             if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != generation:
                 return
             if error is not ErrorCode.NONE:
@@ -370,13 +374,14 @@ class ClassicRebalances:
         for member in list(group.members.values()):
             member.assignment = b""
             if member.answer_sync(SyncResult(error)):
-                # The session did not run while the request was held.
+                # The member's session timer was stopped while the coordinator held the request.
                 self._watch_session(group, member.member_id, member.session_timeout_ms)
 
     # --- Heartbeat, LeaveGroup, sessions ------------------------------------------------------------------------------
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Extend a session. Synchronous, because heartbeats are the most frequent request of an idle cluster."""
+        """Handle a Heartbeat: extend the session. Synchronous, because heartbeats are the most frequent request of an
+        idle cluster."""
         if group.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:
@@ -398,7 +403,7 @@ class ClassicRebalances:
             self._watch_session(group, member.member_id, member.session_timeout_ms)
 
     def heard_commit(self, group: ClassicGroup, member_id: str) -> None:
-        """Extend the session of a member that has committed, unless its rebalance timeout runs."""
+        """Extend the session of a member that has committed, except while the group waits for SyncGroups."""
         member = group.members.get(member_id)
         if member is not None and group.is_in(ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
             self.keep_alive(group, member)
@@ -448,7 +453,7 @@ class ClassicRebalances:
             if group.state is ClassicGroupState.EMPTY:
                 self._store.emptied(group)
         elif member.awaits_rebalance:
-            # The held request counts as a heartbeat; its response restarts the session.
+            # A held request counts as a heartbeat; its response restarts the session timer.
             return
         elif left_ms := group.cached_responses.session_left_ms(member_id, member.session_timeout_ms):
             self._watch_session(group, member_id, left_ms)
@@ -469,15 +474,16 @@ class ClassicRebalances:
     # --- loading, freezing and ending groups --------------------------------------------------------------------------
 
     def resume(self, group: ClassicGroup) -> None:
-        """Start a new session for each member of a loaded group; no coordinator received its heartbeats during the
-        load."""
+        """Start a new session for each member of a loaded group: heartbeats could not reach a coordinator while the
+        group was loading."""
         for member in group.members.values():
             self._watch_session(group, member.member_id, member.session_timeout_ms)
         if len(group.members) > self._settings.max_size:
             self._prepare(group, "it was loaded with more members than group.max.size allows")
 
     def freeze(self, group: ClassicGroup) -> None:
-        """Stop the group before its protocol changes: held requests get REBALANCE_IN_PROGRESS, and timers stop."""
+        """Stop the group before it changes to another protocol: held requests get REBALANCE_IN_PROGRESS, and timers
+        stop."""
         group.cached_responses.invalidate()
         group.in_initial_delay = False
         for member in group.members.values():
@@ -486,7 +492,7 @@ class ClassicRebalances:
         self._cancel_timers(group)
 
     def thaw(self, group: ClassicGroup) -> None:
-        """Resume the group after a failed upgrade: members rejoin, each within a new session."""
+        """Resume the group after a failed upgrade: each member has a new session in which to rejoin."""
         self.resume(group)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._complete_join_in(group, group.rebalance_timeout_ms)

@@ -1,12 +1,13 @@
 """Records of `__consumer_offsets` in Kafka's key and value formats (OffsetCommitKey/Value, GroupMetadataKey/Value).
 
-A key starts with a 16-bit type: 0 and 1 for committed offsets, 2 for group metadata. Keys of consumer, share and
-streams groups are decoded by `records` of `coordinators/consumer`, `share` and `streams`; other types are skipped. A
-value starts with its version. This module reads versions 0 to 4 and writes Kafka's: 4 for offsets, 3 for groups.
-Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic id) it carries a pybroker tag, which Kafka's
-readers skip (`native/protocol/schema/stored`): the expiry time, if an old client asked for its own retention. Groups
-of version 4, which earlier pybroker versions wrote, have a tag with the topics that existed when the generation
-formed.
+A key starts with a 16-bit type: 0 and 1 for committed offsets, 2 for group metadata. The `records` modules of
+`coordinators/consumer`, `share` and `streams` decode the keys of their groups; keys of other types are skipped. A value
+starts with its version. This module reads versions 0 to 4 and writes the versions that Kafka writes: 4 for offsets, 3
+for groups.
+
+Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic id) pybroker adds a tag of its own, which Kafka skips
+(`native/protocol/schema/stored`): the expiry time, if an old client asked for its own retention. Groups of version 4,
+which earlier pybroker versions wrote, have a tag with the topics that existed when the generation formed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class GroupKey(msgspec.Struct, frozen=True):
 
 
 class OffsetValue(msgspec.Struct, frozen=True, gc=False):
-    """A committed offset as stored."""
+    """The value of a committed offset's record."""
 
     offset: int
     leader_epoch: int
@@ -57,7 +58,7 @@ class OffsetValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class MemberValue(msgspec.Struct, frozen=True):
-    """One member of a stored generation."""
+    """One member in the record of a generation."""
 
     member_id: str
     group_instance_id: str | None
@@ -70,17 +71,17 @@ class MemberValue(msgspec.Struct, frozen=True):
 
 
 class GroupValue(msgspec.Struct, frozen=True):
-    """A generation as stored."""
+    """The value of a group's record: one generation."""
 
     protocol_type: str
     generation: int
     protocol: str | None
     leader: str | None
     current_state_timestamp_ms: int
-    """−1: not known."""
+    """Wall time (ms) of the last state change; −1: not known."""
     members: tuple[MemberValue, ...]
     formed_topics: dict[str, Uuid] = {}
-    """Read but no longer written; see the module's header."""
+    """Read from records of earlier pybroker versions; no longer written."""
 
 
 class EpochGroupKey(msgspec.Struct, frozen=True):
@@ -160,7 +161,8 @@ def decode_offset_value(data: bytes) -> OffsetValue:
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """Encode a GroupMetadataValue, version 3, as Kafka does: readers outside brokers support no later version."""
+    """Encode a GroupMetadataValue in version 3, as Kafka does: tools that read the topic directly support no later
+    version."""
     return encode_versioned(
         m.StoredGroup(
             protocol_type=value.protocol_type,
@@ -206,7 +208,7 @@ def _member(stored: m.StoredGroup_MemberMetadata) -> MemberValue:
         stored.group_instance_id,
         stored.client_id,
         stored.client_host,
-        # Version 0 has one timeout for both.
+        # Version 0 has a session timeout but no rebalance timeout.
         stored.session_timeout if stored.rebalance_timeout == NO_TIMESTAMP else stored.rebalance_timeout,
         stored.session_timeout,
         stored.subscription,

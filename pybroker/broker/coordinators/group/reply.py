@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Reply(Generic[T]):
-    """A callback that yields its value, or a future if the value has not arrived."""
+    """A callback for one value. `outcome` returns the value, or a future if it has not arrived."""
 
     __slots__ = ("_future", "_value")
 
@@ -24,7 +24,6 @@ class Reply(Generic[T]):
             self._future.set_result(value)
 
     def outcome(self, loop: asyncio.AbstractEventLoop) -> T | asyncio.Future[T]:
-        """Return the value if it has arrived, else a future for it."""
         if self._value is not None:
             return self._value
         self._future = loop.create_future()

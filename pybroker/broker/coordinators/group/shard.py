@@ -57,9 +57,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CLOCKS_DIFFER_MS = 60_000
-"""Timestamps of two brokers are compared only if they differ by more than this."""
+"""The clocks of two brokers may differ by this much: a smaller difference of their timestamps proves no order."""
 DOWNGRADE_RETRY_MS = 1_000
-"""Delay before retrying a downgrade that could not be written."""
+"""Delay before retrying the conversion to a classic group after its write failed."""
 
 
 class GroupShard(Shard[LoadedGroups]):
@@ -115,21 +115,22 @@ class GroupShard(Shard[LoadedGroups]):
         self._statistics = statistics
         self._keep_offsets = keep_offsets
         self._removals_before = removals.count
-        """Removals up to this count say nothing about loaded groups: another broker may have formed their generations
-        later."""
+        """For loaded groups, ignore removals of topics up to this count: another broker may have formed their
+        generations after these removals."""
 
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
     def replay(self) -> LoadedGroups:
-        """Return an empty replay for the partition's records."""
+        """Return an object that replays the partition's records."""
         return LoadedGroups()
 
     def install(self, loaded: LoadedGroups) -> None:
-        """Install loaded groups and offsets. Offsets of unknown incarnations are left out; those of deleted topics go
-        to the deletion record, which lacks them if this partition had no coordinator at the deletion.
+        """Install loaded groups and offsets.
 
-        No tombstones are written for them: an unknown topic id is no proof of a deletion, and a commit to a new
-        incarnation of the name replaces the record anyway.
+        Skip offsets of unknown topic ids. Add offsets of deleted topics to the topic's deletion record: they are
+        missing there if this partition had no coordinator at the time of the deletion. Write no tombstones for skipped
+        offsets: an unknown topic id does not prove a deletion, and a commit to a new incarnation of the name replaces
+        the record anyway.
         """
         hidden = 0
         of_deleted: dict[Uuid, list[Mapping[str, Any]]] = {}
@@ -187,7 +188,7 @@ class GroupShard(Shard[LoadedGroups]):
         self._markers_while_loading.clear()
 
     def give_up(self, error: ErrorCode) -> None:
-        """End the shard when it moves away or the broker stops: waiting clients get `error`."""
+        """End the shard because it moves to another broker or the broker stops: waiting clients get `error`."""
         self.offsets.close()
         self.note_commits()
         for group in self.groups.all_of(ClassicGroup):
@@ -198,7 +199,7 @@ class GroupShard(Shard[LoadedGroups]):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def note_group(self, group_id: str) -> Group:
-        """Return the group. If it does not exist, create it without members: such a group only has offsets."""
+        """Return the group. If it does not exist, create one without members, which can hold offsets only."""
         group = self.groups.get(group_id)
         if group is None:
             group = ClassicGroup(group_id)
@@ -206,12 +207,15 @@ class GroupShard(Shard[LoadedGroups]):
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
-        """Return a classic group."""
+        """Return the group if it is a classic group."""
         return self.groups.get_as(group_id, ClassicGroup)
 
     def upgraded(self, group_id: str) -> ConsumerGroup:
-        """Return the consumer group of a classic member. Raise KafkaError REBALANCE_IN_PROGRESS if the upgrade of its
-        classic group is being written; a member that rejoins finds the new group."""
+        """Return the consumer group of a classic member.
+
+        Raise KafkaError REBALANCE_IN_PROGRESS while the conversion of its classic group is being written: the member
+        rejoins, and finds the consumer group.
+        """
         group = self.groups.get_as(group_id, ConsumerGroup)
         if group is None:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -225,15 +229,17 @@ class GroupShard(Shard[LoadedGroups]):
         self.emptied(group)
 
     def cached_responses(self, group_id: str) -> CachedResponses | None:
-        """See `GroupCoordinator`."""
+        """See `GroupCoordinator.cached_responses`."""
         group = self.groups.get_as(group_id, ClassicGroup)
         if group is None or group.state is not ClassicGroupState.STABLE:
             return None
-        # While the first member of another protocol joins, the group is no longer what its members know.
+        # While the first member of another protocol joins, members of the classic group must not get its cached
+        # responses.
         return group.cached_responses if self.groups.kind(group_id) is GroupKind.CLASSIC else None
 
     def cached_responses_for_commits(self, request: CommitRequest) -> CachedResponses | None:
-        """Return the cache for the commits of a valid request's member; None: only the coordinator may accept them."""
+        """Return the response cache for a member's commits, after a valid commit of the member. None: only the
+        coordinator may accept commits."""
         group = self.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return self.cached_responses(request.group_id)
@@ -241,13 +247,13 @@ class GroupShard(Shard[LoadedGroups]):
         return self.epochs.cached_responses(group.group_id) if is_current and self.is_quiet(group) else None
 
     def heard_commit(self, group: Group, member_id: str) -> None:
-        """Extend the session of a classic group's member that has committed. Commits do not keep other members
-        alive."""
+        """Extend the session of a classic group's member that has committed. Members of other groups extend it by
+        heartbeats only."""
         if isinstance(group, ClassicGroup):
             self.rebalances.heard_commit(group, member_id)
 
     def rebalance(self, group: Group, reason: str) -> None:
-        """Start a rebalance of a classic group unless one runs."""
+        """Start a rebalance of a classic group unless one runs already."""
         if isinstance(group, ClassicGroup):
             self.rebalances.rebalance(group, reason)
 
@@ -256,24 +262,25 @@ class GroupShard(Shard[LoadedGroups]):
         return self.epochs.is_quiet(group.group_id)
 
     def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
-        """Apply a durable marker at offset `at`. While the shard loads, the replay may or may not contain the
-        marker."""
+        """Apply a durable transaction marker at offset `at`. While the shard loads, the replay may have read the marker
+        already."""
         if self.state is ShardState.ACTIVE:
             self.count(self.transactions.ended(producer_id, at, committed=committed))
         else:
             self._markers_while_loading.append((producer_id, at, committed))
 
     def metadata_bytes(self) -> int:
-        """Return the bytes of all members' metadata."""
+        """Return how many bytes the metadata of all members takes."""
         classic = sum(group.metadata_bytes for group in self.groups.all_of(ClassicGroup))
         return classic + self.epochs.metadata_sizes.total
 
     def has_commit_under_way(self, group_id: str) -> bool:
-        """Return whether a commit is being written or its transaction is open; the group then counts as used."""
+        """Return whether a commit of the group is being written or is in an open transaction; expiry does not delete
+        such a group."""
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
 
     def count(self, offsets: list[Counting]) -> None:
-        """Store the offsets of a committed transaction."""
+        """Store the offsets of a committed transaction, which count from now on."""
         for topic_id, key, value in offsets:
             if self._topics.topic_name(topic_id) is not None:
                 self.note_group(key.group)
@@ -281,7 +288,7 @@ class GroupShard(Shard[LoadedGroups]):
                 self._statistics.offset_commits += 1
 
     def note_commits(self) -> None:
-        """Count the commits of data threads."""
+        """Add the commits of data threads to the statistics."""
         self._statistics.offset_commits += self.offsets.take_count()
 
     # --- changes of kind ----------------------------------------------------------------------------------------------
@@ -289,8 +296,8 @@ class GroupShard(Shard[LoadedGroups]):
     def heartbeat(self, of: GroupKind, group_id: str, beat: EpochHeartbeat, reply: Reply) -> None:
         """Handle a valid heartbeat of a member with an epoch; `reply` gets the result once its changes are durable.
 
-        The first member may turn a classic group into one of its kind (`EpochKind.may_replace`). Raise KafkaError
-        GROUP_ID_NOT_FOUND.
+        The first member may turn a classic group into a group of its kind (`EpochKind.may_replace`). Raise KafkaError
+        GROUP_ID_NOT_FOUND if the group is of another kind.
         """
         kind, classic = self.groups.require(group_id, of, GroupKind.CLASSIC), self.classic_group(group_id)
         if kind is None and beat.epoch != JOINS:
@@ -313,7 +320,8 @@ class GroupShard(Shard[LoadedGroups]):
             log.info("group %s becomes a consumer group at epoch %d", draft.group_id, draft.epoch)
 
     def _answer_upgrade(self, classic: ClassicGroup, reply: Reply, result: object) -> None:
-        """Answer a heartbeat that could upgrade a classic group; the group continues if it was not upgraded."""
+        """Answer a heartbeat that was to upgrade a classic group; if the upgrade failed, the classic group continues.
+        """
         if self.groups.get(classic.group_id) is classic and self.groups.kind(classic.group_id) is GroupKind.CLASSIC:
             self.rebalances.thaw(classic)
         reply(result)
@@ -342,8 +350,7 @@ class GroupShard(Shard[LoadedGroups]):
             self.formed(classic)
             assignments = {member.member_id: member.assignment for member in classic.members.values()}
             value = group_value(classic, assignments, now_ms)
-            # The rebalance that follows is not stored: after a restart the members do not know this generation, and
-            # rejoin.
+            # The rebalance that follows is not stored. After a restart, members do not know this generation and rejoin.
             unknown = max(draft.epoch, value.generation + 1)
             stored = encode_group_value(msgspec.structs.replace(value, generation=unknown))
             draft.successor = {encode_group_key(group_id): stored}
@@ -361,8 +368,8 @@ class GroupShard(Shard[LoadedGroups]):
         self.epochs.submit(group_id, change, answered, of=GroupKind.CONSUMER)
 
     def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
-        """Handle a JoinGroup for a streams group, which becomes a classic group and keeps its offsets if it has no
-        members."""
+        """Handle a JoinGroup for a streams group. A group without members becomes a classic group and keeps its
+        offsets."""
 
         def change(draft: StreamsGroup) -> Finish:
             if not draft.is_empty:
@@ -412,18 +419,19 @@ class GroupShard(Shard[LoadedGroups]):
         self.log.write([(encode_group_key(group.group_id), encode_group_value(value))], written)
 
     def formed(self, group: ClassicGroup) -> None:
-        """Record the incarnations that members of this generation can have seen."""
+        """Record the topic incarnations that members of this generation may have been assigned."""
         group.formed_at = self._removals.count
         group.formed_topics = {}
         for name in group.subscribed_topics or ():
-            # ZERO: the topic did not exist, so no member of this generation was assigned a later incarnation of the
-            # name.
+            # ZERO: the topic did not exist, and no member of this generation was assigned an incarnation that was
+            # created later.
             group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
     def _existed(self, group: ClassicGroup) -> dict[str, Uuid]:
         """Return what `formed` would have recorded for a loaded generation, judging by timestamps.
 
-        ZERO if uncertain: a commit without leader epoch then costs one rebalance.
+        ZERO if the order is uncertain. A commit without a leader epoch then causes one rebalance that would not be
+        needed.
         """
         ids: dict[str, Uuid] = {}
         for name in group.subscribed_topics or ():
@@ -435,7 +443,7 @@ class GroupShard(Shard[LoadedGroups]):
         return ids
 
     def emptied(self, group: ClassicGroup) -> None:
-        """Drop a group that was only asked for a member id."""
+        """Drop a group of which clients used nothing but a request for a member id."""
         if (
             group.state is ClassicGroupState.EMPTY
             and group.generation == 0
@@ -462,7 +470,7 @@ class GroupShard(Shard[LoadedGroups]):
         return len(keys)
 
     def _end(self, group: Group) -> Records:
-        """End a deleted group; return the tombstones of its records."""
+        """End a group before its deletion; return the tombstones of its records."""
         if isinstance(group, EpochGroup):
             return self.epochs.drop(group)
         self.groups.remove(group.group_id)
@@ -481,7 +489,7 @@ class GroupShard(Shard[LoadedGroups]):
 
 
 def group_value(group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:
-    """Return the stored form of a group's current generation.
+    """Return the value of the record for a group's current generation.
 
     As in Kafka, only each member's metadata for the selected protocol is stored.
     """
@@ -508,7 +516,7 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: i
 
 
 def group_of_value(group_id: str, value: GroupValue) -> ClassicGroup:
-    """Return the group of a stored generation: stable if it has members, else empty."""
+    """Return the group of a stored generation: in state Stable if it has members, else Empty."""
     group = ClassicGroup(
         group_id,
         ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,

@@ -1,6 +1,7 @@
 """The dependencies of this broker's group shards, and actions on groups of any type.
 
-Imported with the first shard: this module imports all group types, which a broker without shards does not need.
+The module imports all group types, which a broker without shards does not need. It is therefore imported when the first
+shard is created.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from pybroker.broker.coordinators.share.share_group_states import ShareGroupDepe
 
 
 class GroupDependencies:
-    """The dependencies of this broker's group shards."""
-
     expire = staticmethod(expire)
 
     def __init__(
@@ -41,7 +40,7 @@ class GroupDependencies:
         shard_of: Callable[[str], GroupShard],
         keep_offsets: KeepOffsetsOf,
     ) -> None:
-        """states: the share-state coordinators. member_bytes: the bytes of all classic members' metadata."""
+        """states: the share-state coordinators. member_bytes: returns the bytes of all classic members' metadata."""
         self._ports = ports
         self._settings = settings
         self._timers = timers
@@ -60,7 +59,7 @@ class GroupDependencies:
         )
 
     def shard(self, shard_log: ShardLog) -> GroupShard:
-        """Create a shard on its log."""
+        """Create the shard for a partition's log."""
         return GroupShard(
             shard_log,
             clock=self._ports.clock,

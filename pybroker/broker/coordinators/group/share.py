@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ShareOffset(msgspec.Struct, frozen=True):
-    """A group's position in a partition. −1: not known."""
+    """A share group's position in a partition. −1: not known."""
 
     start_offset: int
     leader_epoch: int
@@ -35,8 +35,11 @@ NOWHERE = ShareOffset(NO_OFFSET, 0, -1)
 
 
 class ShareCoordination:
-    """Requests about share groups. All raise KafkaError GROUP_ID_NOT_FOUND, or if this broker is not the
-    coordinator."""
+    """Requests about share groups.
+
+    All methods raise KafkaError GROUP_ID_NOT_FOUND for other groups, and NOT_COORDINATOR if this broker does not
+    coordinate the group.
+    """
 
     def __init__(
         self, groups: GroupCoordinator, topics: Topics, states: States, loop: asyncio.AbstractEventLoop
@@ -57,9 +60,9 @@ class ShareCoordination:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def partitions_of(self, group_id: str) -> dict[Uuid, TopicState]:
-        """Return the partitions for which the group has or initializes share state.
+        """Return the partitions for which the group's share state exists or is being initialized.
 
-        Topics have their current name, which an undelete may have changed.
+        Topics have their current name: an undelete may have changed it.
         """
         group = self._find(group_id)[1]
         return {
@@ -87,7 +90,7 @@ class ShareCoordination:
         def change(draft: ShareGroup) -> Finish:
             draft.require_empty()
             if not draft.deleting.keys().isdisjoint(states):
-                # The deletion in progress would remove the new offsets.
+                # The deletion in progress would delete the new offsets too.
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "States of the topic are being deleted.")
             draft.epoch += 1
             draft.made_anew(states)

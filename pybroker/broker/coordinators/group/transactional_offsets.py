@@ -1,8 +1,8 @@
 """Offsets of one offsets partition that were committed in open transactions (KIP-98).
 
-They become visible when the transaction's commit marker is written to the partition; an abort marker discards them.
-The log has appends and markers in the order in which this broker's loop starts them, but completions may arrive in
-another order. Offsets in the log decide.
+A commit marker makes the transaction's offsets visible; an abort marker discards them. This broker appends commits and
+markers in a known order, but their writes may complete in another order. Their offsets in the log therefore decide
+which marker ends which commit.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pybroker.native import Uuid
 
 Item = tuple[Uuid, OffsetKey, OffsetValue]
 Counting = tuple[Uuid, OffsetKey, CommittedOffset]
-"""An offset that becomes visible."""
+"""(topic id, key, offset) of a commit that has become visible."""
 
 
 class PendingCommit(msgspec.Struct, eq=False):
-    """One commit in a transaction."""
+    """One offset commit in an open transaction."""
 
     producer_id: int
     epoch: int
     items: list[Item | None]
-    """None: its group or topic was deleted."""
+    """The committed offsets; None for an offset whose group or topic was deleted."""
     at: int = -1
-    """Offset of its first record; −1 while it is being written."""
+    """Log offset of the commit's first record; −1 while it is being written."""
     markers: list[tuple[int, bool]] = []
-    """(offset, whether it commits) of markers that completed while this commit was being written."""
+    """(log offset, whether it is a commit marker) of markers that completed while this commit was being written."""
 
 
 class Watch:
-    """Watch for the end of a producer's transaction in this partition. The owner must close it."""
+    """Observes whether a producer's transaction ends in this partition. The owner must call `close`."""
 
     __slots__ = ("_producer_id", "_watches", "broken")
 
@@ -76,8 +76,8 @@ class TransactionalOffsets:
         return pending
 
     def written(self, pending: PendingCommit, at: int) -> list[Counting]:
-        """Note that a commit is durable from offset `at`; return its visible offsets if its transaction committed
-        meanwhile."""
+        """Note that a commit is durable from log offset `at`. Return its offsets if the transaction has been committed
+        in the meantime."""
         pending.at = at
         for where, committed in pending.markers:
             if where > at:
@@ -91,16 +91,16 @@ class TransactionalOffsets:
     # --- markers ------------------------------------------------------------------------------------------------------
 
     def watch(self, producer_id: int) -> Watch:
-        """Watch for markers of a producer."""
+        """Start to observe markers of a producer."""
         return Watch(self._watches, producer_id)
 
     def ending(self, producer_id: int) -> None:
-        """Note that a marker is being written."""
+        """Note that a transaction marker of the producer is being written."""
         for watch in self._watches.get(producer_id, ()):
             watch.broken = True
 
     def ended(self, producer_id: int, at: int, *, committed: bool) -> list[Counting]:
-        """Apply a durable marker at offset `at`; return the offsets that become visible."""
+        """Apply a durable transaction marker at log offset `at`; return the offsets that become visible."""
         counting: list[Counting] = []
         for pending in list(self._pending.get(producer_id, ())):
             if pending.at < 0:
@@ -129,11 +129,11 @@ class TransactionalOffsets:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def is_unstable(self, group: str, topic_id: Uuid, name: str, partition: int) -> bool:
-        """Return whether an offset depends on an open transaction."""
+        """Return whether an open transaction may still change the offset."""
         return bool(self._unstable) and (topic_id, OffsetKey(group, name, partition)) in self._unstable
 
     def unstable_of(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
-        """Return the group's offsets that depend on open transactions."""
+        """Return the group's offsets that open transactions may still change."""
         return [pair for pair in self._unstable if pair[1].group == group] if self._unstable else []
 
     def has_topic(self, topic_id: Uuid) -> bool:
@@ -161,7 +161,7 @@ class TransactionalOffsets:
         doomed = set(gone)
         for all_of_one in self._pending.values() if doomed else ():
             for pending in all_of_one:
-                # Keep the positions: the offsets of the other items count from the commit's first record.
+                # Replace the item by None: the log offsets of the other items count from the commit's first record.
                 pending.items = [
                     None if item is not None and (item[0], item[1]) in doomed else item for item in pending.items
                 ]

@@ -1,4 +1,4 @@
-"""Groups of all kinds: their interface, the registry of a shard, and the manager of groups with epochs.
+"""Groups of all kinds: their interface, the registry of one shard's groups, and the manager of groups with epochs.
 
-This package does not depend on what one kind of groups does.
+This package contains no behaviour that only one kind of group has.
 """

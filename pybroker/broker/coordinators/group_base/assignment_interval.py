@@ -1,7 +1,8 @@
-"""Limits how often a group gets a new target: at most once per assignment interval (KIP-1263).
+"""Limits how often a group gets a new target assignment: at most once per assignment interval (KIP-1263).
 
-Changes within the interval are assigned together when it ends. A timer triggers that, because data threads may
-answer heartbeats that change nothing, and heartbeats of a consumer group's classic members request nothing.
+One assignment at the end of the interval covers all changes within it. A timer starts this assignment, because a
+heartbeat cannot: data threads may answer heartbeats that change nothing, and heartbeats of classic members do not ask
+for an assignment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 
 RETRY_MS = 1_000
-"""Delay before retrying a target that could not be written."""
+"""Delay before retrying to write a target assignment."""
 
 
 class AssignmentInterval:
@@ -27,9 +28,10 @@ class AssignmentInterval:
         interval_ms: Callable[[EpochGroup[Any, Any]], int],
         over: Callable[[str], None],
     ) -> None:
-        """interval_ms: the interval of a group.
+        """interval_ms: returns the interval of a group.
 
-        over: called with the id of a delayed group when its interval ends; the group may have its target by then.
+        over: called with the id of a delayed group when its interval ends; the group may have its target assignment by
+        then.
         """
         self._clock = clock
         self._timers = timers
@@ -37,7 +39,7 @@ class AssignmentInterval:
         self._over = over
 
     def left_ms(self, group: EpochGroup[Any, Any]) -> int:
-        """Return how long a group still has to wait for a target.
+        """Return how long a group still has to wait for its next target assignment.
 
         0 for a group without members, and after the broker's clock was set back.
         """
@@ -47,14 +49,14 @@ class AssignmentInterval:
         return max(self._interval_ms(group) - since_ms, 0)
 
     def is_over(self, group: EpochGroup[Any, Any]) -> bool:
-        """Return whether a group may get a target now; if not, call `over` once it may."""
+        """Return whether a group may get a target assignment now; if not, call `over` at the end of its interval."""
         group_id, left_ms = group.group_id, self.left_ms(group)
         if left_ms:
             self._timers.schedule(_key(group_id), left_ms, lambda: self._over(group_id))
         return not left_ms
 
     def again(self, group_id: str, try_again: Callable[[], None]) -> None:
-        """Retry after a target could not be stored."""
+        """Call `try_again` after a delay, because the target assignment could not be written."""
         self._timers.schedule(_key(group_id), RETRY_MS, try_again)
 
     def forget(self, group_id: str) -> None:

@@ -1,9 +1,9 @@
-"""Group commit of the changes of one group: changes made during a write form the next batch.
+"""Group commit of changes to one group: changes that arrive during a write form the next batch.
 
-A batch changes a copy of the group, writes the records, and installs the copy when they are on disk. Changes that
-arrive meanwhile share the next batch, with one write and one target. Responses therefore show only state that a
-successor would read, and a hundred members that join at once cost a few writes. A failed write may still be in the
-log: the next batch overwrites every record that it could have left behind.
+A batch changes a copy of the group, writes the records, and installs the copy when they are on disk. All changes of a
+batch share one write and one target assignment. Responses therefore show only state that the next coordinator would
+read from the log, and a hundred members that join at once cost a few writes. A failed write may still be in the log:
+the next batch overwrites every record that the failed one may have left.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Pending(msgspec.Struct, eq=False):
 
 
 class ChangeBatches(ABC):
-    """The changes of all groups with epochs of one shard, in batches."""
+    """The changes of one shard's consumer, share and streams groups, in batches."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ChangeBatches(ABC):
         write: Write,
         replaces: Callable[[Group], None],
     ) -> None:
-        """replaces: called with the classic group that a new group replaces."""
+        """replaces: called with the classic group that a new group has replaced."""
         self.metadata_sizes = MetadataSizes()
         self._kinds: dict[GroupKind, EpochKind[Any, Any, Any]] = {kind.group_type.kind: kind for kind in kinds}
         self.registry = registry
@@ -58,22 +58,22 @@ class ChangeBatches(ABC):
 
     @abstractmethod
     def _before_change(self, group_id: str) -> None:
-        """Prepare for a change of the group."""
+        """Called before a batch changes the group."""
 
     @abstractmethod
     def _assign(self, draft: AnyGroup) -> None:
-        """Bring the target of a copy to its epoch."""
+        """Compute the target assignment of a changed copy, if its epoch requires a new one."""
 
     @abstractmethod
     def _changed(self, before: AnyGroup | None, after: AnyGroup) -> None:
-        """Act on a batch whose records are on disk, or on a loaded group."""
+        """Called when the records of a batch are on disk, and when a group was loaded from the log."""
 
     @abstractmethod
     def _ended(self, group_id: str, of: GroupKind, group: AnyGroup | None) -> None:
-        """Act on the end of a group; None: it was being created."""
+        """Called when a group ends; `group` None: its creation had not been written yet."""
 
     def get(self, group_id: str) -> AnyGroup | None:
-        """Return a group as stored; callers must not change it."""
+        """Return a group as it is in the log; callers must not change it."""
         return self.registry.get_as(group_id, EpochGroup)
 
     def is_quiet(self, group_id: str) -> bool:
@@ -84,9 +84,10 @@ class ChangeBatches(ABC):
     def submit(
         self, group_id: str, change: Change, reply: Reply, *, of: GroupKind, also: Records | None = None
     ) -> None:
-        """Make a change in the next batch, at once if no write is in flight.
+        """Make a change in the next batch, immediately if no write is in flight.
 
-        of: the group's kind; the group is created if it does not exist. also: records of another type to write with it.
+        of: the kind of the group, which is created if it does not exist. also: records of another type to write with
+        it.
         """
         self._before_change(group_id)
         pending = self._pending.setdefault(group_id, _Pending(self._kinds[of]))
@@ -98,9 +99,9 @@ class ChangeBatches(ABC):
             self._run(group_id, pending)
 
     def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
-        """Make a change of an existing group that no caller waits for.
+        """Change an existing group without a caller that waits for the result.
 
-        As long as the change cannot be stored, call `later` with a function that retries it.
+        If the change cannot be written, call `later` with a function that retries it.
         """
 
         def again() -> None:
@@ -125,14 +126,14 @@ class ChangeBatches(ABC):
             except KafkaError as refused:
                 answers.append((reply, refused, False))
             if after.successor is not None:
-                # The remaining changes belong to the group's successor.
+                # A change ended this group: apply the remaining changes to the group that replaces it.
                 pending.waiting = waiting[place + 1 :]
                 break
         if after.epoch > after.target_epoch and after.successor is None:
             self._assign(after)
         outcomes = [(reply, _finished(answer, after) if finishes else answer) for reply, answer, finishes in answers]
         if before is None and not after.epoch:
-            # Every would-be first member was refused.
+            # The group is not created: all its first members were refused.
             self._over(group_id, pending)
             _answer(outcomes)
             return
@@ -146,7 +147,7 @@ class ChangeBatches(ABC):
 
         def done(error: ErrorCode) -> None:
             if self._pending.get(group_id) is not pending:
-                # The group was given up meanwhile, and all callers were answered.
+                # The group was forgotten during the write, and all its callers were answered.
                 return
             pending.writing = None
             answered = outcomes
@@ -154,7 +155,7 @@ class ChangeBatches(ABC):
                 pending.doubtful.update(written)
                 answered = [(reply, KafkaError(error)) for reply, _ in outcomes]
             elif after.successor is not None:
-                # Clients of the old group see its successor when they retry.
+                # Clients of the replaced group retry, and find the group that replaces it.
                 self.forget(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
                 pending.doubtful, pending.also = {}, {}
@@ -168,7 +169,7 @@ class ChangeBatches(ABC):
         self._write(list(written.items()), done)
 
     def load(self, group: AnyGroup) -> None:
-        """Take over a group that was read from the log."""
+        """Add a group that was read from the log."""
         self._install(None, group)
 
     def _install(self, before: AnyGroup | None, after: AnyGroup) -> None:
@@ -192,14 +193,14 @@ class ChangeBatches(ABC):
         return written
 
     def _over(self, group_id: str, pending: _Pending) -> None:
-        # Keep `doubtful` while the group lives. If the group was never created, a successor loads such records as a
-        # group of its own and expires the members.
+        # Keep `doubtful` until the records are overwritten. If the group was never created, the next coordinator may
+        # load such records as a group, whose members then expire.
         if self._pending.get(group_id) is pending and (not pending.doubtful or self.get(group_id) is None):
             del self._pending[group_id]
             self.registry.creating.pop(group_id, None)
 
     def forget(self, group_id: str, error: ErrorCode) -> None:
-        """End the group: waiting callers get `error`."""
+        """Drop the group from memory: waiting callers get `error`."""
         self._before_change(group_id)
         group, pending = self.get(group_id), self._pending.pop(group_id, None)
         self.metadata_sizes.note(group_id, {})
@@ -214,7 +215,7 @@ class ChangeBatches(ABC):
             _answer([(reply, KafkaError(error)) for reply in replies])
 
     def forget_all(self, error: ErrorCode) -> None:
-        """End all groups."""
+        """Drop all groups from memory: waiting callers get `error`."""
         for group_id in [*(group.group_id for group in self.registry.all_of(EpochGroup)), *self._pending]:
             self.forget(group_id, error)
 

@@ -1,8 +1,8 @@
-"""What consumer, share and streams groups have in common: members in epochs, and a target assignment.
+"""What consumer, share and streams groups have in common: member epochs and a target assignment.
 
-    a change of members or topics ──► epoch + 1
-    epoch > target epoch          ──► a new target at that epoch
-    a member's heartbeat          ──► one step towards the target
+    a change of members or topics ──► group epoch + 1
+    group epoch > target epoch    ──► a new target assignment at the group epoch
+    a member's heartbeat          ──► one step from its current to its target assignment
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ T = TypeVar("T")
 
 
 class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
-    """A group with epochs. `M`: its members; `T`: a member's part of the target.
+    """A group with epochs. `M`: the type of its members; `T`: the type of a member's target assignment.
 
-    The values in its dictionaries are immutable. A caller changes a `fork` and installs it in place of the original
-    once the change is durable.
+    The values in its dictionaries are immutable. To change a group, change a copy (`fork`), and install it with
+    `become` once the change is durable.
     """
 
     group_id: str
     identity: object = msgspec.field(default_factory=object)
     epoch: int = 0
     topics_hash: int = 0
-    """Hash of the topics that the members need and their partition counts; 0: no topics."""
+    """Hash of the topics that the members subscribe to and their partition counts; 0: no topics."""
     target_epoch: int = 0
     target_timestamp_ms: int = 0
-    """0: the next target is computed without delay."""
+    """Wall time (ms) of the last target assignment. 0: compute the next one without delay."""
     target: dict[str, T] = {}
     members: dict[str, M] = {}
     instances: dict[str, str] = {}
     """group.instance.id → member id."""
     looked_at: int = -1
-    """Version of the broker's topic view that the epoch reflects; −1: none."""
+    """Version of the broker's topic view on which the group epoch is based; −1: none."""
     successor: Mapping[bytes, bytes | None] | None = None
-    """Records that replace the group when it becomes a classic one; None: it stays."""
+    """Records of the classic group that is to replace this group; None: the group keeps its kind."""
 
     def fork(self) -> Self:
         """Return a copy for changes."""
@@ -70,14 +70,15 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
         return msgspec.structs.replace(self, **copied)
 
     def become(self, other: EpochGroup[M, T]) -> None:
-        """Take over the state of a copy."""
+        """Take over the state of a changed copy."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(other, name))
 
     def start_epochs(self) -> None:
-        """Start a new group's epochs at 1 when a member joins, as Kafka does.
+        """Start a new group's epochs at 1 when its first member joins, as Kafka does.
 
-        The first member then joins in epoch 2, and a member that waits for the first target is in an epoch above 0.
+        The first member then joins in epoch 2. A member that waits for the first target assignment has an epoch above
+        0.
         """
         if not self.epoch:
             self.epoch = self.target_epoch = FIRST_EPOCH
@@ -110,9 +111,8 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
     def check_commit(self, request: CommitRequest, topics: Topics) -> None:
         """Check a commit by the member's epoch.
 
-        A member that has advanced since may commit late for partitions that it already owned in the older epoch. Raise
-        KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION or
-        UNSUPPORTED_VERSION.
+        A member may commit with an older epoch for partitions that it owned in that epoch and still owns. Raise
+        KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION or UNSUPPORTED_VERSION.
         """
         if request.generation < 0:
             names_member = bool(request.member_id) or request.instance_id is not None
@@ -129,18 +129,19 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
             raise self.stale(member, epoch)
 
     def has_epoch(self, member: M) -> bool:
-        """Return whether the member knows its epoch; else it is a classic member, which knows a generation."""
+        """Return whether the member knows member epochs; a classic member knows generations only."""
         return True
 
     def check_instance(self, request: CommitRequest) -> None:
         """Check the instance id of a commit. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
 
     def has_owned(self, member: M, request: CommitRequest, topics: Topics) -> bool:
-        """Return whether the member owned the partitions of a commit in the commit's epoch, and owns them still."""
+        """Return whether the member owned the partitions of a commit in the commit's epoch, and still owns them."""
         raise NotImplementedError
 
     def check_fetch(self, member_id: str, epoch: int) -> None:
-        """Raise KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION."""
+        """Raise KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION if the member must not fetch
+        offsets."""
         member = self.member(member_id)
         if epoch != member.epoch:
             raise self.stale(member, epoch)

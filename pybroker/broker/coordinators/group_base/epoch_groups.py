@@ -1,7 +1,7 @@
-"""The consumer, share and streams groups of one shard: heartbeats, targets, sessions and timeouts.
+"""The consumer, share and streams groups of one shard: heartbeats, target assignments, sessions and timeouts.
 
-Pure functions on copies make the decisions (`membership` of each kind); `change_batches` makes them durable.
-Everything here is synchronous, on the event loop's thread.
+The `membership` module of each kind decides changes, by pure functions on copies of a group. `change_batches` makes the
+changes durable. All functions are synchronous, on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""Delay before retrying a change that could not be written."""
+"""Delay before retrying a change whose write failed."""
 
 
 class EpochGroups(ChangeBatches):
-    """The groups with epochs of one shard, of all kinds."""
+    """The consumer, share and streams groups of one shard."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class EpochGroups(ChangeBatches):
         timers: TimerWheel,
         view: TopicView,
     ) -> None:
-        """replaces: called with the classic group that a new group replaces."""
+        """replaces: called with the classic group that a new group has replaced."""
         super().__init__(kinds, registry, write, replaces)
         self._timers = timers
         self._view = view
@@ -67,13 +67,13 @@ class EpochGroups(ChangeBatches):
     ) -> None:
         """Handle a valid heartbeat; `reply` gets the result once its changes are durable.
 
-        also: records to write with the first member of a group.
+        also: records to write together with the first member of a group.
         """
         kind, group = self._kinds[of], self.get(group_id)
         leaves = beat.epoch < JOINS
         member = None if group is None else group.members.get(beat.member_id)
         if group is not None and member is not None and not leaves:
-            # The session must not depend on how long a write takes.
+            # Extend the session now: a slow write must not let it expire.
             self.keep_alive(group, member)
             answer = kind.answer(group, beat) if self._is_up_to_date(group, member, beat) else None
             if answer is not None:
@@ -103,7 +103,7 @@ class EpochGroups(ChangeBatches):
         return self._kinds[of].may_replace(classic)
 
     def _is_up_to_date(self, group: AnyGroup, member: EpochMember, beat: EpochHeartbeat) -> bool:
-        """Return whether a member that has its target learns nothing new."""
+        """Return whether a heartbeat would not change a member that has reached its target assignment."""
         return (
             0 < beat.epoch == member.epoch == group.target_epoch == group.epoch
             and group.looked_at == self._view.version
@@ -111,9 +111,9 @@ class EpochGroups(ChangeBatches):
         )
 
     def metadata_bytes(self, of: GroupKind, group_id: str, beat: EpochHeartbeat) -> tuple[int, int]:
-        """Return the size of the member's description in a heartbeat, and the size of what it replaces."""
+        """Return the size of the metadata in a heartbeat, and the size of the metadata that it replaces."""
         sizes = self.metadata_sizes
-        # The first member describes what all members share.
+        # Count the metadata that all members share with the first member only.
         shared = 0 if sizes.of(group_id, SHARED) else metadata_size(self._kinds[of].shared(beat))
         return metadata_size(beat.metadata) + shared, sizes.of(group_id, beat.member_id)
 
@@ -137,7 +137,7 @@ class EpochGroups(ChangeBatches):
             kind.assign(draft)
 
     def assign(self, group_id: str) -> None:
-        """Compute the target that the assignment interval or the kind has delayed."""
+        """Compute the target assignment that the assignment interval or the group's kind has delayed."""
 
         def change(draft: AnyGroup) -> Finish:
             self._kinds[draft.kind].before_target(draft)
@@ -156,7 +156,8 @@ class EpochGroups(ChangeBatches):
             was = known.get(member_id)
             if was is member:
                 continue
-            # A member that rejoined during the write that ended its session has no session timer either.
+            # A member may have rejoined while its removal (for an expired session) was being written; it needs a new
+            # session timer.
             if was is None or _session(group_id, member_id) not in self._timers:
                 self._watch_session(group_id, member_id, kind.session_timeout_ms(group_id, member))
             revocation = kind.revocation(member)
@@ -199,7 +200,7 @@ class EpochGroups(ChangeBatches):
         )
 
     def expire(self, group_id: str, member_id: str, reason: str, is_due: Callable[[Any], bool]) -> None:
-        """Remove a member if the group still has it and `is_due` holds for it."""
+        """Remove a member if the group still has the member and `is_due` is true for it."""
 
         def change(draft: AnyGroup) -> Finish:
             member = draft.members.get(member_id)
@@ -214,7 +215,7 @@ class EpochGroups(ChangeBatches):
     # --- loading and ending groups ------------------------------------------------------------------------------------
 
     def drop(self, group: AnyGroup) -> Records:
-        """End a deleted group; return its tombstones."""
+        """End a group before its deletion; return its tombstones."""
         self.forget(group.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         return self._kinds[group.kind].tombstones(group)
 

@@ -1,4 +1,5 @@
-"""What consumer, share and streams groups do in their own ways: records, membership, assignment, timeouts."""
+"""The interface for what differs between consumer, share and streams groups: records, membership, assignment, timeouts.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ Outcome = Any
 """The result of a change; a KafkaError if the change was refused."""
 Finish = Callable[[Any], Outcome]
 Change = Callable[[Any], Finish]
-"""Changes the copy, or raises KafkaError before changing it.
+"""Changes a copy of the group, or raises KafkaError before changing it.
 
-The returned function is called when the target is known. It may change the copy again, and returns the result or
-raises KafkaError: a later change of the same batch may have removed its member.
+The returned function is called when the target assignment is known. It may change the copy again, and returns the
+result. It raises KafkaError if a later change in the same batch has removed the member.
 """
 Reply = Callable[[Outcome], None]
 
 
 class EpochGroupManager(Protocol):
-    """What a kind asks of the manager of all kinds (`EpochGroups`)."""
+    """The methods of `EpochGroups` that a kind uses."""
 
     @property
     def registry(self) -> GroupRegistry: ...
@@ -36,15 +37,15 @@ class EpochGroupManager(Protocol):
     def interval(self) -> AssignmentInterval: ...
 
     def submit(self, group_id: str, change: Change, reply: Reply, *, of: GroupKind) -> None:
-        """Change a group, which is created if it does not exist; see `ChangeBatches`."""
+        """Change a group, which is created if it does not exist. See `ChangeBatches.submit`."""
         ...
 
     def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
-        """Change an existing group; see `ChangeBatches`."""
+        """Change an existing group. See `ChangeBatches.submit_until_stored`."""
         ...
 
     def assign(self, group_id: str) -> None:
-        """Compute the target that the kind has delayed."""
+        """Compute the target assignment that the kind has delayed."""
         ...
 
 
@@ -59,12 +60,12 @@ class EpochHeartbeat(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the member does not describe itself."""
+        """Whether the heartbeat carries none of the member's metadata (topics, topology, rack)."""
         ...
 
     @property
     def metadata(self) -> Any:
-        """The member's description of itself, as far as the heartbeat has it."""
+        """The member's metadata, as far as the heartbeat contains it."""
         ...
 
 
@@ -74,23 +75,25 @@ R = TypeVar("R")
 
 
 class EpochKind(ABC, Generic[G, H, R]):
-    """One kind of groups with epochs, in one shard. `G`: a group; `H`: a heartbeat; `R`: its result."""
+    """The behaviour of one kind of group in one shard. `G`: type of the group; `H`: of a heartbeat; `R`: of its result.
+    """
 
     group_type: ClassVar[type[Any]]
     result_type: ClassVar[type[Any]]
-    """The class of results; its first fields are the error code and the error message."""
+    """The class of results; its first two fields are the error code and the error message."""
 
     groups: EpochGroupManager
 
     def bind(self, groups: EpochGroupManager) -> None:
-        """Take the manager of all kinds, which calls this before any other method."""
+        """Set the manager. `EpochGroups` calls this method before all others."""
         self.groups = groups
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def changes(self, before: G | None, after: G) -> Records:
-        """Return the records that turn the first state in the log (None: nothing) into the second."""
+        """Return the records that turn one state in the log into another; `before` None: the log has no records of the
+        group."""
 
     @abstractmethod
     def tombstones(self, group: G) -> Records:
@@ -100,34 +103,36 @@ class EpochKind(ABC, Generic[G, H, R]):
 
     @abstractmethod
     def member_metadata(self, group: G) -> dict[str, Any]:
-        """Return the members' descriptions of themselves by member id, immutable values; what they share has the id
+        """Return the members' metadata by member id, as immutable values. Metadata that all members share has the id
         SHARED."""
 
     def shared(self, beat: H) -> Any:
-        """Return what a heartbeat describes for all members; None: nothing."""
+        """Return the metadata in a heartbeat that all members share; None: there is none."""
         return None
 
     def may_replace(self, classic: Group) -> bool:
-        """Return whether the first member turns this classic group into a group of this kind."""
+        """Return whether the first member of this kind turns the classic group into a group of this kind."""
         return False
 
     @abstractmethod
     def answer(self, group: G, beat: H) -> R | None:
-        """Return the result for a heartbeat of a member if it changes nothing; None: it may.
+        """Return the result of a member's heartbeat that changes nothing; None if it may change something.
 
-        The group has its target, the topics have not changed, and the member names its epoch.
+        The caller has checked that the group has its target assignment, that topics have not changed, and that the
+        heartbeat names the member's epoch.
         """
 
     @abstractmethod
     def join(self, draft: G, beat: H) -> Callable[[G], R]:
-        """Add or update the heartbeat's member. Raise KafkaError before changing anything.
+        """Add or update the member of a heartbeat. Raise KafkaError before changing anything.
 
-        The returned function gives the result once the target is known; it may change the draft again.
+        The returned function computes the result once the target assignment is known; it may change the draft again.
         """
 
     @abstractmethod
     def leave(self, draft: G, beat: H) -> R:
-        """Remove the heartbeat's member, or note that it is away. Raise KafkaError before changing anything."""
+        """Remove the member of a heartbeat, or note that it leaves temporarily. Raise KafkaError before changing
+        anything."""
 
     @abstractmethod
     def remove(self, draft: G, member_id: str) -> None:
@@ -135,34 +140,36 @@ class EpochKind(ABC, Generic[G, H, R]):
 
     @abstractmethod
     def session_timeout_ms(self, group_id: str, member: Any) -> int:
-        """Return the session timeout of a member."""
+        ...
 
     def revocation(self, member: Any) -> tuple[int, object] | None:
-        """Return (rebalance timeout in ms, what the member has to revoke); None: nothing."""
+        """Return (rebalance timeout in ms, partitions or tasks that the member has to revoke); None: nothing to revoke.
+        """
         return None
 
     # --- targets ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the shortest time between two targets."""
+        """Return the shortest time between two target assignments."""
 
     def delays_target(self, draft: G) -> bool:
-        """Return whether the next target has to wait; the kind then calls `EpochGroups.assign` when it is due."""
+        """Return whether the next target assignment has to wait; the kind then calls `EpochGroupManager.assign` when it
+        is due."""
         return False
 
     @abstractmethod
     def before_target(self, draft: G) -> None:
-        """Bring a draft up to date before it gets a delayed target."""
+        """Update a draft before it gets a delayed target assignment."""
 
     @abstractmethod
     def assign(self, draft: G) -> None:
-        """Compute the target for the group's epoch."""
+        """Compute the target assignment for the group's epoch."""
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def changed(self, group: G) -> None:
-        """Act on a durable change of a group."""
+        """Called after a durable change of a group."""
 
     def ended(self, group_id: str) -> None:
-        """Stop timers and tasks of a group that is no longer of this kind, or no longer here."""
+        """Stop timers and tasks of a group that has changed to another kind or has left this broker."""

@@ -34,17 +34,17 @@ class Group:
 
     group_id: str
     identity: object
-    """Identity of the group; it survives a change of the group's kind."""
+    """An object that stays the same when the group changes its kind."""
     members: Mapping[str, Any]
 
     @property
     def state(self) -> StrEnum:
-        """The state that tools show."""
+        """The state that DescribeGroups and ListGroups return."""
         raise NotImplementedError
 
     @property
     def listed_type(self) -> str:
-        """The protocol type that ListGroups shows."""
+        """The protocol type that ListGroups returns."""
         return self.kind.value
 
     @property
@@ -54,7 +54,7 @@ class Group:
 
     @property
     def expects_members(self) -> bool:
-        """Whether clients that are not members yet were asked to join; the group then does not expire."""
+        """Whether clients were asked to join that are not members yet; such a group does not expire."""
         return False
 
     def require_empty(self) -> None:
@@ -65,7 +65,7 @@ class Group:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether members may be reading the topic; its offsets then do not expire."""
+        """Return whether members may read the topic; offsets of such a topic do not expire."""
         raise NotImplementedError
 
     def check_commit(self, request: CommitRequest, topics: Topics) -> None:
@@ -75,8 +75,8 @@ class Group:
     def incarnation_error(
         self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
     ) -> ErrorCode | None:
-        """Return the error for a member that commits by name and may have read an earlier incarnation than
-        `topic_id`; None: it cannot have."""
+        """Return the error if a commit by name may be for an earlier incarnation than `topic_id`; None: it cannot be.
+        """
         return None
 
     def check_fetch(self, member_id: str, epoch: int) -> None:
@@ -86,7 +86,8 @@ class Group:
         """Raise KafkaError if the group's kind or state forbids deletions of offsets."""
 
     def retained_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Return the wall time (ms) from which the retention of an offset counts; None: it does not expire now."""
+        """Return the wall time (ms) at which the retention of an offset starts; None: the offset does not expire for
+        now."""
         return commit_timestamp_ms
 
 
@@ -99,7 +100,8 @@ class GroupRegistry:
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self.creating: dict[str, GroupKind] = {}
-        """Kinds of groups whose first write is in flight. Until it ends, a classic group with that id is still here."""
+        """Kinds of groups that are being created, until their first write ends. Until then a classic group with the
+        same id may exist."""
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
@@ -108,11 +110,11 @@ class GroupRegistry:
         return len(self._groups)
 
     def get(self, group_id: str) -> Group | None:
-        """Return a group as stored."""
+        """Return a group as it is in the log."""
         return self._groups.get(group_id)
 
     def get_as(self, group_id: str, kind: type[G]) -> G | None:
-        """Return a group as stored if it is of this kind."""
+        """Return a group as it is in the log, if it is of this kind."""
         group = self._groups.get(group_id)
         return group if isinstance(group, kind) else None
 
@@ -121,7 +123,7 @@ class GroupRegistry:
         return [group for group in self._groups.values() if isinstance(group, kind)]
 
     def kind(self, group_id: str) -> GroupKind | None:
-        """Return the kind of a group, also while the group is being created. Return None if there is no group."""
+        """Return the kind of a group, including groups that are being created. Return None if there is no group."""
         group = self._groups.get(group_id)
         return self.creating.get(group_id) or (None if group is None else group.kind)
 
@@ -143,7 +145,7 @@ class GroupRegistry:
         raise is_not(group_id, kinds[0], code)
 
     def put(self, group: Group) -> Group | None:
-        """Add a group, or replace the one with its id; return the replaced one."""
+        """Add a group, or replace the group with the same id; return the replaced one."""
         before = self._groups.get(group.group_id)
         self._groups[group.group_id] = group
         return before
@@ -157,7 +159,8 @@ class GroupRegistry:
 
 
 def not_found(group_id: str, kind: GroupKind | None = None) -> KafkaError:
-    """Return the error for a group that does not exist; like Kafka, it names streams groups."""
+    """Return the error for a group that does not exist. The message names the kind only for streams groups, as in
+    Kafka."""
     what = "Streams group" if kind is GroupKind.STREAMS else "Group"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 

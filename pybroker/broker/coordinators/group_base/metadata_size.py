@@ -1,4 +1,4 @@
-"""The memory that members' descriptions of themselves take."""
+"""Size in memory of the metadata that members of consumer, share and streams groups send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ ELEMENT_BYTES = 8
 
 
 def metadata_size(value: Any) -> int:
-    """Return about how many bytes a value takes: its texts and buffers, and the elements of its collections."""
+    """Return about how many bytes a value takes: its texts and buffers, plus an overhead for each element of
+    collections."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, msgspec.Struct):
@@ -25,18 +26,18 @@ def metadata_size(value: Any) -> int:
 
 
 SHARED = ""
-"""Used as the member id of the description that all members share, so that its size counts once."""
+"""A member id for metadata that all members of a group share; its size counts once."""
 
 
 class MetadataSizes:
-    """The sizes of all groups of a shard. Only changed descriptions are measured."""
+    """Metadata sizes of all groups of a shard. Only changed values are measured again."""
 
     def __init__(self) -> None:
         self.total = 0
         self._by_group: dict[str, dict[str, Any]] = {}
 
     def note(self, group_id: str, metadata: dict[str, Any]) -> None:
-        """Replace the descriptions of a group's members, by member id; immutable values."""
+        """Replace the metadata of a group's members. `metadata`: by member id; immutable values."""
         before = self._by_group.get(group_id, {})
         for member_id, value in metadata.items():
             was = before.get(member_id)
@@ -49,5 +50,5 @@ class MetadataSizes:
             self._by_group.pop(group_id, None)
 
     def of(self, group_id: str, member_id: str) -> int:
-        """Return the size of one member's description."""
+        """Return the size of one member's metadata."""
         return metadata_size(self._by_group.get(group_id, {}).get(member_id))

@@ -28,8 +28,10 @@ class RecordTypes:
         return struct.pack(">h", kind) + encode(getattr(m, f"{self._names[kind]}Key")(*parts), 0)
 
     def decode_key(self, kind: int, content: bytes) -> tuple[str, str]:
-        """Decode a key without its type to (group, member or expression; empty if the key has neither). Raise
-        CodecError."""
+        """Decode a key without its type. Return (group, member or regular expression; empty if the key has neither).
+
+        Raise CodecError.
+        """
         key = decode_data(f"{self._names[kind]}Key", 0, content)
         return str(key.group_id), str(getattr(key, "regular_expression", None) or getattr(key, "member_id", ""))
 

@@ -1,16 +1,16 @@
-"""Removed topic names, in order of removal. A generation uses them to detect that a name has a new topic id."""
+"""Names of removed topics, in order of removal. By them, a generation detects that a name has a new topic id."""
 
 from __future__ import annotations
 
 REMOVED_NAMES_MAX = 100_000
-"""The number of removed names that are remembered, latest first.
+"""Number of removed names to remember; the oldest are dropped first.
 
-A generation older than all of them is protected only by the topic ids that it recorded itself.
+A generation older than all remembered names can compare only the topic ids that it recorded itself.
 """
 
 
 class Removals:
-    """Counter of topic removals; it shows which names were removed after a generation formed."""
+    """Counter of topic removals; shows which names were removed after a generation formed."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -25,5 +25,5 @@ class Removals:
             del self._last[next(iter(self._last))]
 
     def since(self, name: str, count: int) -> bool:
-        """Return whether `name` was removed after the counter was `count`."""
+        """Return whether `name` was removed after the counter had the value `count`."""
         return self._last.get(name, 0) > count

@@ -1,4 +1,4 @@
-"""Requests of classic group members, and offset commits of all members, independent of their versions."""
+"""Requests of classic members, and offset commits of all members, independent of the protocol version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata), in the member's order of preference."""
 
 NO_REASON = "no reason given"
-"""The reason in log lines for clients that give none (KIP-800)."""
+"""The reason in log lines if the client gives none (KIP-800)."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SyncRequest(msgspec.Struct, frozen=True):
 
 
 class LeavingMember(msgspec.Struct, frozen=True):
-    """A member that leaves: named by member id, or (by an administrator) by instance id alone."""
+    """A member that leaves. A client names it by member id, an administrator by instance id alone."""
 
     member_id: str
     instance_id: str | None
@@ -49,7 +49,7 @@ class LeavingMember(msgspec.Struct, frozen=True):
 
 
 class CommitItem(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a commit; the topic is given by name or by id."""
+    """One partition of a commit. The topic is given by name or by id."""
 
     name: str | None
     topic_id: Uuid | None
@@ -58,7 +58,7 @@ class CommitItem(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: int
     metadata: str | None
     timestamp_ms: int = -1
-    """The client's own commit time (OffsetCommit 1); −1: use the broker's time."""
+    """Commit time that the client set (OffsetCommit 1); −1: use the broker's time."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True):
@@ -68,7 +68,8 @@ class CommitRequest(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     generation: int
-    """−1: a commit from outside the group (an administrator, a consumer that assigns its partitions itself)."""
+    """−1: the commit comes from outside the group (an administrator, or a consumer that assigns its partitions itself).
+    """
     items: tuple[CommitItem, ...]
     retention_ms: int = -1
     knows_member_epochs: bool = False

@@ -1,4 +1,4 @@
-"""The topics that groups read: the broker's view of them, and the hash by which a group sees that they have changed."""
+"""The broker's view of topics, and the hash by which a group detects changes of its topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TopicView(Protocol):
 
     @property
     def version(self) -> int:
-        """Increases whenever a topic is created, deleted or extended."""
+        """Increases whenever a topic is created, deleted or gets more partitions."""
         ...
 
     def names(self) -> Iterable[str]:
