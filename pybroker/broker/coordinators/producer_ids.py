@@ -1,9 +1,9 @@
-"""Producer ids, taken in blocks, so that no broker ever hands out an id twice. Unused ids of a stopped broker are lost,
-which is harmless.
+"""Producer ids, allocated in blocks: no two brokers use the same id. The unused ids of a stopped broker are lost, which
+is harmless.
 
-With a metadata store, `/latest_producer_id_block` holds the block that any broker took last, in Kafka's format. A
-broker owns a block once it has changed the node under the version that it read. In a metadata quorum the controller
-gives the blocks.
+With ZooKeeper or SQLite, `/latest_producer_id_block` contains the block that a broker allocated last, in Kafka's
+format. A broker has allocated a block once it has changed the node in the version that it read. In a metadata quorum
+the controller allocates the blocks.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ R = TypeVar("R")
 BLOCK_PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1_000
 FETCH_AHEAD = 500
-"""With fewer ids left, the broker fetches the next block: producers then do not wait for the store's flush, and new
-ones get ids during a store outage."""
+"""With fewer ids left, the broker allocates the next block ahead: producers do not wait for the metadata store, and new
+producers still get ids while the store is unreachable."""
 STORE_S_MAX = 5.0
-"""How long a client waits for the store before it gets a retriable error; InitProducerId has no timeout of its own."""
+"""How long a client waits for the metadata store before it gets a retriable error; InitProducerId has no timeout of its
+own."""
 
 PRODUCER_ID_MAX = (1 << 63) - 1
 EPOCH_MAX = 32_767 - 1
-"""The last 16-bit epoch stays unused, as in Kafka: it fences a producer that has no epoch left."""
+"""The last 16-bit epoch stays unused, as in Kafka: the broker needs it to fence a producer without another epoch left.
+"""
 
 
 class ProducerIdBlock(msgspec.Struct):
@@ -55,37 +57,39 @@ class ProducerIdBlock(msgspec.Struct):
 
 
 class ProducerIdBlocks(Protocol):
-    """The source of blocks."""
+    """Allocates blocks of producer ids."""
 
     async def take(self) -> tuple[int, int]:
-        """Return first and last id of a new block. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry)."""
+        """Return the first and last id of a new block.
+
+        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS, which clients retry, if the store or the controller does not
+        answer.
+        """
         ...
 
     async def highest(self, producer_id: int) -> int:
-        """Return the last id of the latest block of any broker, or of a block with `producer_id`. Raises like
-        `take`."""
+        """Return the last id of the latest allocated block of all brokers, or of any block that contains `producer_id`.
+        Raise like `take`."""
         ...
 
 
 class StoredBlocks:
-    """Blocks from the metadata store."""
+    """Allocates blocks in the metadata store (ZooKeeper or SQLite)."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
         self._broker_id = broker_id
 
     async def take(self) -> tuple[int, int]:
-        """Change the node."""
         while True:
             try:
                 return await self._try_block()
             except (BadVersionError, NodeExistsError):
-                continue  # Another broker was faster; the next read sees its block.
+                continue  # Another broker has changed the node; read it again.
             except StoreError as error:
                 raise _unavailable(error) from error
 
     async def highest(self, producer_id: int) -> int:
-        """Read the node."""
         del producer_id
         try:
             return int(_parse((await self._store.get(BLOCK_PATH)).data).block_end)
@@ -111,7 +115,7 @@ class StoredBlocks:
 
 
 class AllocatedBlocks:
-    """Blocks from the controller of a metadata quorum."""
+    """Blocks that the controller of a metadata quorum allocates."""
 
     def __init__(self, port: ControllerClient, view: ClusterView, broker_id: int) -> None:
         self._port = port
@@ -119,7 +123,6 @@ class AllocatedBlocks:
         self._broker_id = broker_id
 
     async def take(self) -> tuple[int, int]:
-        """Submit an event."""
         try:
             block = (await self._port.submit(AllocateProducerIds(self._broker_id))).reply
         except KafkaError as error:
@@ -129,7 +132,8 @@ class AllocatedBlocks:
         return block.first, block.last
 
     async def highest(self, producer_id: int) -> int:
-        """Look into the image; if its end is too low, after it has everything that was decided before."""
+        """Read the metadata image. If its last block ends below the id, first wait until the image contains all
+        decisions that were made before this call."""
         if self._view.image.next_producer_id <= producer_id:
             try:
                 await self._port.catch_up()
@@ -150,14 +154,13 @@ class ProducerIds:
         self._highest_end = -1
 
     def stock(self) -> None:
-        """Fetch the first block before a client needs an id, so that a later store outage does no harm."""
+        """Allocate the first block before a client needs an id: the store may be unreachable later."""
         self._fetch()
 
     async def next_id(self) -> int:
         """Return a producer id that no other producer has.
 
-        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry) if the metadata store provides no new block of
-        ids.
+        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS, which clients retry, if no new block can be allocated.
         """
         while self._next > self._end:
             if self._upcoming is not None:
@@ -171,22 +174,23 @@ class ProducerIds:
         return producer_id
 
     async def next_epoch(self, producer_id: int, epoch: int) -> tuple[int, int]:
-        """Return (id, epoch) for a producer that asks for a new epoch (KIP-360): the next epoch, or a new id.
+        """Return (id, epoch) for a producer that requests a new epoch (KIP-360): the next epoch, or a new id.
 
-        The result depends on the request alone, so that a retried request gets the same answer.
+        The result depends only on the request: a retried request gets the same response.
         """
         if 0 <= epoch < EPOCH_MAX and 0 <= producer_id <= await self._highest_taken(producer_id):
             return producer_id, epoch + 1
         return await self.next_id(), 0
 
     async def _highest_taken(self, producer_id: int) -> int:
-        """Return the end of the last block that any broker has taken; ask for it only if the cached end is too low."""
+        """Return the last id of the latest block that any broker has allocated. Use the cached value unless it is too
+        low."""
         if self._highest_end < producer_id:
             self._highest_end = await _in_time(self._blocks.highest(producer_id))
         return self._highest_end
 
     def _fetch(self) -> asyncio.Task[None]:
-        """Start a claim, or return the one in progress."""
+        """Start the allocation of a block, or return the running one."""
         if self._claim is None:
             self._claim = asyncio.get_running_loop().create_task(self._take_block())
             self._claim.add_done_callback(self._claim_over)
@@ -203,7 +207,7 @@ class ProducerIds:
 
 
 async def _in_time(work: Awaitable[R]) -> R:
-    """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS after `STORE_S_MAX`."""
+    """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS if `work` takes longer than `STORE_S_MAX`."""
     try:
         async with asyncio.timeout(STORE_S_MAX):
             return await work
@@ -217,7 +221,7 @@ def _parse(data: bytes) -> ProducerIdBlock:
         if int(block.block_end) < int(block.block_start):
             raise ValueError("it ends before it starts")
     except ValueError as problem:
-        # Guessing could hand out an id twice, which silently breaks idempotence.
+        # Without the store, the broker could use an id twice, which breaks idempotence without any error.
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot read {BLOCK_PATH} in the metadata store: {problem}"
         ) from problem

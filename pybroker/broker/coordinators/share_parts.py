@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Shares:
-    """The share-group components that request handlers use."""
-
     def __init__(
         self,
         coordination: ShareCoordination,
@@ -39,7 +37,6 @@ class Shares:
 
     @property
     def partitions(self) -> SharePartitions:
-        """The share partitions of this broker."""
         if self._partitions is None:
             self._partitions = self._make_partitions()
         return self._partitions
@@ -50,11 +47,11 @@ class Shares:
             self._partitions.connection_gone(connection_id)
 
     def topics_removed(self, removed: Sequence[RemovedShareTopic]) -> None:
-        """Drop the acquired records of deleted incarnations."""
+        """Drop the acquired records of deleted topics."""
         if self._partitions is not None:
             self._partitions.topics_removed(removed)
 
     def stop(self) -> None:
-        """Stop handing out records."""
+        """Stop delivering records."""
         if self._partitions is not None:
             self._partitions.stop()

@@ -1,1 +1,1 @@
-"""Consumer groups of KIP-848: members heartbeat, the coordinator assigns. Uses the shards of `group`."""
+"""Consumer groups of KIP-848: members send heartbeats, and the coordinator assigns partitions."""

@@ -1,4 +1,4 @@
-"""The group's epoch and target: detects changes of topics and members, and runs the assignor."""
+"""The group's epoch and target assignment: detects changes of topics and members, and runs the assignor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pybroker.native import Uuid
 
 
 def look_at_topics(group: ConsumerGroup, view: TopicView, *, raised: bool) -> None:
-    """Raise the epoch if the members' topics have changed since the last check.
+    """Raise the group epoch if the members' topics have changed since the last check.
 
-    `raised`: the caller has already raised it for another reason.
+    `raised`: the caller has already raised the epoch for another reason.
     """
     if group.looked_at != view.version:
         group.looked_at = view.version
@@ -38,13 +38,14 @@ def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]
 
 
 def resolve_again(group: ConsumerGroup, view: TopicView, may_read: MayRead, now_ms: int) -> None:
-    """Match the members' regular expressions again."""
+    """Match the members' regular expressions against the current topics."""
     for regex in list(group.regexes):
         group.resolve(regex, resolve(regex, view, may_read, now_ms))
 
 
 def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_ms: int) -> None:
-    """Compute the target for the group's epoch. `assignors`: names that the broker offers, the default first."""
+    """Compute the target assignment for the group epoch. `assignors`: names that the broker offers, the default first.
+    """
     topics = subscribed_topics(group, view)
     ids: dict[str, Uuid] = {}
     for name in group.subscribed:
@@ -63,7 +64,7 @@ def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_
     name = group.preferred_assignor(assignors[0])
     group.target = ASSIGNORS[name if name in assignors else assignors[0]](members, topics)
     group.target_epoch = group.epoch
-    # The first member of an empty group does not wait for an interval.
+    # In an empty group, the first member gets its target assignment without waiting for the assignment interval.
     group.target_timestamp_ms = now_ms if group.members else 0
 
 

@@ -1,8 +1,9 @@
 """Server-side assignors: pure functions that assign a group's partitions to its members, by topic id (KIP-848).
 
 uniform: members get equal numbers of partitions, with as few moves as possible.
-range: each subscriber of a topic gets a run of adjacent partitions, so that topics with equal partition counts are
-divided alike.
+
+range: each subscriber of a topic gets a range of adjacent partitions. Topics with equal partition counts are divided in
+the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     topics: frozenset[Uuid]
     """The existing topics that the member subscribes to."""
     has: frozenset[Partition]
-    """The member's partitions in the previous target."""
+    """The member's partitions in the previous target assignment."""
 
 
 Assignor = Callable[[Sequence[Subscriber], Mapping[Uuid, int]], Target]
@@ -43,12 +44,12 @@ def uniform(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target
 
 
 def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """Assign when all members have equal subscriptions: members keep up to their share, and unowned partitions fill the
-    rest."""
+    """Assign when all members have equal subscriptions: members keep partitions up to their share, and get unowned
+    partitions for the rest."""
     free = dict.fromkeys((topic, index) for topic in sorted(topics) for index in range(topics[topic]))
     share, extra = divmod(len(free), len(members))
     shares: dict[str, list[Partition]] = {}
-    # Members above their share come first, so that they keep the larger shares.
+    # Members that own more than their share come first: when shares differ by one, they keep the larger shares.
     for member in sorted(members, key=lambda candidate: (-len(candidate.has), candidate.member_id)):
         has = sorted(partition for partition in member.has if partition in free)
         most = share
@@ -71,8 +72,8 @@ def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> 
 def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
     """Assign when subscriptions differ.
 
-    Each unowned partition goes to the least loaded subscriber. Then partitions move from the most to the least
-    loaded subscriber of their topic while that evens the load.
+    Each unowned partition goes to the least loaded subscriber. Then partitions move from the most to the least loaded
+    subscriber of their topic while a move balances the load.
     """
     subscribers: dict[Uuid, list[str]] = {}
     for member in members:
@@ -89,7 +90,7 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
                 taken.add((topic, index))
                 owned[topic][member.member_id].append(index)
                 load[member.member_id] += 1
-    # Topics with few subscribers first: members that can read many topics are easier to balance later.
+    # Topics with few subscribers come first: members that can read many topics are easier to balance later.
     for topic in sorted(subscribers, key=lambda name: (len(subscribers[name]), name)):
         for index in range(topics[topic]):
             if (topic, index) not in taken:
@@ -111,7 +112,7 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
 
 
 def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
-    """Even the load of one topic's subscribers as far as its partitions allow; return whether any moved."""
+    """Balance the load of one topic's subscribers as far as its partitions allow; return whether a partition moved."""
     moved = False
     while True:
         givers = [member_id for member_id in owned if owned[member_id]]
@@ -128,7 +129,7 @@ def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
 def by_range(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
     """Assign adjacent partitions of each topic to its subscribers."""
     shares: dict[str, set[Partition]] = {member.member_id: set() for member in members}
-    # A static member is ordered by its instance id, which survives changes of its member id.
+    # Sort a static member by its instance id: unlike its member id, it does not change.
     order = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     for topic in {topic for member in members for topic in member.topics}:
         who = [member.member_id for member in order if topic in member.topics]

@@ -1,6 +1,6 @@
-"""Consumer groups (KIP-848) as one kind of groups with epochs: what heartbeats, targets and timeouts mean for them.
+"""The behaviour of consumer groups (KIP-848): their heartbeats, target assignments and timeouts.
 
-Pure functions make the decisions (`membership`, `assignment`, `reconciliation`).
+Pure functions in `membership`, `assignment` and `reconciliation` make the decisions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ from pybroker.broker.coordinators.group_base.group_statistics import GroupStatis
 from pybroker.broker.coordinators.group_base.topics_hash import TopicView
 
 BEATS_A_SECOND_MAX = 500
-"""Limits one group's heartbeats during a rebalance, so that a large group does not keep the coordinator from others."""
+"""Limit for one group's heartbeats per second during a rebalance: a large group must not delay other groups."""
 
 
 class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeatResult]):
-    """The rules of consumer groups, for one shard."""
-
     group_type = ConsumerGroup
     changes = staticmethod(records.changes)
     tombstones = staticmethod(records.tombstones)
@@ -81,8 +79,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         return structs.replace(self._result(group, member, with_assignment=False), cacheable=self._rests(group))
 
     def _rests(self, group: ConsumerGroup) -> bool:
-        """Return whether time alone does not change the response: no regular expression to refresh, no interval that
-        ends."""
+        """Return whether the response stays the same as time passes: no regular expression has to be refreshed, and no
+        assignment interval ends."""
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
         return not group.regexes and age_ms >= self._settings.heartbeat_interval_ms(group.group_id)
 
@@ -91,7 +89,7 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
     ) -> Callable[[ConsumerGroup], ConsumerHeartbeatResult]:
         trial = draft
         if not draft.epoch:
-            # Fill the group only if the member is accepted.
+            # Fill the group only after the member has been accepted.
             trial = draft.fork()
             self._upgrade(trial)
         epoch, now_ms = trial.epoch, self._clock.wall_ms()
@@ -131,7 +129,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
     def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         """Return the member's heartbeat interval, which is shorter during a rebalance.
 
-        Members wait for partitions that others release, and learn of both only through heartbeats.
+        During a rebalance members wait for partitions that other members have to revoke, and heartbeats carry both the
+        request to revoke and the new partitions.
         """
         usual = self._settings.heartbeat_interval_ms(group.group_id)
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
@@ -156,16 +155,16 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
     # --- epochs and targets -------------------------------------------------------------------------------------------
 
     def progress(self, draft: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> ConsumerMember:
-        """Move a member one step towards the target.
+        """Move a member one step towards its target assignment.
 
-        If the target is outdated, also revoke partitions of topics that the member no longer subscribes to.
+        If the target assignment is outdated, also revoke partitions of topics to which the member no longer subscribes.
         """
         old = draft.epoch > draft.target_epoch
         meant = assignment.meant_by(draft, self._view, member_id) if old else None
         return membership.progress(draft, member_id, owned, meant)
 
     def look_again(self, draft: ConsumerGroup, epoch: int, may_read: MayRead) -> None:
-        """Raise the epoch if it is still `epoch` and the members' topics have changed since the last check."""
+        """Raise the group epoch if it is still `epoch` and the members' topics have changed since the last check."""
         if draft.looked_at != self._view.version or self._regexes_are_old(draft):
             assignment.resolve_again(draft, self._view, may_read, self._clock.wall_ms())
             assignment.look_at_topics(draft, self._view, raised=draft.epoch > epoch)
@@ -175,8 +174,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         assignment.note_topics(draft, self._view)
 
     def _regexes_are_old(self, group: ConsumerGroup) -> bool:
-        """Return whether regular expressions need a refresh: a member's permissions can change without a change of
-        topics."""
+        """Return whether regular expressions have to be matched again: a member's permissions may change while topics
+        do not."""
         now_ms, interval_ms = self._clock.wall_ms(), self._settings.regex_refresh_interval_ms
         return any(now_ms - resolved.timestamp_ms >= interval_ms for resolved in group.regexes.values())
 

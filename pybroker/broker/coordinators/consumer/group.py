@@ -1,8 +1,8 @@
-"""One consumer group: epochs, members, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
+"""One consumer group: epochs, members, target assignment. Pure data and its bookkeeping; no IO, no clock, no timers.
 
-    member joins, leaves, changes its subscription, a topic changes ──► epoch + 1
-    epoch > target epoch                                            ──► a new target at that epoch (`assignment`)
-    a member's heartbeat                                            ──► one step towards the target (`reconciliation`)
+    member joins, leaves, changes its subscription, a topic changes ──► group epoch + 1
+    group epoch > target epoch ──► a new target assignment at the group epoch (`assignment`)
+    a member's heartbeat       ──► one step towards its target assignment (`reconciliation`)
 
 A partition has at most one owner: a member owns it until it confirms the revocation or is removed.
 """
@@ -33,19 +33,17 @@ NOTHING: frozenset[Partition] = frozenset()
 
 
 class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
-    """One consumer group."""
-
     kind = GroupKind.CONSUMER
 
     owners: dict[Partition, str] = msgspec.field(default_factory=dict)
     """Partition → the member that may be reading it."""
     regexes: dict[str, ResolvedRegex] = msgspec.field(default_factory=dict)
     subscribed: frozenset[str] = frozenset()
-    """Names of all topics that members subscribe to, by name or by expression."""
+    """Names of all topics to which members subscribe, by name or by regular expression."""
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The state that tools show."""
+        """The state that ConsumerGroupDescribe and ListGroups return."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -92,7 +90,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
                     del self.owners[partition]
 
     def note_subscribed(self) -> None:
-        """Recompute the topics that all members subscribe to, and forget unused regular expressions."""
+        """Recompute the topics to which members subscribe, and forget unused regular expressions."""
         subscriptions = {(m.subscription.topics, m.subscription.regex) for m in self.members.values()}
         wanted = {regex for _, regex in subscriptions if regex is not None}
         for regex in self.regexes.keys() - wanted:
@@ -116,11 +114,11 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
         return self.owners.get(partition, member_id) == member_id
 
     def target_of(self, member_id: str) -> frozenset[Partition]:
-        """Return the member's partitions in the target."""
+        """Return the member's target assignment."""
         return self.target.get(member_id, NOTHING)
 
     def waits_in_vain(self, member: ConsumerMember) -> bool:
-        """Return whether other members still own everything that the member waits for."""
+        """Return whether the member waits for partitions, and other members still own all of them."""
         return not any(
             partition not in member.assigned and partition not in self.owners
             for partition in self.target_of(member.member_id)
@@ -145,7 +143,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
             self.instance(request.instance_id, request.member_id)
 
     def has_owned(self, member: ConsumerMember, request: CommitRequest, topics: Topics) -> bool:
-        """Return whether the member owned the partitions of a commit in the commit's epoch, and owns them still."""
+        """Return whether the member owned the partitions of a commit in the commit's epoch, and still owns them."""
         since = {**member.assigned, **member.revoking}
         ids = (
             (item.topic_id or topics.topic_id(item.name or "") or Uuid.ZERO, item.partition) for item in request.items
@@ -155,8 +153,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
     def incarnation_error(
         self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
     ) -> ErrorCode | None:
-        """Return STALE_MEMBER_EPOCH for a member that holds no partition of the topic if its name had another
-        incarnation."""
+        """Return STALE_MEMBER_EPOCH if another incarnation had the topic's name and the member owns no partition of the
+        topic."""
         member = self.members.get(request.member_id)
         if member is None or topics.had_name_alone(topic_id):
             return None

@@ -1,6 +1,6 @@
-"""Membership changes of a consumer group: heartbeats, departures, expired sessions (KIP-848).
+"""Membership changes of a consumer group: heartbeats, leaving members, expired sessions (KIP-848).
 
-Pure functions on a fork of the group. Each raises KafkaError before it changes anything.
+Pure functions on a copy of the group. Each raises KafkaError before it changes anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def check_form(beat: ConsumerHeartbeat, assignors: Container[str], *, own_id_required: bool) -> None:
-    """Validate a heartbeat independently of the group.
+    """Validate the fields of a heartbeat that can be checked without the group.
 
     `own_id_required`: version 1, in which clients generate their member ids (KIP-1082). Raise KafkaError
     INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
@@ -58,7 +58,7 @@ def check_form(beat: ConsumerHeartbeat, assignors: Container[str], *, own_id_req
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
-    """Raise KafkaError GROUP_MAX_SIZE_REACHED for a client that neither is a member nor replaces one."""
+    """Raise KafkaError GROUP_MAX_SIZE_REACHED for a client that would be an additional member of a full group."""
     if member_id in group.members or instance_id in group.instances:
         return
     if len(group.members) >= size_max:
@@ -68,10 +68,10 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Partition] | None) -> None:
-    """Check the epoch that a member names.
+    """Check the member epoch in a heartbeat.
 
-    The previous epoch is valid too if the member owns nothing beyond its assignment: the response with the new epoch
-    was lost. Raise KafkaError FENCED_MEMBER_EPOCH.
+    The previous epoch is valid too if the member owns nothing beyond its assignment: it has lost the response with the
+    new epoch. Raise KafkaError FENCED_MEMBER_EPOCH.
     """
     if epoch in (JOINS, member.epoch):
         return
@@ -87,7 +87,8 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Partition] 
 def enter(
     group: ConsumerGroup, beat: ConsumerHeartbeat, size_max: int, resolve: Callable[[str], ResolvedRegex]
 ) -> ConsumerMember | None:
-    """Add or update the heartbeat's member, and raise the epoch if the target may change; return the previous member.
+    """Add or update the member of a heartbeat, and raise the group epoch if the target assignment may change. Return
+    the member's previous state.
 
     `resolve`: matches a regular expression. Raise KafkaError if the member is refused.
     """
@@ -102,7 +103,7 @@ def enter(
         instance_id=subscription.instance_id if beat.instance_id is None else beat.instance_id,
         rack_id=subscription.rack_id if beat.rack_id is None else beat.rack_id,
         topics=subscription.topics if beat.topics is None else beat.topics,
-        # An empty expression ends the subscription by expression.
+        # An empty regular expression ends the subscription by regular expression.
         regex=subscription.regex if beat.regex is None else beat.regex or None,
         rebalance_timeout_ms=(
             subscription.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
@@ -114,14 +115,14 @@ def enter(
     if regex is not None:
         resolved = group.regexes.get(regex) or resolve(regex)
     take_in(group, before, msgspec.structs.replace(member, subscription=changed))
-    # `take_in` forgets an expression when its last user is replaced, so store it again.
+    # `take_in` forgets a regular expression when the last member with it is replaced; store it again.
     if resolved is not None and regex is not None and regex not in group.regexes:
         group.resolve(regex, resolved)
     return before
 
 
 def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember | None, ConsumerMember]:
-    """Return (the stored member, the member to update)."""
+    """Return (the stored state of the member, the member to update)."""
     fresh = ConsumerMember(beat.member_id, ConsumerSubscription(beat.client_id, beat.client_host, beat.instance_id))
     if beat.instance_id is None:
         if beat.epoch != JOINS:
@@ -147,14 +148,14 @@ def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember
 
 
 def inherited(known: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Return the successor of a static member: it inherits the partitions and restarts at the join epoch."""
+    """Return the new member of a static instance: it takes over the partitions and starts with the join epoch."""
     if known.member_id == member_id:
         return known
     return msgspec.structs.replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
 
 
 def take_in(group: ConsumerGroup, before: ConsumerMember | None, now: ConsumerMember) -> None:
-    """Replace `before` with `now`; raise the epoch if the assignor's input has changed."""
+    """Replace the state `before` of a member with `now`; raise the group epoch if the assignor's input has changed."""
     if before is not None and before.member_id != now.member_id:
         target = group.target_of(before.member_id)
         group.remove(before.member_id)
@@ -171,9 +172,9 @@ def _means(member: ConsumerMember) -> tuple[object, ...]:
 def progress(
     group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None, meant: Container[Uuid] | None = None
 ) -> ConsumerMember:
-    """Move a member one step towards the target; return the new state.
+    """Move a member one step towards its target assignment; return its new state.
 
-    `meant`: if the target is outdated, the topics to which it is restricted; None: the target is current. Raise
+    `meant`: if the target assignment is outdated, the topics to which it is restricted; None: it is current. Raise
     KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member = group.member(member_id)
@@ -191,7 +192,7 @@ def progress(
 
 
 def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
-    """Remove a member, or (GOES_AWAY) keep its place until its session expires.
+    """Remove a member. With epoch GOES_AWAY, keep the static member's assignment until its session expires.
 
     Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
@@ -206,6 +207,6 @@ def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
 
 
 def remove(group: ConsumerGroup, member_id: str) -> None:
-    """Remove a member; the next target reassigns its partitions."""
+    """Remove a member; the next target assignment gives its partitions to others."""
     group.remove(member_id)
     group.epoch += 1

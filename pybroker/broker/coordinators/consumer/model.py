@@ -14,7 +14,7 @@ Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
 
 MayRead = Callable[[str], bool]
-"""Whether the client is authorized to see a topic; an expression matches no other topics."""
+"""Whether the client may see a topic; a regular expression matches only such topics."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -31,11 +31,11 @@ class ConsumerMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
-    """The member owns its partitions of the target, or does not know of a newer target yet."""
+    """The member owns exactly its target assignment, or has not received a newer one."""
     UNREVOKED = 2
-    """The member has to revoke partitions and has not confirmed that yet."""
+    """The member has to revoke partitions and has not confirmed the revocation yet."""
     UNRELEASED = 3
-    """The member waits for partitions that others have not released."""
+    """The member waits for partitions that other members have not revoked."""
 
 
 class ClassicSide(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class ClassicSide(msgspec.Struct, frozen=True):
 
 
 class ConsumerSubscription(msgspec.Struct, frozen=True):
-    """A member's description of itself; stored as ConsumerGroupMemberMetadata."""
+    """A member's subscription and settings; stored as ConsumerGroupMemberMetadata."""
 
     client_id: str
     client_host: str
@@ -59,20 +59,21 @@ class ConsumerSubscription(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicSide | None = None
-    """None: the member uses the consumer protocol (KIP-848)."""
+    """Set if the member uses the classic protocol; None: the consumer protocol (KIP-848)."""
 
 
 class ConsumerMember(msgspec.Struct, frozen=True):
     member_id: str
     subscription: ConsumerSubscription
     epoch: int = 0
-    """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
+    """The epoch of the target assignment that the member has reached or is moving to. GOES_AWAY: a static member that
+    has left temporarily."""
     previous_epoch: int = -1
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Mapping[Partition, int] = {}
     """Partitions that the member may read → the member epoch in which it got them."""
     revoking: Mapping[Partition, int] = {}
-    """Partitions that the member has to revoke and may still be reading."""
+    """Partitions that the member has to revoke; it may still be reading them."""
 
     @property
     def instance_id(self) -> str | None:
@@ -85,26 +86,27 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         return self.subscription.classic is not None
 
     def moved_to(self, epoch: int) -> ConsumerMember:
-        """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
-        lost."""
+        """Return the member in another epoch, with the current one as its previous epoch: the response may be lost, and
+        the member then repeats its old epoch."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
-        """Return whether the member owns exactly its partitions of the target."""
+        """Return whether the member owns exactly its target assignment."""
         return self.state is ConsumerMemberState.STABLE and self.epoch == target_epoch
 
 
 class ResolvedRegex(msgspec.Struct, frozen=True):
-    """The latest matches of a regular expression; stored as ConsumerGroupRegularExpression."""
+    """The topics that a regular expression matched last; stored as ConsumerGroupRegularExpression."""
 
     topics: tuple[str, ...]
     version: int
-    """Version of this broker's topic view; meaningless to other brokers."""
+    """Version of this broker's topic view at the match; other brokers count their versions independently."""
     timestamp_ms: int
 
 
 class ConsumerHeartbeat(msgspec.Struct, frozen=True):
-    """A ConsumerGroupHeartbeat, independent of its version. None: unchanged since the previous heartbeat."""
+    """A ConsumerGroupHeartbeat, independent of its version. A field that is None has not changed since the previous
+    one."""
 
     member_id: str
     epoch: int
@@ -121,7 +123,7 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> ConsumerSubscription:
-        """The member's description of itself, as far as the heartbeat has it."""
+        """The member's subscription and settings, as far as the heartbeat contains them."""
         return ConsumerSubscription(
             self.client_id,
             self.client_host,
@@ -134,7 +136,8 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether the heartbeat has all fields: the member joins, or does not know whether the last one arrived."""
+        """Whether the heartbeat has all fields, because the member joins or does not know whether the last one arrived.
+        """
         return (
             self.rebalance_timeout_ms != -1
             and (self.topics is not None or self.regex is not None)
@@ -143,7 +146,7 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the heartbeat only says that the member is alive in its epoch."""
+        """Whether the heartbeat contains only the member's id and epoch."""
         return (
             self.epoch > 0
             and self.owned is None
@@ -164,6 +167,6 @@ class ConsumerHeartbeatResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
-    """None: unchanged since the previous response."""
+    """The partitions of the member; None: unchanged since the previous response."""
     cacheable: bool = False
-    """Whether data threads may repeat the response for the same heartbeat until the group changes."""
+    """Whether data threads may send the same response to the same heartbeat until the group changes."""

@@ -1,10 +1,9 @@
-"""One step of one member towards the target: it revokes partitions before it gets new ones. Pure (KIP-848).
+"""One step of one member towards its target assignment: it revokes partitions before it gets new ones. Pure (KIP-848).
 
-STABLE      ──target is newer,
-              or smaller──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
-                            else ──────────────────► target epoch, with the partitions that no other member owns
-UNREVOKED   ──confirms the revocation──────────────► as from STABLE
-UNRELEASED  ──each heartbeat───────────────────────► as from STABLE: other members may have released partitions
+STABLE      ──target changed──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
+                                else ──────────────────► target epoch, with the partitions that no other member owns
+UNREVOKED   ──confirms the revocation──────────────────► as from STABLE UNRELEASED  ──each
+heartbeat───────────────────────────► as from STABLE: other members may have released partitions
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ def reconcile(
     may_give: Callable[[Partition], bool],
     owned: frozenset[Partition] | None,
 ) -> ConsumerMember:
-    """Return the member after its heartbeat.
+    """Return the state of the member after its heartbeat.
 
-    may_give: whether no other member may be reading a partition. owned: partitions that the member reports as owned;
-    None: not reported.
+    may_give: returns whether no other member may be reading a partition. owned: partitions that the member reports as
+    owned; None: it reports none.
     """
     if member.state is ConsumerMemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
         return member
     if member.state is ConsumerMemberState.UNREVOKED:
         if owned is None or not owned.isdisjoint(member.revoking):
             return member
-        # The member has revoked the partitions. Its later requests in the old epoch are outdated.
+        # The member has revoked the partitions: its epoch advances, and later requests in the old epoch are outdated.
         member = msgspec.structs.replace(member.moved_to(min(member.epoch + 1, target_epoch)), revoking={})
     kept = {partition: since for partition, since in member.assigned.items() if partition in target}
     leaving = {partition: since for partition, since in member.assigned.items() if partition not in target}

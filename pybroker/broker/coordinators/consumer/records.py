@@ -1,8 +1,8 @@
 """Records of consumer groups in `__consumer_offsets`, in Kafka's key and value formats.
 
-Key types: 3 the group's epoch, 5 a member's subscription, 6 the target's epoch, 7 a member's target, 8 a member's
-current assignment, 16 the matches of a regular expression. Values are version 0. Type 4 (topics of the group; Kafka
-before 4.1) is not written, and skipped when read.
+Key types: 3 the group epoch, 5 a member's subscription, 6 the epoch of the target assignment, 7 a member's target
+assignment, 8 a member's current assignment, 16 the topics that a regular expression matches. Values are version 0. Type
+4 (the group's topics, before Kafka 4.1) is skipped when read and never written.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _key = TYPES.encode_key
 
 
 def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
-    """Return the records that turn `before` in the log (None: nothing) into `after`."""
+    """Return the records that change the state in the log from `before` to `after`. `before` None: no records yet."""
     group_id = after.group_id
     old = ConsumerGroup(group_id) if before is None else before
     records: Records = {}
     for member_id in old.members.keys() - after.members.keys():
-        # Kafka's order of tombstones: when replaying, Kafka requires a subscription for a member's other records.
+        # Write tombstones in Kafka's order: when replaying, Kafka requires a subscription for a member's other records.
         records[_key(CURRENT, group_id, member_id)] = None
         records[_key(TARGET, group_id, member_id)] = None
         records[_key(MEMBER, group_id, member_id)] = None
@@ -70,7 +70,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and rejoined within one write, and has no target yet.
+            # None: the member left and rejoined within one write, and has no target assignment yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -169,7 +169,7 @@ def _held(held: Mapping[Partition, int]) -> list[m.ConsumerGroupCurrentMemberAss
 
 
 class StoredConsumerGroup:
-    """The live records of one consumer group in the log."""
+    """Collects the latest records of one consumer group during a replay."""
 
     __slots__ = ("_current", "_group", "_members", "_regexes", "_target_epoch", "_targets")
 
@@ -197,7 +197,7 @@ class StoredConsumerGroup:
             kept[name] = decoded
 
     def group(self, group_id: str) -> ConsumerGroup | None:
-        """Return the group as stored; None if it was deleted."""
+        """Return the group; None if it was deleted."""
         if self._group is None:
             return None
         group = ConsumerGroup(group_id)
@@ -230,7 +230,7 @@ def _member(member_id: str, stored: Any, current: Any) -> ConsumerMember:
         stored.subscribed_topic_regex or None,
         stored.rebalance_timeout_ms,
         stored.server_assignor,
-        # Kafka's default has no protocols, which no classic member sends.
+        # Kafka's default value; it has no protocols, and no classic member sends that.
         None
         if classic is None or not classic.supported_protocols
         else ClassicSide(
@@ -246,7 +246,7 @@ def _member(member_id: str, stored: Any, current: Any) -> ConsumerMember:
         subscription,
         current.member_epoch,
         current.previous_member_epoch,
-        # A state of a later release: the next step computes what the member has to revoke.
+        # An unknown state, of a later release: the member's next step computes what it has to revoke.
         ConsumerMemberState(current.state) if current.state in known else ConsumerMemberState.UNRELEASED,
         _holding(current.assigned_partitions, current.member_epoch),
         _holding(current.partitions_pending_revocation, current.member_epoch),

@@ -1,6 +1,6 @@
-"""The topics that a group's members subscribe to: names and regular expressions → ids of existing topics.
+"""The topics to which a group's members subscribe: names and regular expressions → ids of existing topics.
 
-Expressions use RE2's syntax, nearly; the `regex` crate (`native.Pattern`) matches them in linear time.
+Regular expressions have almost the syntax of RE2; the `regex` crate (`native.Pattern`) matches them in linear time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 
 PATTERNS_KEPT = 1_024
-"""Cache size of compiled expressions: compiling takes longer than matching a thousand names."""
+"""Number of compiled regular expressions in the cache: compiling takes longer than matching a thousand names."""
 
 
 @functools.lru_cache(PATTERNS_KEPT)
 def compiled(regex: str) -> Pattern:
-    """Compile an expression. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Compile a regular expression. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
     try:
         return patterns.compiled(regex)
     except ValueError as error:
@@ -31,7 +31,7 @@ def compiled(regex: str) -> Pattern:
 
 
 def resolve(regex: str, view: TopicView, may_read: MayRead, now_ms: int) -> ResolvedRegex:
-    """Match an expression. The empty expression matches nothing. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Match a regular expression. The empty one matches nothing. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
     if not regex:
         return ResolvedRegex((), view.version, now_ms)
     pattern = compiled(regex)
@@ -40,7 +40,7 @@ def resolve(regex: str, view: TopicView, may_read: MayRead, now_ms: int) -> Reso
 
 
 def subscribed_topics(group: ConsumerGroup, view: TopicView) -> dict[Uuid, int]:
-    """Return the existing topics that any member subscribes to, with their partition counts."""
+    """Return the existing topics to which any member subscribes, with their partition counts."""
     found: dict[Uuid, int] = {}
     for name in group.subscribed:
         topic_id = view.topic_id(name)

@@ -1,4 +1,5 @@
-"""Shared parts of coordinators whose state is the log of an internal topic, with one shard per partition.
+"""What all coordinators share: each stores its state in an internal topic, and has one shard per partition of the
+topic.
 
 This package does not depend on groups.
 """

@@ -1,7 +1,7 @@
 """Appends that Python starts, and the callbacks for their completions.
 
-No coroutine waits for a flush: a completion arrives through the same queue as requests. Coordinators pass a function
-instead of a future, because each future's callbacks would cost a step of the event loop.
+No coroutine waits for a flush: completions arrive through the queue that also delivers requests. Coordinators pass a
+function instead of a future: the callbacks of each future would cost a step of the event loop.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pybroker.native import Completion, NativePartitions, RecordsWatch, Uuid
 
 
 class NativeAppends:
-    """Pairs `NativePartitions.append` with its `Completion`. For the event loop's thread only.
+    """Calls native appends and matches their completions. For the event loop's thread only.
 
-    The token is registered before the same thread can drain its completion, so no completion is missed.
+    The same thread registers the append and drains the queue: a completion cannot arrive before its append is
+    registered.
     """
 
     def __init__(self, native: NativePartitions, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,10 +44,10 @@ class NativeAppends:
         told: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
-        """Append records to a partition that this broker leads under this epoch.
+        """Append records to a partition that this broker leads in this leader epoch.
 
-        With a producer's (id, epoch), the records are part of its transaction. As in `ports.Appends`, the append
-        completes at once unless it waits for a flush (commit mode) or replicas.
+        With a producer's (id, epoch), the records are part of its transaction. As described in `ports.LocalAppends`,
+        the append completes at once unless it waits for a flush (`log.flush.mode=commit`) or for replicas.
         """
         return self._ended(
             self._native.append(
@@ -64,8 +65,8 @@ class NativeAppends:
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
         """Append a finished batch like a client's Produce with acks=all.
 
-        The future gives the Completion once the batch is committed (after the flush in commit mode), or raises
-        KafkaError with the partition's error code.
+        The future returns the Completion once the batch is committed, or raises KafkaError with the partition's error
+        code.
         """
         return self._wait(self._native.append_batch(topic_id, partition, batch))
 
@@ -92,12 +93,12 @@ class NativeAppends:
         self._watching[watch.token] = told
 
     def unwatched(self, watch: RecordsWatch) -> None:
-        """Cancel a watch."""
+        """Cancel the call for this watch."""
         watch.cancel()
         self._watching.pop(watch.token, None)
 
     def complete(self, completion: Completion) -> None:
-        """Handle one drained Completion; the dispatcher calls this."""
+        """Handle one Completion from the native queue. Called by the dispatcher."""
         told = self._told.pop(completion.token, None)
         if told is not None:
             told(completion.error_code, completion.base_offset)
@@ -115,7 +116,7 @@ class NativeAppends:
             future.set_result(completion)
 
     def fail_all(self, code: int) -> None:
-        """End every wait at shutdown."""
+        """End all waits with an error, at shutdown."""
         told, self._told = self._told, {}
         for ended in told.values():
             ended(code, -1)

@@ -1,23 +1,25 @@
 """Cached heartbeat responses and delegated commits for the members of one group.
 
-Most heartbeats change nothing: same request, same response. The coordinator answers such a heartbeat once, and data
-threads then repeat the response for the same bytes (`native/server/src/leases/cached_responses.rs`). A cached response
-never differs from the coordinator's own answer:
+Most heartbeats change nothing: same request, same response. The coordinator answers such a heartbeat once. Data threads
+then repeat the response for requests with the same bytes (`native/server/src/leases/cached_responses.rs`). A cached
+response never differs from the coordinator's own:
 
-* The response depends on the group, topics and their leaders, settings and features. Every change of the group first
-  invalidates all of its cached responses, in the same step of the loop, before any client can learn of the change.
-  Other changes invalidate all cached responses of the broker: native code does it when it updates the data threads,
-  and when the cluster's metadata image is replaced. A heartbeat answered at that moment came before the change.
-* Time matters only because the coordinator removes silent members. Data threads record when they last heard a
-  member: a session that seems expired is measured from there, and its cached responses are invalidated before the
-  member is removed.
-* The member's permission to read for the group is checked for each heartbeat.
+* The response depends on the group, topics and their leaders, settings and features. Before a group changes, the
+  coordinator invalidates the group's cached responses, in the same step of the event loop. No client can learn about
+  the change before. Other changes invalidate all cached responses of the broker: native code does so when it updates
+  the data threads, and when the metadata image is replaced. A heartbeat answered during the update counts as one that
+  came before the change.
+* Time matters only because the coordinator removes members whose session expires. Data threads record the time of a
+  member's last heartbeat. When a session timer fires, the coordinator first reads that time, and invalidates the
+  member's cached responses before it removes the member.
+* Data threads check for each heartbeat whether the member is authorized to read the group.
 
-The coordinator delegates a member's offset commits in the same way (`native/server/src/leases/delegated_commits.rs`):
-data threads append its commits for the topics that the coordinator has checked, under a lease, as long as the group
-and its topics do not change. The lease is kept here with the member's cached responses. Before the coordinator writes
-tombstones or restores offsets from a deletion record, it revokes all leases of the shard and then reads its offsets
-(`Offsets`). It grants no lease while such a write is pending (`ShardLog.is_still`).
+The coordinator delegates a member's offset commits in the same way (`native/server/src/leases/delegated_commits.rs`).
+It grants the data threads a lease for the topics that it has checked. The data threads then append the member's commits
+for these topics, as long as neither the group nor the topics change. This module keeps the lease with the member's
+cached responses. Before the coordinator writes tombstones or restores offsets from a deletion record, it revokes all
+leases of the shard and then reads the offsets (`Offsets`). It grants no lease while such a write is pending
+(`ShardLog.is_still`).
 """
 
 from __future__ import annotations
@@ -30,33 +32,34 @@ class CachedResponse(Protocol):
     """A cached response or a commit lease (`native.StandingAnswer`, `native.CommitRight`)."""
 
     def take_back(self) -> None:
-        """Invalidate it; it is no longer used when this returns."""
+        """Invalidate the response or revoke the lease; data threads do not use it after this call."""
         ...
 
     def silent_ms(self) -> int:
-        """Return the time since its last use, whether or not it has been invalidated."""
+        """Return the time since a data thread last used it, whether or not it has been invalidated."""
         ...
 
 
 HEARTBEATS = "heartbeats"
 COMMITS = "commits"
-"""The kinds of requests that are answered."""
+"""The kinds of requests whose responses are cached."""
 
 
 class CachedResponses:
-    """Cached responses and commit leases by member id and kind of request."""
+    """Cached responses and commit leases, by member id and kind of request."""
 
     __slots__ = ("_cached", "_heard")
 
     def __init__(self) -> None:
         self._cached: dict[str, dict[str, CachedResponse]] = {}
         self._heard: dict[str, dict[str, CachedResponse]] = {}
-        """Records when each member was last heard, also after invalidation."""
+        """Member id → the caches that record when a request of the member was last received, including invalidated
+        ones."""
 
     def keep(self, member_id: str, answer: CachedResponse, what: str = HEARTBEATS, *, heard: bool = True) -> None:
         """Cache a response in place of the member's earlier one, which may belong to another connection.
 
-        `heard`: a request that uses it proves that the member is alive.
+        `heard`: requests of this kind extend the member's session.
         """
         cached = self._cached.setdefault(member_id, {})
         before = cached.get(what)
@@ -71,27 +74,27 @@ class CachedResponses:
         return self._cached.get(member_id, {}).get(what)
 
     def invalidate(self) -> None:
-        """Invalidate all responses before the group changes."""
+        """Invalidate all responses. Call it before the group changes."""
         if self._cached:
             for member_id in list(self._cached):
                 self._invalidate_of(member_id)
 
     def forget(self, member_id: str) -> None:
-        """Forget a member that leaves the group."""
+        """Drop the responses of a member that leaves the group."""
         self._invalidate_of(member_id)
         self._heard.pop(member_id, None)
 
     def session_left_ms(self, member_id: str, timeout_ms: int) -> int:
         """Return the rest of a member's session, measured from its last request to a data thread.
 
-        0: the session has expired, and no cached response is valid.
+        0: the session has expired, and the member's cached responses have been invalidated.
         """
         heard = self._heard.get(member_id)
         if heard is None:
             return 0
         if _silent_ms(heard) >= timeout_ms:
             self._invalidate_of(member_id)
-        # A heartbeat may have arrived between the two checks.
+        # Read the time again: a heartbeat may have arrived before the invalidation.
         return max(timeout_ms - _silent_ms(heard), 0)
 
     def _invalidate_of(self, member_id: str) -> None:

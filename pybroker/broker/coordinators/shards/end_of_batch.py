@@ -1,7 +1,8 @@
-"""The end-of-batch hook: work deferred until all requests of a batch are handled.
+"""The end-of-batch hook: work that waits until all requests of a batch are handled.
 
-A batch is one drain of the native queue. The records that its requests write are sent together at its end, in the
-same step of the loop. asyncio's `call_soon` would wait for the next step, which costs as much as a small request.
+A batch is one drain of the native queue. At its end, the hook writes the records of all its requests together, in the
+same step of the event loop. With asyncio's `call_soon` they would wait for the next step, which costs as much as a
+small request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class EndOfBatchHook:
         self._loop = loop
         self._left: list[Work] = []
         self._scheduled = False
-        """The deferred work will run: a batch is open or a call is scheduled."""
+        """Whether deferred work will run without another call: a batch is open, or `call_soon` was called."""
 
     def __call__(self, work: Work) -> None:
         self._left.append(work)

@@ -1,11 +1,11 @@
-"""The partition of the offsets topic for a group, by Kafka's rule, on which clients and tools rely."""
+"""The partition of the offsets topic for a group, by Kafka's rule. Clients and tools rely on it."""
 
 from __future__ import annotations
 
 import functools
 
 GROUPS_REMEMBERED_MAX = 16_384
-"""Cache size: hashing reads every character, and each heartbeat needs the partition."""
+"""Cache size. Hashing reads every character of the id, and each heartbeat needs the partition."""
 
 
 def java_hash(text: str) -> int:

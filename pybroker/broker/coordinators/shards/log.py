@@ -1,8 +1,8 @@
-"""Writes to one partition of an internal topic: the records of one turn of the loop form one batch.
+"""Writes to one partition of an internal topic: the records of one step of the event loop form one batch.
 
-A burst of commits (one drain of the native queue) thus costs one append and one flush. Writes that wait for neither
-a flush nor replicas complete in the same turn. Batches are appended in the order of `write`, and a later load
-replays the log's order.
+A burst of commits (one drain of the native queue) thus costs one append and one flush. Writes that wait for neither a
+flush nor replicas complete in the same step. Batches are appended in the order of `write` calls, and a load replays
+them in this order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 256 * 1024
-"""A batch is closed above this size, so that one large write cannot push small ones over max.message.bytes."""
+"""A batch is closed above this size: one large write must not push small ones over max.message.bytes."""
 
 Written = Callable[[ErrorCode, int], None]
 """Called with NONE and the offset of the write's first record, or with the error code for clients and −1."""
@@ -36,14 +36,14 @@ _ANSWERS = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Error of the partition → error that a client can act on (the mapping of Kafka's coordinators)."""
+"""Error of the partition → error on which clients can act (the mapping of Kafka's coordinators)."""
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-"""Passed on unchanged: their meaning depends on the records written."""
+"""Errors passed on unchanged: what they mean depends on the records written."""
 
 
 class ShardLog:
-    """The write side of one partition under one leader epoch.
+    """The write side of one partition in one leader epoch.
 
     `short_of_replicas` is called when a write is refused because too few replicas are in sync.
     """
@@ -78,11 +78,11 @@ class ShardLog:
 
     @property
     def is_still(self) -> bool:
-        """Whether every write has been appended or refused: no write waits for the end of the turn."""
+        """Whether every write has been appended or refused: none waits for the end of the event loop's step."""
         return not self._records
 
     def write(self, records: Sequence[Record], written: Written) -> None:
-        """Append `records` in this turn of the loop; call `written` once, later, when they are durable or have
+        """Append `records` in this step of the event loop. Call `written` once, later, when they are durable or have
         failed."""
         if self._closed:
             self._loop.call_soon(written, ErrorCode.NOT_COORDINATOR, -1)
@@ -101,7 +101,7 @@ class ShardLog:
     def write_in_transaction(self, producer: tuple[int, int], records: Sequence[Record], written: Written) -> None:
         """Append `records` at once, as part of the transaction of this producer (id, epoch).
 
-        `written` works as for `write`. Earlier writes stay before this one.
+        `written` works as for `write`. Records of earlier `write` calls are appended first.
         """
         if self._closed:
             self._loop.call_soon(written, ErrorCode.NOT_COORDINATOR, -1)
@@ -110,7 +110,7 @@ class ShardLog:
         self._append(records, [(0, written)], producer)
 
     def close(self) -> None:
-        """Refuse later writes, which get NOT_COORDINATOR; earlier ones still complete."""
+        """Refuse later writes with NOT_COORDINATOR; earlier ones still complete."""
         self._closed = True
 
     async def drained(self) -> None:
@@ -137,8 +137,8 @@ class ShardLog:
         *,
         at_once: bool = False,
     ) -> None:
-        """Append records. `at_once`: no caller is in the middle of a decision, so callbacks may run before this
-        returns."""
+        """Append records. `at_once`: callbacks may run before this method returns, because no caller is in the middle
+        of a change."""
         self._in_flight += 1
         self._idle.clear()
         done = partial(self._done, waiting)

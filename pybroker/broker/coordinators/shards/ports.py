@@ -1,4 +1,4 @@
-"""A coordinator's interfaces to the rest of the broker, kept narrow. `app` binds them; tests fake them."""
+"""Interfaces between coordinators and the rest of the broker, kept narrow. `app` implements them; tests use fakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Record = tuple[bytes | None, bytes | None]
 """(key, value) of a record; None as the value: a tombstone."""
 
 Ended = tuple[int, int]
-"""Result of an append: (0, offset of its first record) once committed (acks=all), else (error code, −1)."""
+"""Result of an append: (0, offset of the first record) once committed (acks=all), else (error code, −1)."""
 
 
 class Topics(Protocol):
@@ -24,7 +24,7 @@ class Topics(Protocol):
 
     @property
     def version(self) -> int:
-        """Increases whenever a topic is created, deleted or extended."""
+        """Increases whenever a topic is created, deleted or gets more partitions."""
         ...
 
     def names(self) -> Iterable[str]:
@@ -36,9 +36,10 @@ class Topics(Protocol):
         ...
 
     def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
-        """Return the incarnation that had a name at a time: the current one, or a deleted one (undelete is possible).
+        """Return the incarnation that had a name at a time: the current one, or a deleted one that can still be
+        undeleted.
 
-        None: it is purged, or there was none.
+        None: there was none, or its data has been purged.
         """
         ...
 
@@ -47,11 +48,11 @@ class Topics(Protocol):
         ...
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Return whether the incarnation is known to be deleted and cannot be undeleted."""
+        """Return whether the topic is known to be deleted and can no longer be undeleted."""
         ...
 
     def successor(self, topic_id: Uuid) -> Uuid | None:
-        """Return the existing topic that continues the offsets of a truncated one."""
+        """Return the existing topic that replaced a truncated one and continues its consumer offsets."""
         ...
 
     def start_offset(self, topic_id: Uuid, partition: int) -> int:
@@ -63,12 +64,12 @@ class Topics(Protocol):
         ...
 
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Return whether a leader epoch can belong to this incarnation; if not, it belongs to another one of the
-        name."""
+        """Return whether a leader epoch can belong to this incarnation; if not, it belongs to another incarnation of
+        the name."""
         ...
 
     def proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Return whether only this incarnation of its name can have had that leader epoch."""
+        """Return whether no other incarnation of the name can have had that leader epoch."""
         ...
 
     def had_name_alone(self, topic_id: Uuid) -> bool:
@@ -80,7 +81,7 @@ class Topics(Protocol):
         ...
 
     def living_since(self, topic_id: Uuid) -> int | None:
-        """Return the wall time in ms when this incarnation was created or last undeleted; None: not known."""
+        """Return the wall time (ms) at which this incarnation was created or last undeleted; None: not known."""
         ...
 
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
@@ -88,11 +89,11 @@ class Topics(Protocol):
         ...
 
     def on_leaders_changed(self, name: str, listener: Callable[[], None]) -> None:
-        """Call `listener` after each change of the named topic: its leaders, its partitions, its incarnation."""
+        """Call `listener` after each change of the named topic: its leaders, its partitions, its topic id."""
         ...
 
     def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return (host, port) at which clients of a listener reach a live broker."""
+        """Return (host, port) of a live broker on the listener with this name."""
         ...
 
 
@@ -110,10 +111,11 @@ class LocalAppends(Protocol):
         told: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
-        """Return the result if it is known at once; else return None and call `told` with it once, later.
+        """Append records. Return the result if it is known at once; else return None and call `told` with it once,
+        later.
 
-        FENCED_LEADER_EPOCH: this broker no longer leads the partition under this epoch. `producer`: (id, epoch) of
-        the producer whose transaction contains the records. KafkaError: nothing was appended.
+        FENCED_LEADER_EPOCH: this broker no longer leads the partition in this epoch. `producer`: (id, epoch) of the
+        producer whose transaction contains the records. If it raises KafkaError, nothing was appended.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""One shard of a coordinator: the state of the keys that hash to one partition of its internal topic, and the write
+"""One shard of a coordinator: the state of all keys that hash to one partition of its internal topic, and the write
 side of that partition.
 
-A shard lives as long as this broker leads the partition under one leader epoch. The next leader, or this broker
-under a later epoch, rebuilds the state from the log.
+A shard exists as long as this broker leads the partition in one leader epoch. The leader of the next epoch rebuilds the
+state from the log.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class ShardState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
-    """The log cannot be read; the coordinator retries by taking the partition over again."""
+    """The log cannot be read; the coordinator loads the partition again after a delay."""
 
 
 class Replay(Protocol):
-    """Applies the records of a partition in order, in a worker thread, and keeps the live ones."""
+    """Applies the records of a partition in order, in a worker thread, and keeps the latest record of each key."""
 
     def take(self, record: StoredRecord) -> None:
-        """Apply one record or marker; a tombstone removes its key. Count and skip an undecodable record."""
+        """Apply one record or transaction marker; a tombstone removes its key. Count and skip an undecodable record."""
         ...
 
 
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Replay)
 
 
 class Shard(ABC, Generic[R]):
-    """The interface of a shard for `Shards`; each coordinator has its own subclass."""
+    """The interface between `Shards` and a shard; each coordinator has its own subclass."""
 
     def __init__(self, log: ShardLog) -> None:
         self.log = log
@@ -56,11 +56,11 @@ class Shard(ABC, Generic[R]):
 
     @abstractmethod
     def replay(self) -> R:
-        """Return an empty replay for the partition's records."""
+        """Return an object that replays the partition's records."""
 
     @abstractmethod
     def install(self, loaded: R) -> None:
-        """Install the replayed state; on the event loop's thread, before the first request."""
+        """Install the replayed state, on the event loop's thread, before the shard gets requests."""
 
     @abstractmethod
     def give_up(self, error: ErrorCode) -> None:

@@ -1,10 +1,10 @@
-"""The shards of one coordinator: the keys that this broker coordinates, and the coordinators of all others.
+"""The shards of one coordinator on this broker, and the lookup of the broker that coordinates a key.
 
 A key (group id, transactional id) hashes to a partition of an internal topic, and that partition's leader coordinates
-the key. After each change in its view of the cluster, this broker loads partitions that it leads under a new leader
-epoch, off the event loop, and drops partitions that it no longer leads, with all their state. Writes carry the epoch of
-the load: if the broker is replaced as leader without knowing it, its writes fail. Until a shard is loaded, requests for
-its keys get COORDINATOR_LOAD_IN_PROGRESS.
+the key. After each change of the metadata image, this broker loads partitions that it leads in a new leader epoch, in
+worker threads, and drops partitions that it no longer leads, with all their state. Writes name the leader epoch of the
+load: if another broker has become leader without this broker knowing it, its writes fail. Until a shard is loaded,
+requests for its keys get COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 LOAD_THREADS = 2
-"""Shards that load at the same time; more would only compete for the interpreter lock."""
+"""Number of shards that load at the same time; more would only compete for Python's interpreter lock."""
 
 LOAD_RETRY_MS = 5_000
-"""Delay before retrying a shard whose log could not be read."""
+"""Delay before retrying to load a shard whose log could not be read."""
 
 SHORT_OF_REPLICAS_MS = 60_000
-"""Clients keep retrying; the warning is logged at most this often."""
+"""Shortest time between two warnings about too few in-sync replicas: clients keep retrying."""
 
 S = TypeVar("S", bound=Shard[Any])
 
 
 class Shards(Generic[S]):
-    """All shards that this broker leads, loaded or not; iterable.
+    """All shards of partitions that this broker leads, including those that are loading; iterable.
 
-    topic: name of the internal topic. make: creates a shard on its log. buffer_bytes: returns how many bytes one read
-    fetches while a shard loads; called for each load, because the setting can change.
+    topic: name of the internal topic. make: creates a shard for the log of a partition. buffer_bytes: returns how many
+    bytes one read fetches while a shard loads; called for each load, because the setting is dynamic.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Shards(Generic[S]):
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take over all shards that this broker leads, and follow leadership changes."""
+        """Load all shards that this broker leads, and follow leadership changes."""
         self._started = True
         self._ports.topics.on_leaders_changed(self._topic, self.follow_leaders)
         self.follow_leaders()
@@ -97,9 +97,9 @@ class Shards(Generic[S]):
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def follow_leaders(self) -> None:
-        """Compare the led partitions with the existing shards.
+        """Compare the partitions that this broker leads with the existing shards.
 
-        Drop shards whose leader, leader epoch or topic incarnation has changed, and load new ones.
+        Drop shards whose leader, leader epoch or topic id has changed, and load new ones.
         """
         if not self._started:
             return
@@ -225,8 +225,8 @@ class Shards(Generic[S]):
         return leader, endpoint[0], endpoint[1]
 
     async def ensure_topic(self) -> None:
-        """Create the internal topic. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
-        # In a new cluster many clients ask at the same time; one creation serves them all.
+        """Create the internal topic. Raise KafkaError COORDINATOR_NOT_AVAILABLE if that fails."""
+        # In a new cluster many clients send FindCoordinator at once; one creation serves all of them.
         if self._creating is None or self._creating.done():
             self._creating = self._ports.loop.create_task(self._create())
         try:

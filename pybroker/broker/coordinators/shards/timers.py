@@ -1,8 +1,7 @@
-"""Timeouts by key: a timer wheel, and its driver on the event loop.
+"""Timers by key: a timer wheel, and its driver on the event loop.
 
-Most timeouts are sessions that heartbeats extend long before they expire. Extending one only writes the new
-deadline; the timer stays in its old slot and moves when that slot is due. A heartbeat therefore costs one dictionary
-lookup.
+Most timers are sessions, which heartbeats extend long before they expire. An extension only writes the new deadline.
+The timer stays in its old slot, and moves when that slot is due. A heartbeat therefore costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class _Timer:
 
 
 class TimerWheel:
-    """Timers by key, one each. Time is the clock's monotonic time; `advance` runs due timers.
+    """Timers, at most one per key. All times are monotonic; `advance` runs due timers.
 
-    `on_earlier(ms)` is called with the monotonic time of the next `advance` whenever that time becomes earlier.
+    `on_earlier(ms)` is called whenever the next `advance` has to run earlier than before; `ms` is its monotonic time.
     """
 
     def __init__(self, clock: Clock, on_earlier: Callable[[int], None] | None = None) -> None:
@@ -50,9 +49,9 @@ class TimerWheel:
         return key in self._timers
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` once, `delay_ms` from now, replacing the timer under `key`.
+        """Call `callback` once, `delay_ms` from now; replace the timer of `key`.
 
-        No callback runs in the `advance` that scheduled it: a callback that schedules itself cannot block the loop.
+        A callback that schedules itself runs in a later `advance`: it cannot block the event loop.
         """
         timer = self._timers.get(key)
         if timer is None:
@@ -65,7 +64,7 @@ class TimerWheel:
             self._move(timer, delay_ms)
 
     def touch(self, key: Hashable, delay_ms: int) -> bool:
-        """Set a new delay for an existing timer; return False if there is none."""
+        """Set a new delay for an existing timer; return False if there is no timer for the key."""
         timer = self._timers.get(key)
         if timer is None:
             return False
@@ -73,7 +72,6 @@ class TimerWheel:
         return True
 
     def cancel(self, key: Hashable) -> None:
-        """Remove the timer under `key`."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             held = self._slots.get(timer.slot)
@@ -81,11 +79,11 @@ class TimerWheel:
                 held.discard(timer)
 
     def next_ms(self) -> int | None:
-        """Return when `advance` has to run next; None if there are no timers."""
+        """Return the monotonic time at which `advance` has to run next; None if there are no timers."""
         return self._order[0] * TICK_MS if self._order else None
 
     def advance(self) -> None:
-        """Run all due timers. Log a callback that raises, which is a bug, and run the others."""
+        """Run all due timers. If a callback raises, log the error (a bug) and run the others."""
         now_ms = self._clock.monotonic_ms()
         while self._order and self._order[0] * TICK_MS <= now_ms:
             slot = heapq.heappop(self._order)
@@ -130,7 +128,7 @@ def _slot(deadline_ms: int) -> int:
 
 
 class WheelDriver:
-    """Drives a wheel on an event loop with a single loop timer for the next slot."""
+    """Calls `advance` of a wheel by one asyncio timer for the next slot."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -158,6 +156,6 @@ class WheelDriver:
         self._handle = None
         self.wheel.advance()
         upcoming = self.wheel.next_ms()
-        # A callback may have set the handle already; the earliest slot decides.
+        # A callback may already have scheduled the next call; keep the earlier one.
         if upcoming is not None:
             self._wake_at(upcoming)

@@ -1,1 +1,1 @@
-"""Membership of share groups (KIP-932): members heartbeat, the coordinator assigns. Uses the shards of `group`."""
+"""Membership of share groups (KIP-932): members send heartbeats, and the coordinator assigns partitions."""

@@ -1,6 +1,7 @@
 """The assignor `simple` (KIP-932). Pure.
 
-Every partition has a reader, every member with subscribed partitions has one, and few partitions move.
+Each partition gets at least one reader, and each member with a subscription at least one partition. Few partitions
+move.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ def simple(
 ) -> dict[str, frozenset[Partition]]:
     """Return the partitions of each member.
 
-    subscribers: partitions that each member may read. before: its previous partitions. With more members than
-    partitions, members share partitions; with fewer, each member has several, and none are shared.
+    subscribers: partitions that each member may read. before: the previous partitions of each member. With more members
+    than partitions, several members share a partition; with fewer, each member has several and none is shared.
     """
     by_wish: dict[frozenset[Partition], list[str]] = {}
     for member, wanted in subscribers.items():
@@ -38,15 +39,14 @@ def _share_out(
 ) -> None:
     """Assign among members with equal subscriptions.
 
-    The larger side sets the number of (member, partition) pairs, one for each of its own. Every member and partition
-    without a pair therefore finds room on the other side.
+    The number of (member, partition) pairs is the number of members or of partitions, whichever is larger.
     """
     count_members, count_partitions = len(members), len(partitions)
     pairs = max(count_members, count_partitions)
     member_most, member_extra = divmod(pairs, count_members)
     partition_most, partition_extra = divmod(pairs, count_partitions)
     readers = dict.fromkeys(partitions, 0)
-    # Keep previous partitions up to the shares of the member and of the partition.
+    # Keep a member's previous partitions until the member or the partition has reached its share of pairs.
     for member in members:
         for partition in sorted(before.get(member, ())):
             if partition not in readers:

@@ -1,11 +1,12 @@
-"""One share group (KIP-932): epochs, members, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
+"""One share group (KIP-932): epochs, members, target assignment. Pure data and its bookkeeping; no IO, no clock, no
+timers.
 
-    member joins, leaves, changes its topics, a topic changes ──► epoch + 1
-    epoch > target epoch                                      ──► a new target at that epoch (`assignor`)
-    a member's heartbeat                                      ──► the member gets its partitions of the target
+    member joins, leaves, changes its topics, a topic changes ──► group epoch + 1
+    group epoch > target epoch ──► a new target assignment at the group epoch (`assignor`)
+    a member's heartbeat       ──► the member gets its target assignment
 
-Several members may read a partition, so members do not wait for each other. A partition is assigned only once its
-share state is `initialized`.
+Several members may read a partition: members do not wait for each other. A partition is assigned only after its share
+state has been initialized.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ShareGroupMember(msgspec.Struct, frozen=True):
     def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareGroupMember:
         """Return the member in another epoch, or with other partitions in the same epoch.
 
-        Keep the previous epoch, because the response with the new one may be lost.
+        Keep the previous epoch: the response with the new one may be lost, and the member then repeats its old epoch.
         """
         if epoch == self.epoch and assigned == self.assigned:
             return self
@@ -63,8 +64,8 @@ class TopicState(msgspec.Struct, frozen=True):
 
 
 class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
-    """One share group. It has no committed offsets, and it does not expire: its share states stay until its deletion.
-    """
+    """One share group. It has no committed offsets. It does not expire: its share states stay until the group is
+    deleted."""
 
     kind = GroupKind.SHARE
     expires = False
@@ -73,34 +74,33 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
     """Share states that are being initialized."""
     initialized: dict[Uuid, TopicState] = msgspec.field(default_factory=dict)
     deleting: dict[Uuid, str] = msgspec.field(default_factory=dict)
-    """Names of topics whose share states are being deleted, after a topic's deletion or on request. `initializing` and
-    `initialized` have their partitions."""
+    """Names of topics whose share states are being deleted, because the topic was deleted or on request. The partitions
+    are in `initializing` and `initialized`."""
 
     @property
     def state(self) -> ShareGroupState:
-        """The state that tools show."""
+        """The state that ShareGroupDescribe and ListGroups return."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     @property
     def subscribed(self) -> frozenset[str]:
-        """Names of all topics that members subscribe to."""
+        """Names of all topics to which members subscribe."""
         return frozenset(name for member in self.members.values() for name in member.topics)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether members may be reading the topic."""
         return topic in self.subscribed
 
     def check_commit(self, request: CommitRequest, topics: Topics) -> None:
-        """Raise KafkaError GROUP_ID_NOT_FOUND."""
+        """Raise KafkaError GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
         raise is_not(self.group_id, GroupKind.CONSUMER)
 
     def check_fetch(self, member_id: str, epoch: int) -> None:
-        """Every client may ask for offsets; there are none."""
+        """Accept every client: the response contains no offsets."""
 
     def check_offset_deletion(self) -> None:
-        """Raise KafkaError GROUP_ID_NOT_FOUND."""
+        """Raise KafkaError GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
         raise not_found(self.group_id)
 
     # --- share states -------------------------------------------------------------------------------------------------
@@ -111,7 +111,8 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
         return topic is not None and partition[1] in topic.partitions and partition[0] not in self.deleting
 
     def missing(self, topics: Mapping[Uuid, tuple[str, int]]) -> dict[Uuid, TopicState]:
-        """Return the partitions of these topics (name, partition count) without an existing or initializing state."""
+        """Return the partitions of these topics that have no share state and of which none is being initialized.
+        `topics`: topic id → (name, partition count)."""
         found: dict[Uuid, TopicState] = {}
         for topic_id, (name, count) in topics.items():
             if topic_id in self.deleting:
@@ -125,19 +126,19 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
         return found
 
     def begin(self, wanted: Mapping[Uuid, TopicState]) -> None:
-        """Note that states are being initialized."""
+        """Note that share states are being initialized."""
         for topic_id, topic in wanted.items():
             _add(self.initializing, topic_id, topic)
 
     def made(self, made: Mapping[Uuid, TopicState]) -> None:
-        """Note that states are initialized."""
+        """Note that share states have been initialized."""
         for topic_id, topic in made.items():
-            # Otherwise the state was deleted meanwhile.
+            # Otherwise the share state was deleted during the initialization.
             if topic_id in self.initializing:
                 self._is_there(topic_id, topic)
 
     def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
-        """Note that states will be initialized by the caller, whatever existed before."""
+        """Note share states that the caller will initialize even if they exist."""
         for topic_id, topic in made.items():
             self._is_there(topic_id, topic)
 
@@ -152,24 +153,24 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
         _add(self.initialized, topic_id, topic)
 
     def known_partitions(self, topic_id: Uuid) -> frozenset[int]:
-        """Return a topic's partitions whose state exists or is being initialized."""
+        """Return a topic's partitions whose share state exists or is being initialized."""
         found = (states[topic_id].partitions for states in (self.initialized, self.initializing) if topic_id in states)
         return frozenset[int]().union(*found)
 
     def mark_deleting(self, topic_id: Uuid) -> None:
-        """Mark the states of a topic for deletion."""
+        """Mark the share states of a topic for deletion."""
         known = self.initialized.get(topic_id) or self.initializing.get(topic_id)
         if known is not None:
             self.deleting[topic_id] = known.name
 
     def unfinished_partitions(self, topic_id: Uuid) -> frozenset[int]:
-        """Return a topic's partitions whose state is still being initialized."""
+        """Return a topic's partitions whose share state is still being initialized."""
         ready = self.initialized.get(topic_id)
         known = self.known_partitions(topic_id)
         return known if ready is None else known - ready.partitions
 
     def forget_partitions(self, topic_id: Uuid, partitions: frozenset[int]) -> None:
-        """Forget deleted states of a topic."""
+        """Forget deleted share states of a topic."""
         self.deleting.pop(topic_id, None)
         for states in (self.initializing, self.initialized):
             known = states.pop(topic_id, None)

@@ -1,6 +1,6 @@
-"""Membership changes of a share group: heartbeats, departures, expired sessions (KIP-932).
+"""Membership changes of a share group: heartbeats, leaving members, expired sessions (KIP-932).
 
-Pure functions on a fork of the group. Each raises KafkaError before it changes anything.
+Pure functions on a copy of the group. Each raises KafkaError before it changes anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEMBER_ID_LENGTH_MAX = 36
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True):
-    """A ShareGroupHeartbeat. None: unchanged since the previous heartbeat."""
+    """A ShareGroupHeartbeat. A field that is None has not changed since the previous one."""
 
     member_id: str
     epoch: int
@@ -31,12 +31,12 @@ class ShareHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> tuple[object, ...]:
-        """The member's description of itself, as far as the heartbeat has it."""
+        """The member's subscription and rack, as far as the heartbeat contains them."""
         return self.client_id, self.client_host, self.rack_id, self.topics
 
     @property
     def is_plain(self) -> bool:
-        """Whether the member does not describe itself."""
+        """Whether the heartbeat contains only the member's id and epoch."""
         return self.topics is None and self.rack_id is None
 
 
@@ -49,11 +49,11 @@ class ShareHeartbeatResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
-    """None: unchanged since the previous response."""
+    """The partitions of the member; None: unchanged since the previous response."""
 
 
 def check_form(beat: ShareHeartbeat) -> None:
-    """Validate a heartbeat independently of the group. Raise KafkaError INVALID_REQUEST."""
+    """Validate the fields that can be checked without the group. Raise KafkaError INVALID_REQUEST."""
     problem = None
     if not beat.member_id.strip():
         problem = "The member id is empty. A member chooses its own id."
@@ -70,7 +70,8 @@ def check_form(beat: ShareHeartbeat) -> None:
 
 
 def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareGroupMember | None:
-    """Add or update the heartbeat's member, and raise the epoch if the target may change; return the previous member.
+    """Add or update the member of a heartbeat, and raise the group epoch if the target assignment may change. Return
+    the member's previous state.
 
     Raise KafkaError if the member is refused.
     """
@@ -103,7 +104,8 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareGroupM
 
 
 def remove(group: ShareGroup, member_id: str) -> None:
-    """Remove a member; the next target reassigns its partitions. Raise KafkaError UNKNOWN_MEMBER_ID."""
+    """Remove a member; the next target assignment gives its partitions to others. Raise KafkaError UNKNOWN_MEMBER_ID.
+    """
     group.member(member_id)
     del group.members[member_id]
     group.target.pop(member_id, None)
@@ -111,7 +113,7 @@ def remove(group: ShareGroup, member_id: str) -> None:
 
 
 def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: int) -> None:
-    """Compute the target for the group's epoch. topics: existing topics with name and partition count."""
+    """Compute the target assignment for the group epoch. topics: existing topics with name and partition count."""
     by_name = {
         name: frozenset((topic_id, index) for index in range(count) if group.has_state((topic_id, index)))
         for topic_id, (name, count) in topics.items()
@@ -122,15 +124,15 @@ def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: in
     }
     group.target = simple(wishes, group.target)
     group.target_epoch = group.epoch
-    # The first member of an empty group does not wait for an interval.
+    # In an empty group, the first member gets its target assignment without waiting for the assignment interval.
     group.target_timestamp_ms = now_ms if group.members else 0
 
 
 def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareGroupMember:
-    """Give the member its partitions of the target.
+    """Give the member its target assignment.
 
-    If the target is outdated, leave out topics that the member no longer subscribes to. topics: as for `assign`.
-    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
+    If the target assignment is outdated, leave out topics to which the member no longer subscribes. topics: as for
+    `assign`. Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member, target = group.member(member_id), group.target.get(member_id, frozenset())
     if group.epoch > group.target_epoch:

@@ -1,7 +1,7 @@
 """Records of share groups in `__consumer_offsets`, in Kafka's key and value formats.
 
-Key types: 10 a member's subscription, 11 the group's epoch, 12 the target's epoch, 13 a member's target, 14 a
-member's current assignment, 15 partitions with a share state. Values are version 0.
+Key types: 10 a member's subscription, 11 the group epoch, 12 the epoch of the target assignment, 13 a member's target
+assignment, 14 a member's current assignment, 15 partitions with a share state. Values are version 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _key = TYPES.encode_key
 
 
 def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
-    """Return the records that turn `before` in the log (None: nothing) into `after`."""
+    """Return the records that change the state in the log from `before` to `after`. `before` None: no records yet."""
     group_id = after.group_id
     old = ShareGroup(group_id) if before is None else before
     records: Records = {}
@@ -62,7 +62,7 @@ def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and rejoined within one write, and has no target yet.
+            # None: the member left and rejoined within one write, and has no target assignment yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -133,7 +133,7 @@ def _encoded_states(group: ShareGroup) -> bytes:
 
 
 class StoredShareGroup:
-    """The live records of one share group in the log."""
+    """Collects the latest records of one share group during a replay."""
 
     __slots__ = ("_alone", "_of_members")
 

@@ -1,4 +1,4 @@
-"""The settings of share groups, by broker and by group; read at each use."""
+"""The settings of share groups, by broker and by group. Read at each use, because they are dynamic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pybroker.config.group_defs import (
 
 
 class ShareSettings:
-    """Reads the broker's settings. `own`: the settings of one group, by its id."""
+    """Reads the broker's settings. `own`: returns the settings of one group, by its id."""
 
     def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config

@@ -1,6 +1,7 @@
-"""The share states of the groups of one shard: initializing them for new partitions, and deleting them.
+"""The share states of one shard's groups: initializes them for new partitions, and deletes them.
 
-A group's record says what is pending (`initializing`, `deleting`); a broker that loads the group repeats it.
+The group's record in the log lists pending work (`initializing`, `deleting`). A broker that loads the group continues
+it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ShareTopicView(TopicView, Protocol):
     """The broker's view of topics."""
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Return whether the incarnation is known to be deleted and cannot be undeleted."""
+        """Return whether the topic is known to be deleted and can no longer be undeleted."""
         ...
 
     def topic_name(self, topic_id: Uuid) -> str | None:
@@ -59,7 +60,7 @@ class ShareTopicView(TopicView, Protocol):
         ...
 
     def successor(self, topic_id: Uuid) -> Uuid | None:
-        """Return the existing topic that continues the offsets of a truncated one."""
+        """Return the existing topic that replaced a truncated one and continues its consumer offsets."""
         ...
 
     def start_offset(self, topic_id: Uuid, partition: int) -> int:
@@ -68,8 +69,6 @@ class ShareTopicView(TopicView, Protocol):
 
 
 class ShareGroupDependencies(msgspec.Struct, frozen=True):
-    """The dependencies that the share groups of all shards have in common."""
-
     clock: Clock
     loop: asyncio.AbstractEventLoop
     timers: TimerWheel
@@ -85,13 +84,13 @@ class ShareGroupStates:
         self._dependencies = dependencies
         self._groups = groups
         self._working: dict[str, asyncio.Task[None]] = {}
-        """Group id → the task that works on its states."""
+        """Group id → the task that initializes and deletes its share states."""
 
     def _get(self, group_id: str) -> ShareGroup | None:
         return self._groups.registry.get_as(group_id, ShareGroup)
 
     def work(self, group_id: str) -> None:
-        """Start pending work on a group's states unless it is already running."""
+        """Start pending initializations and deletions of a group unless a task is running already."""
         group = self._get(group_id)
         if group is None or not (group.initializing or group.deleting) or group_id in self._working:
             return
@@ -119,7 +118,7 @@ class ShareGroupStates:
         self._dependencies.timers.schedule(("share states", group_id), RETRY_MS, lambda: self.work(group_id))
 
     async def _work(self, group: ShareGroup) -> None:
-        """Do all pending work on the group's states once, then update the group. Raise KafkaError."""
+        """Do all pending initializations and deletions of a group once, then update the group. Raise KafkaError."""
         group_id, states = group.group_id, self._dependencies.states
         gone = self._gone(group)
         await asyncio.gather(
@@ -142,11 +141,11 @@ class ShareGroupStates:
         def change(draft: ShareGroup) -> Finish:
             for topic_id, partitions in gone.items():
                 draft.forget_partitions(topic_id, partitions)
-                # The topic may be undeleted; its states then start anew.
+                # The topic may be undeleted later; its share states are then initialized anew.
                 draft.looked_at = -1
             if latest > group.epoch:
-                # The group needs an epoch above that of the existing state; the next round initializes all states under
-                # it.
+                # A deleted group with the same id has left a share state. The group needs an epoch above that of the
+                # state; the next round initializes all share states in it.
                 draft.epoch = max(draft.epoch, latest + 1)
             elif made:
                 draft.made(made)
@@ -158,9 +157,9 @@ class ShareGroupStates:
             raise outcome
 
     async def _initialize(self, group: ShareGroup, key: Key) -> int:
-        """Initialize a state; return its epoch. Raise KafkaError.
+        """Initialize a share state; return its epoch. Raise KafkaError.
 
-        The epoch is higher than the group's if a deleted group with the same id left a state behind.
+        The epoch is higher than the group's if a deleted group with the same id has left a share state.
         """
         states, epoch = self._dependencies.states, group.epoch
         try:
@@ -173,10 +172,10 @@ class ShareGroupStates:
         return epoch
 
     async def _start(self, group: ShareGroup, key: Key) -> int:
-        """Return the start offset of a new state. Raise KafkaError.
+        """Return the start offset of a new share state. Raise KafkaError.
 
-        If the topic continues the offsets of a topic that the group has read, it is the start of the log; otherwise
-        share.auto.offset.reset decides.
+        If the topic continues the offsets of a topic that the group has read, the start offset is the start of the log.
+        Otherwise share.auto.offset.reset determines it.
         """
         view = self._dependencies.view
         for topic_id, topic in group.initialized.items():
@@ -187,10 +186,10 @@ class ShareGroupStates:
         return NO_OFFSET
 
     def _gone(self, group: ShareGroup) -> dict[Uuid, frozenset[int]]:
-        """Return the partitions whose states have to be deleted, by topic.
+        """Return the partitions whose share states have to be deleted, by topic.
 
-        For a topic that was deleted during initialization, only the unfinished ones: an undelete may restore the
-        others. Skip such topics for a loaded group that has not been checked since.
+        If a topic was deleted during initialization, return only its unfinished partitions: an undelete may restore the
+        others. Skip such topics for a loaded group until its topics have been checked once.
         """
         gone = {topic_id: group.known_partitions(topic_id) for topic_id in group.deleting}
         if group.looked_at >= 0:
@@ -200,8 +199,8 @@ class ShareGroupStates:
         return gone
 
     def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
-        """Make a change in the next batch; return a future for its result, a KafkaError if it was refused or not
-        stored."""
+        """Make a change in the next batch. Return a future for its result, which is a KafkaError if the change was
+        refused or not stored."""
         future: asyncio.Future[Outcome] = self._dependencies.loop.create_future()
 
         def reply(outcome: Outcome) -> None:
@@ -212,9 +211,10 @@ class ShareGroupStates:
         return future
 
     async def delete_states(self, group_id: str, topics: Collection[Uuid]) -> None:
-        """Delete the states of a group without members for these topics; a member that joins meanwhile starts anew.
+        """Delete the share states of a group without members for these topics. A member that joins during the deletion
+        gets new share states.
 
-        Raise KafkaError NON_EMPTY_GROUP; after other errors the coordinator retries on its own.
+        Raise KafkaError NON_EMPTY_GROUP. After other errors the coordinator retries on its own.
         """
 
         def change(draft: ShareGroup) -> Finish:
@@ -236,9 +236,10 @@ class ShareGroupStates:
                 raise problem
 
     def delete_states_of_dead_topics(self) -> None:
-        """Delete the states of topics that cannot be undeleted.
+        """Delete the share states of topics that can no longer be undeleted.
 
-        Until then an undelete finds them. The successor of a truncated topic gets its own states first.
+        Before that, an undelete restores them. If a truncated topic has a successor, initialize the successor's share
+        states first.
         """
         view = self._dependencies.view
         for group in self._groups.registry.all_of(ShareGroup):
@@ -266,7 +267,7 @@ class ShareGroupStates:
         self._groups.submit_until_stored(group_id, partial(change, topic_id), later)
 
     def stop(self, group_id: str) -> None:
-        """Stop the work on a group's states."""
+        """Stop the task that initializes and deletes a group's share states."""
         self._dependencies.timers.cancel(("share states", group_id))
         task = self._working.pop(group_id, None)
         if task is not None:

@@ -1,6 +1,6 @@
-"""Share groups (KIP-932) as one kind of groups with epochs: what heartbeats, targets and timeouts mean for them.
+"""The behaviour of share groups (KIP-932): their heartbeats, target assignments and timeouts.
 
-Pure functions make the decisions (`membership`).
+Pure functions in `membership` make the decisions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from pybroker.native import Uuid
 
 
 class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
-    """The rules of share groups, for one shard."""
-
     group_type = ShareGroup
     changes = staticmethod(records.changes)
     tombstones = staticmethod(records.tombstones)
@@ -85,7 +83,7 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
     # --- epochs and targets -------------------------------------------------------------------------------------------
 
     def _topics(self, group: ShareGroup) -> dict[Uuid, tuple[str, int]]:
-        """Return the existing topics that any member subscribes to: name and partition count."""
+        """Return the existing topics to which any member subscribes: name and partition count."""
         view = self._view
         found: dict[Uuid, tuple[str, int]] = {}
         for name in group.subscribed:
@@ -95,9 +93,9 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
         return found
 
     def _look(self, draft: ShareGroup, *, raised: bool) -> None:
-        """Record the members' topics, and start initializing states of new partitions.
+        """Record the members' topics, and start to initialize the share states of new partitions.
 
-        Raise the epoch if the topics have changed, unless the caller has `raised` it already.
+        Raise the group epoch if the topics have changed, unless the caller has `raised` it already.
         """
         if draft.looked_at == self._view.version and not raised:
             return

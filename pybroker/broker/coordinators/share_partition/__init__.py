@@ -1,1 +1,1 @@
-"""Share partitions (KIP-932) on partition leaders: hand out records of a share group to its members."""
+"""Share partitions (KIP-932) on partition leaders: deliver records to the members of share groups."""

@@ -21,7 +21,7 @@ class DeadLetterLog(Protocol):
 
 
 class DeadLetterAppends:
-    """Implements `dead_letters.Leaders`. `others`: None on a broker without peers."""
+    """Implements `dead_letters.Leaders`. `others`: connections to other brokers; None on a broker without peers."""
 
     def __init__(self, broker_id: int, here: DeadLetterLog, others: BrokerConnections | None) -> None:
         self._broker_id = broker_id

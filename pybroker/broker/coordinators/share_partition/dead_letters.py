@@ -1,9 +1,9 @@
 """Dead letter queues of share groups (KIP-1191).
 
-For each record that a group rejected or received too often, the leader of the record's partition writes a record to
-the topic in `errors.deadletterqueue.topic.name`. Headers give the record's position and the reason; with
-`errors.deadletterqueue.copy.record.enable` the record's key, value and headers are copied as well. After five failed
-attempts the broker logs the offsets; the records stay in their own topic, archived for the group.
+When a group rejects a record, or has received it too often, the leader of the record's partition writes a dead letter
+to the topic `errors.deadletterqueue.topic.name`. Its headers give the record's position and the reason. With
+`errors.deadletterqueue.copy.record.enable` it also contains the record's key, value and headers. After five failed
+attempts the broker logs the offsets; the records stay in their own topic, in state ARCHIVED.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 ATTEMPTS_MAX = 5
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 30.0
-"""Pause before the second attempt, and the longest pause; each is twice the previous one."""
+"""Pause before the second attempt, and the longest pause; each pause is twice as long as the previous one."""
 
 BATCH_BYTES_MAX = 256 * 1024
 READ_BYTES_MAX = 1024 * 1024
@@ -43,21 +43,21 @@ FINAL = frozenset(
         ErrorCode.POLICY_VIOLATION,
     }
 )
-"""Errors that a retry cannot fix."""
+"""Errors after which the broker does not retry."""
 
 
 class FailedRecords(NamedTuple):
-    """Consecutive records that failed in the same way."""
+    """Consecutive records with the same failure."""
 
     first: int
     last: int
     deliveries: int
     failure: Failure | None
-    """None: an earlier leader saw the failure."""
+    """Why the records failed; None: they failed under an earlier leader."""
 
 
 class Queues(Protocol):
-    """Topics used as queues (`pybroker.broker.admin.automatic_topics`)."""
+    """The topics that serve as queues (`pybroker.broker.admin.automatic_topics`)."""
 
     def config(self, topic_id: Uuid) -> Mapping[str, str]:
         """Return all settings of a topic."""
@@ -68,7 +68,7 @@ class Queues(Protocol):
         ...
 
     async def create(self, topic: str) -> None:
-        """Create a topic that may be a queue. Raise KafkaError."""
+        """Create a topic for dead letters. Raise KafkaError."""
         ...
 
 
@@ -103,8 +103,6 @@ class DeadLetterSettings(Protocol):
 
 
 class DeadLetterDependencies(NamedTuple):
-    """The dependencies of dead letter queues."""
-
     clock: Clock
     loop: asyncio.AbstractEventLoop
     topics: Topics
@@ -132,11 +130,11 @@ class DeadLetterQueues:
         self._statistics = statistics
 
     def has_queue(self, group_id: str) -> bool:
-        """Return whether failed records of this group go to a queue now."""
+        """Return whether failed records of this group currently go to a queue."""
         return self._dependencies.enabled() and bool(self._dependencies.settings.dead_letter_queue(group_id))
 
     async def write(self, key: Key, failed: Sequence[FailedRecords]) -> None:
-        """Write dead letters; return once they are in the queue or have failed."""
+        """Write dead letters; return once they are in the queue or the last attempt has failed."""
         for run in failed:
             written = run.first
             try:
@@ -157,8 +155,8 @@ class DeadLetterQueues:
                 )
 
     async def _records(self, key: Key, run: FailedRecords) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
-        """Yield (last offset, records up to it by offset) until all offsets are covered; deleted records are left
-        out."""
+        """Yield (last offset, records by offset) for one read after another, until all offsets are covered. Deleted
+        records are missing."""
         dependencies = self._dependencies
         if not dependencies.settings.copies_dead_letters(key.group):
             yield run.last, {}
@@ -186,7 +184,7 @@ class DeadLetterQueues:
             except KafkaError as problem:
                 if problem.code != ErrorCode.MESSAGE_TOO_LARGE or not records:
                     raise
-                # The copy makes the letter too large; write it without the copy.
+                # With the copy, the letter exceeds the topic's limit; write it without the copy.
                 for bare, _ in _batches(self._letters(key, run, of, {}), bytes_max):
                     await self._try(key, partial(self._append, bare))
 
@@ -222,7 +220,7 @@ class DeadLetterQueues:
             yield Letter(offset, timestamp_ms, key_, value, headers)
 
     async def _try(self, key: Key, what: Callable[[DeadLetterTarget], Awaitable[T]]) -> T:
-        """Call `what` with the queue's current partition, with retries. Raise KafkaError after the last attempt."""
+        """Call `what` with the current partition of the queue, and retry. Raise KafkaError after the last attempt."""
         pause = BACKOFF_S
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -267,7 +265,7 @@ class DeadLetterQueues:
 
 
 class Letter(NamedTuple):
-    """A record for the queue. `offset`: the failed record's offset."""
+    """A dead letter. `offset`: the offset of the failed record."""
 
     offset: int
     timestamp_ms: int
@@ -277,7 +275,8 @@ class Letter(NamedTuple):
 
 
 def _batches(letters: Iterator[Letter], bytes_max: int) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield finished batches with the offsets of their letters. A letter above `bytes_max` gets its own batch."""
+    """Yield finished batches with the offsets of their failed records. A letter above `bytes_max` gets its own batch.
+    """
     batch, offsets = ClientBatch("none", bytes_max), list[int]()
     for letter in letters:
         if not batch.append(*letter[1:]):

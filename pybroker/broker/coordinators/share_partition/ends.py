@@ -1,4 +1,4 @@
-"""End offsets of partitions on any leader, for the lag of share groups."""
+"""Reads the end offsets of partitions from any leader; the lag of share groups is computed from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ LATEST = -1
 
 
 class PartitionEnds:
-    """Reads end offsets from partition leaders. `brokers`: None on a broker without peers."""
+    """Reads end offsets from partition leaders. `brokers`: connections to other brokers; None on a broker without
+    peers."""
 
     def __init__(self, broker_id: int, topics: Topics, log: Log, brokers: BrokerConnections | None) -> None:
         self._broker_id = broker_id

@@ -1,15 +1,15 @@
 """The records of one share partition that are in flight: a pure table of offset ranges, no IO, no clock.
 
-    beyond the end ──acquire──► ACQUIRED ──accept──────────────────────► ACKNOWLEDGED ─┐
-    AVAILABLE ───────acquire──►    │ ├──────reject, gap────────────────► ARCHIVED ─────┤ leave at the start
+    beyond the end ──acquire──► ACQUIRED ──accept──────────────────────► ACKNOWLEDGED ─┐ removed when all
+    AVAILABLE ───────acquire──►    │ ├──────reject, gap────────────────► ARCHIVED ─────┤ earlier offsets are
                                    │ └──release, lock or session expires ──► AVAILABLE,
                                    └──renew: a later deadline                or ARCHIVED after the last delivery
 
-For a group with a dead letter queue, a record that was rejected or delivered for the last time is ARCHIVING until
-its dead letter is written, then ARCHIVED.
+For a group with a dead letter queue, a record that was rejected or delivered for the last time is ARCHIVING until its
+dead letter is written, then ARCHIVED.
 
-A record leaves ACQUIRED in two steps: a `Change` has the states to store, and takes effect when it is settled. Until
-then no other member gets the records, and if the change cannot be stored, they stay acquired.
+A record leaves ACQUIRED in two steps. A `Change` contains the states to store; `settle` applies it when they are
+stored. Until then no other member gets the records. If the change cannot be stored, the records stay acquired.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class AckType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """The member needs the record for longer (KIP-1222)."""
+    """The member needs more time for the record (KIP-1222)."""
 
 
 class Failure(Enum):
-    """The reason for a dead letter, in Kafka's words, which readers of the queue match."""
+    """The reason for a dead letter, in the words that Kafka writes into the record's header: consumers compare them."""
 
     REJECTED = "Offset rejected by client."
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
 class Span(msgspec.Struct, eq=False):
-    """Consecutive offsets with equal state."""
+    """Consecutive offsets with the same state."""
 
     first: int
     last: int
@@ -58,16 +58,17 @@ class Span(msgspec.Struct, eq=False):
     count: int = 0
     member: str = ""
     deadline_ms: int = 0
-    """When the member's lock expires; monotonic time."""
+    """Monotonic time at which the member's lock expires."""
     coming: DeliveryState | None = None
-    """The state that is being stored."""
+    """The state that is being stored; None: no change is pending."""
     failure: Failure | None = None
-    """The reason for ARCHIVING; None if another broker saw the failure."""
+    """Why the record is ARCHIVING; None if it failed under an earlier leader."""
     batch: Batch | None = None
-    """The range of its first delivery; None before that, and in a terminal state."""
+    """First and last offset of the batch in which the record was first delivered. None before the first delivery, and
+    in a terminal state."""
 
     def same(self, other: Span) -> bool:
-        """Return whether both spans can be merged."""
+        """Return whether the spans can be merged."""
         return (
             self.coming is None
             and other.coming is None
@@ -77,11 +78,11 @@ class Span(msgspec.Struct, eq=False):
 
 
 class Change(msgspec.Struct, eq=False):
-    """Spans on their way to another state. To be settled once."""
+    """Spans that are changing to another state. The owner calls `settle` once."""
 
     spans: list[Span] = []
     renewed: bool = False
-    """Whether locks were extended, which is not stored."""
+    """Whether locks were extended. Lock deadlines are not stored."""
 
     @property
     def batches(self) -> tuple[StateBatch, ...]:
@@ -98,8 +99,7 @@ class AckBatch(msgspec.Struct, frozen=True):
 
 
 class InFlight:
-    """The in-flight records of one share partition. Spans cover the offsets from `start` to before `end` without
-    gaps."""
+    """The in-flight records of one share partition. Spans cover all offsets from `start` to before `end`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class InFlight:
         deliveries_max: Callable[[], int],
         dead_letters: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`dead_letters`: whether the group has a queue for failed records."""
+        """deliveries_max: the delivery limit. dead_letters: returns whether the group has a dead letter queue."""
         self.start = start
         self.spans: list[Span] = []
         self._deliveries_max = deliveries_max
@@ -132,7 +132,7 @@ class InFlight:
 
     @property
     def next_offset(self) -> int:
-        """The next offset to read: the first available record, or the end."""
+        """The next offset to read: that of the first available record, or the end."""
         return next((span.first for span in self.spans if span.state is AVAILABLE and span.coming is None), self.end)
 
     @property
@@ -147,7 +147,7 @@ class InFlight:
 
     @property
     def finished(self) -> int:
-        """Number of offsets beyond the start in a terminal state."""
+        """Number of offsets above `start` in a terminal state."""
         return self.end - self.start - self.unfinished
 
     def acquire(
@@ -155,8 +155,8 @@ class InFlight:
     ) -> list[Span]:
         """Acquire records that were read for a member; return copies of the spans.
 
-        With `strict`, never exceed `records_max`; otherwise the batch that exceeds it is still acquired whole.
-        Batches that failed often are acquired in portions.
+        With `strict`, never exceed `records_max`; otherwise acquire the whole batch that exceeds it. Batches that
+        failed often are acquired in portions (see `portions`).
         """
         taken: list[Span] = []
         new: list[Span] = []
@@ -194,13 +194,14 @@ class InFlight:
         return taken
 
     def _most_given(self, batch: Batch, found: LogRead) -> int:
-        """Return the highest delivery count of the batch's records that were read and are available."""
+        """Return the highest delivery count among the batch's records that were read and are available."""
         first, last = max(batch[0], found.offset), min(batch[1], found.batches[-1][1])
         spans = self._over(first, last)
         return max((span.count for span in spans if span.state is AVAILABLE and span.coming is None), default=0)
 
     def _pass_over(self, first: int, last: int) -> None:
-        """Archive offsets that were read and have no record for consumers."""
+        """Archive offsets that were read but contain no record for consumers (markers, aborted or compacted records).
+        """
         if last >= first:
             self._extend(last)
             for span in self._cut(first, last):
@@ -217,8 +218,7 @@ class InFlight:
     def acknowledge(self, member: str, batches: Sequence[AckBatch], renewed_until_ms: int) -> Change:
         """Acknowledge records for a member, all or nothing. Offsets below the start are ignored.
 
-        Raise KafkaError INVALID_REQUEST, or INVALID_RECORD_STATE if the member has not acquired a record, or no
-        longer.
+        Raise KafkaError INVALID_REQUEST, or INVALID_RECORD_STATE if the member does not hold a lock of a record.
         """
         runs = list(_runs(batches))
         for first, last, _ in runs:
@@ -248,7 +248,7 @@ class InFlight:
         return change
 
     def give_back(self, which: Callable[[Span], bool]) -> Change:
-        """Release the acquired records that `which` selects."""
+        """Release the acquired records for which `which` returns True."""
         change = Change()
         for span in self.spans:
             if span.state is ACQUIRED and span.coming is None and which(span):
@@ -266,9 +266,9 @@ class InFlight:
         span.coming, span.failure = (ARCHIVING, failure) if self._dead_letters() else (ARCHIVED, None)
 
     def archive(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
-        """Move ARCHIVING records to ARCHIVED; settle the change once their dead letters are written.
+        """Change ARCHIVING records to ARCHIVED; call `settle` once their dead letters are written.
 
-        `offsets`: only these (first, last) ranges; offsets that are no longer in the table are ignored.
+        `offsets`: only these (first, last) ranges. Offsets that are no longer in the table are ignored.
         """
         change = Change()
         spans = self.spans if offsets is None else [span for run in offsets for span in self._cut(*run)]
@@ -279,8 +279,8 @@ class InFlight:
         return change
 
     def settle(self, change: Change, *, stored: bool) -> bool:
-        """Apply a stored change, or drop it (False), and the records stay acquired; return whether any became
-        available."""
+        """Apply a stored change. With `stored` False, drop the change, and the records stay acquired. Return whether
+        any record became available."""
         freed = False
         for span in change.spans:
             if stored and span.coming is not None:
@@ -296,8 +296,8 @@ class InFlight:
         return freed
 
     def outlook(self, change: Change) -> tuple[int, int]:
-        """Return (start offset, terminal records beyond it) once this change is stored; other pending changes do not
-        count."""
+        """Return (start offset, terminal records beyond it) as they will be once this change is stored, without other
+        pending changes."""
         mine = set(map(id, change.spans))
         start, done, leading = self.start, 0, True
         for span in self.spans:
@@ -314,11 +314,11 @@ class InFlight:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first lock expires."""
+        """Monotonic time at which the first lock expires; None: no record is locked."""
         return min((s.deadline_ms for s in self.spans if s.state is ACQUIRED and s.coming is None), default=None)
 
     def move_start(self, offset: int) -> None:
-        """Drop offsets below the new start of the log."""
+        """Drop offsets below the log's new start offset."""
         if offset <= self.start:
             return
         if offset >= self.end:
@@ -331,7 +331,7 @@ class InFlight:
         self.tidy()
 
     def cut_end(self, offset: int) -> None:
-        """Drop offsets beyond the new end of the log."""
+        """Drop offsets at and above the log's new end offset."""
         self.spans = [span for span in self.spans if span.first < offset]
         if self.spans:
             self.spans[-1].last = min(self.spans[-1].last, offset - 1)
@@ -339,7 +339,7 @@ class InFlight:
         self.start = min(self.start, self.end)
 
     def tidy(self) -> None:
-        """Drop terminal spans at the start and merge equal neighbours."""
+        """Drop terminal spans at the start, and merge neighbours with the same state."""
         spans: list[Span] = []
         for span in self.spans:
             if not spans and span.state in TERMINAL:
@@ -362,8 +362,8 @@ class InFlight:
                 yield span
 
     def _cut(self, first: int, last: int) -> list[Span]:
-        """Return the spans of exactly these offsets. Spans with a pending change are not split, because it must not
-        change."""
+        """Return the spans of exactly these offsets. Spans with a pending change are not split: the change refers to
+        them."""
         if first > last:
             return []
         self._split(first)
@@ -371,7 +371,7 @@ class InFlight:
         return list(self._over(first, last))
 
     def _split(self, offset: int) -> None:
-        """Split the span that contains `offset`, so that a span starts there."""
+        """Split the span that contains `offset`; the second part starts with `offset`."""
         if not self.spans or offset >= self.end:
             return
         place = self._at(offset)
@@ -387,13 +387,13 @@ class LogRead(msgspec.Struct, frozen=True):
 
     offset: int
     batches: Sequence[tuple[int, int]]
-    """(first, last) of batches with records, ascending, cut at `offset`."""
+    """(first, last) offsets of batches that contain records, ascending, none below `offset`."""
     next_offset: int
-    """Offsets below it that are in no batch have no record."""
+    """The offset to read next. Offsets below it that are in no batch have no record."""
 
 
 def _runs(batches: Sequence[AckBatch]) -> Iterator[tuple[int, int, AckType]]:
-    """Yield ranges of offsets with one type. Raise KafkaError INVALID_REQUEST."""
+    """Yield ranges of offsets with one acknowledgement type. Raise KafkaError INVALID_REQUEST."""
     before = -1
     for batch in batches:
         if (

@@ -1,8 +1,8 @@
 """The share partitions of this broker, and the members that read from them (KIP-932).
 
-A member gets as many records of its session's partitions as it asks for. If there are none, it waits for new
-records, released records or its timeout. Acquired records belong to the member until it acknowledges them, or its
-lock or session ends; a session ends with its last request or its connection.
+A ShareFetch gets records of the partitions in the member's session. If there are none, it waits for new records, for
+released records, or until its timeout. Acquired records belong to the member until it acknowledges them, their lock
+expires, or the session ends: by the member's last request, or with its connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 LOAD_RETRY_MS = 250
-"""Delay before retrying a partition that could not be loaded, mostly because its coordinator is not ready."""
+"""Delay before retrying to load a partition. Most loads fail because the share coordinator is still loading."""
 
 LATER = frozenset(
     {
@@ -46,11 +46,11 @@ LATER = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Temporary errors, for which the member gets an empty response instead of an error."""
+"""Temporary errors. The member gets an empty response instead of the error."""
 
 
 class RemovedShareTopic(Protocol):
-    """A deleted incarnation."""
+    """A deleted incarnation of a topic."""
 
     @property
     def topic_id(self) -> Uuid: ...
@@ -61,8 +61,6 @@ MayRead = Callable[[str], bool]
 
 
 class SharePartitions:
-    """The share partitions of this broker."""
-
     def __init__(
         self, broker_id: int, topics: Topics, dependencies: SharePartitionDependencies, statistics: ShareStatistics
     ) -> None:
@@ -71,7 +69,7 @@ class SharePartitions:
         self._dependencies = dependencies
         self._partitions: dict[Key, SharePartition] = {}
         self._failed: dict[Key, tuple[int, KafkaError]] = {}
-        """Time and reason of the last failed load."""
+        """Key → (time, reason) of the last failed load."""
         self.sessions = ShareSessions(lambda: dependencies.settings.sessions_max)
         self.statistics = statistics
 
@@ -176,7 +174,8 @@ class SharePartitions:
     def _try(
         self, session: BrokerShareSession, limits: Limits, may_read: MayRead, answers: Answers, *, last: bool
     ) -> tuple[bool, list[SharePartition]]:
-        """Return whether there is a response, and the partitions to wait for otherwise. `last`: ignore `min_bytes`."""
+        """Return (whether the response is ready, else the partitions to wait for). `last`: respond with fewer than
+        `min_bytes`."""
         looks = []
         waited_for: list[SharePartition] = []
         size, failed = 0, False
@@ -213,7 +212,7 @@ class SharePartitions:
         return failed or number > 0, waited_for
 
     def _find(self, group: str, partition: TopicPartition, may_read: MayRead) -> SharePartition | None:
-        """Return the share partition, created if necessary; None while it is unavailable. Raise KafkaError."""
+        """Return the share partition, created if necessary; None while it is loading. Raise KafkaError."""
         leader_epoch = self._check(partition, may_read)
         key = Key(group, *partition)
         share = self._partitions.get(key)
@@ -268,7 +267,7 @@ class SharePartitions:
             if share.key.group == session.group:
                 share.release(session.member)
                 if group_has_none:
-                    # The group's offsets may be reset before a member returns.
+                    # When no member reads the partition, the group's offsets may be reset: end the share partition.
                     share.end_when_idle(lambda: not self.sessions.has_group(session.group))
 
     # --- deleted topics -----------------------------------------------------------------------------------------------
@@ -283,7 +282,7 @@ class SharePartitions:
             del self._failed[key]
 
     def stop(self) -> None:
-        """Stop handing out records."""
+        """Stop delivering records."""
         for share in list(self._partitions.values()):
             share.end()
 
@@ -292,12 +291,12 @@ class SharePartitions:
         return self._topics.leader(*partition)
 
     def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return (host, port) at which clients of a listener reach a broker."""
+        """Return (host, port) of a broker on the listener with this name."""
         return self._topics.endpoint(broker_id, listener)
 
     @property
     def acquired(self) -> int:
-        """Number of records that members hold now."""
+        """Number of records that members have acquired at the moment."""
         return sum(
             share.table.acquired for share in self._partitions.values() if share.phase is SharePartitionPhase.ACTIVE
         )
@@ -308,6 +307,6 @@ def _for_member(problem: KafkaError) -> KafkaError:
     if problem.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message)
     if problem.code == ErrorCode.INVALID_REQUEST:
-        # The group does not read the topic, or not yet.
+        # The group does not read the topic, or its share state is not initialized yet.
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem.message)
     return problem

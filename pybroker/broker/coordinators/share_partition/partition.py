@@ -1,7 +1,7 @@
-"""One share partition: a group in a partition that this broker leads under one leader epoch.
+"""One share partition: the delivery of one partition's records to one share group, by the partition's leader.
 
-It loads its state from the persister, hands out records according to `in_flight`, and makes acknowledgements durable
-before they are answered. It ends with the leader epoch or the topic id.
+It reads its state from the share coordinator, and delivers records by the rules of `in_flight`. It responds to
+acknowledgements once they are durable. It ends when the leader epoch or the topic id changes.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""Delay before retrying to release expired locks whose release could not be stored."""
+"""Delay before retrying to release records whose locks have expired, after the release could not be stored."""
 
 
 class SharePartitionPhase(Enum):
-    """Whether the partition hands out records."""
+    """Whether the partition delivers records."""
 
     LOADING = "loading"
     ACTIVE = "active"
     OVER = "over"
-    """The leader, state epoch or incarnation has changed; the manager has to create a new one."""
+    """The leader epoch, state epoch or topic id has changed; the manager has to create a new share partition."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -59,8 +59,6 @@ class AcquiredBatch(msgspec.Struct, frozen=True):
 
 
 class SharePartitionDependencies(msgspec.Struct, frozen=True):
-    """The dependencies that all share partitions of a broker have in common."""
-
     clock: Clock
     loop: asyncio.AbstractEventLoop
     timers: TimerWheel
@@ -69,13 +67,13 @@ class SharePartitionDependencies(msgspec.Struct, frozen=True):
     settings: ShareGroupSettings
     dead_letters: DeadLetterQueues
     watched: Callable[[RecordsWatch, Callable[[], None]], None]
-    """Registers a callback for a watch's end."""
+    """Registers a callback for the moment when a watch fires."""
     unwatched: Callable[[RecordsWatch], None]
     """Cancels a watch."""
 
 
 class SharePartition:
-    """One share partition. `over`: called when it has ended."""
+    """`over`: called when the share partition has ended."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self.phase = SharePartitionPhase.LOADING
         self.problem: KafkaError | None = None
-        """The reason for a failed load."""
+        """Why the load failed."""
         self.waiters: set[Callable[[], None]] = set()
         self._dependencies = dependencies
         self._over = over
@@ -97,7 +95,7 @@ class SharePartition:
         self._committed = dependencies.settings.read_committed(key.group)
         self._reading = Reading(dependencies, key, self._committed, self._wake, self._run)
         self._bound = 0
-        """The end of the readable log at the last read."""
+        """The end of the readable log (high watermark or last stable offset) at the last read."""
         self._watch: RecordsWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing_dead_letters = False
@@ -117,8 +115,8 @@ class SharePartition:
             start = state.start_offset
             if start == NO_OFFSET:
                 start = await first_offset(dependencies, key, self._committed)
-                # Store the start offset now: it must stay the same until the first acknowledgement, whatever is written
-                # or deleted.
+                # Store the start offset now: until the first acknowledgement it must not depend on later appends or
+                # deletions.
                 await dependencies.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
         except (KafkaError, NativeError) as problem:
             self.problem = problem if isinstance(problem, KafkaError) else KafkaError(problem.code, str(problem))
@@ -141,11 +139,11 @@ class SharePartition:
             )
             self.phase = SharePartitionPhase.ACTIVE
             self._wake()
-            # Finish the dead letters of the previous leader.
+            # Write the dead letters that the previous leader has not written.
             self._run(self._write_dead_letters())
 
     def end(self) -> None:
-        """Stop handing out records and wake waiting members."""
+        """Stop delivering records, and wake waiting members."""
         if self.phase is SharePartitionPhase.OVER:
             return
         self.phase = SharePartitionPhase.OVER
@@ -155,7 +153,7 @@ class SharePartition:
         self._wake()
 
     def end_when_idle(self, still: Callable[[], bool]) -> None:
-        """End once pending changes are stored, if `still` holds then: no member of the group reads here."""
+        """End once pending changes are stored, if `still` then returns True: no member of the group reads here."""
         under_way = next((task for task in self._tasks if not task.done()), None)
         if not still():
             return
@@ -187,7 +185,7 @@ class SharePartition:
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def look(self, bytes_max: int, records_max: int) -> Look | None:
-        """Return records that a member could acquire; None: none now. Raise KafkaError."""
+        """Return records that a member could acquire; None: there are none at the moment. Raise KafkaError."""
         if self.phase is not SharePartitionPhase.ACTIVE:
             return None
         table, key = self._table, self.key
@@ -213,11 +211,11 @@ class SharePartition:
             found = LogRead(offset, batches, fetched.next_offset)
             if batches:
                 return Look(found, fetched)
-            # The range has only markers and aborted records.
+            # The range contains only markers and aborted records.
             table.acquire("", found, records_max=0, strict=True, in_flight_max=1, deadline_ms=0)
 
     def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> AcquiredBatch | None:
-        """Acquire records of `look` for a member. limits: (records, records per row of the response)."""
+        """Acquire the records of `look` for a member. limits: (records, records per row of the response)."""
         dependencies, group = self._dependencies, self.key.group
         records_max, batch_size = limits
         deadline_ms = dependencies.clock.monotonic_ms() + dependencies.settings.lock_duration_ms(group)
@@ -238,8 +236,8 @@ class SharePartition:
         return AcquiredBatch(records, rows(spans, batch_size), number, len(records))
 
     def _follow_log(self) -> bool:
-        """Adjust the table if the log starts later or ends earlier than the records in flight; return whether it
-        did."""
+        """Adjust the table if the log now starts after, or ends before, records in flight; return whether the table
+        changed."""
         ends = self._dependencies.log.offsets(self.key.topic_id, self.key.partition)
         if ends is None:
             return False
@@ -272,7 +270,8 @@ class SharePartition:
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     async def acknowledge(self, member: str, batches: Sequence[AckBatch]) -> None:
-        """Acknowledge records; return once that is durable. Raise KafkaError if nothing was changed."""
+        """Acknowledge records; return once the acknowledgement is durable. If it raises KafkaError, nothing has
+        changed."""
         if self.phase is not SharePartitionPhase.ACTIVE:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is no longer acquired by this member.")
         dependencies = self._dependencies
@@ -283,7 +282,7 @@ class SharePartition:
         await self._store(change)
 
     def release(self, member: str) -> None:
-        """Release the records of a member whose session has ended."""
+        """Release the records that a member acquired in a session that has ended."""
         if self.phase is SharePartitionPhase.ACTIVE:
             self._give_back(lambda span: span.member == member)
 
@@ -330,8 +329,8 @@ class SharePartition:
     async def _write_dead_letters(self) -> None:
         """Write failed records to the group's dead letter queue, then archive them.
 
-        Only one call runs at a time. A letter is written twice only if this broker, or its leadership, ends in
-        between.
+        Only one call runs at a time. A letter is written twice only if the broker stops, or loses leadership, between
+        the two steps.
         """
         if self._writing_dead_letters:
             return
@@ -361,7 +360,7 @@ class SharePartition:
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def _watch_locks(self) -> None:
-        """Schedule the partition's only lock timer for the first deadline; it reschedules itself when it fires."""
+        """Set the timer for the deadline of the first lock; when it fires, it sets itself for the next deadline."""
         timers = self._dependencies.timers
         if self.phase is not SharePartitionPhase.ACTIVE or self._timer in timers:
             return
@@ -376,13 +375,13 @@ class SharePartition:
 
 
 FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST})
-"""Another broker leads, or the group's offsets were reset or deleted."""
+"""Errors that mean: another broker leads the partition, or the group's offsets were reset or deleted."""
 
 
 def rows(spans: Sequence[Span], batch_size: int) -> list[tuple[int, int, int]]:
-    """Return the acquired rows of the response: adjacent spans with equal delivery count are merged.
+    """Return the acquired rows of the response; adjacent spans with the same delivery count are merged.
 
-    A row has up to `batch_size` records if no span needs to be split for that.
+    A row has at most `batch_size` records, unless a single span is longer.
     """
     told: list[tuple[int, int, int]] = []
     for span in spans:

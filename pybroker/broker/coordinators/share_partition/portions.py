@@ -1,8 +1,8 @@
-"""Smaller portions for batches that failed often, so that one bad record does not affect its whole batch. Pure.
+"""Smaller portions for batches that failed often: one bad record then does not fail its whole batch. Pure.
 
-As in Kafka's SharePartition: with a delivery count limit of 10, a batch that was delivered five times is delivered
-in halves, then in quarters, eighths and so on, and each record alone for the last time. A response has one portion
-of such a batch and nothing else. Limits below 3 leave no room for this.
+As in Kafka's SharePartition: with a delivery count limit of 10, a batch that was delivered five times is delivered in
+halves, then in quarters, eighths and so on, and each record alone for the last time. A response with such a portion
+contains nothing else. With limits below 3, batches are always delivered whole.
 """
 
 from __future__ import annotations
@@ -10,31 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Batch = tuple[int, int]
-"""First and last offset of a first delivery."""
+"""First and last offset of a batch at its first delivery."""
 
 COUNT_MIN = 2
-"""Delivery counts below this are ordinary."""
+"""Batches with a lower delivery count are delivered whole."""
 EVERYTHING = 1 << 62
 
 
 class Portion:
-    """The portion limit of one response."""
+    """The limit that portions set for one response."""
 
     def __init__(self, deliveries_max: int, often: Callable[[Batch], int]) -> None:
-        """`often`: returns the highest delivery count of a batch's available records."""
+        """often: returns the highest delivery count of a batch's available records."""
         self._often = often
         self._last_count = deliveries_max - 1 if deliveries_max > COUNT_MIN else None
         self._count_min = max(COUNT_MIN, -(-deliveries_max // 2))
         self._ordinary: Batch | None = None
-        """A checked batch that is delivered whole."""
+        """The last checked batch that is delivered whole."""
         self._batch: Batch | None = None
         self._most: int | None = None
         self.is_full = False
 
     def room(self, batch: Batch | None, count: int, taken: int) -> int:
-        """Return how many records of a batch with this delivery count may join `taken` records in the response.
+        """Return how many records of a batch may be added to a response that already has `taken` records.
 
-        0: none of them, and nothing after them. `batch`: None for new records.
+        `count`: the delivery count of the records. `batch`: None for records without an earlier delivery. 0: the
+        response accepts no more records.
         """
         if self.is_full or not self._concerns(batch, taken):
             return 0 if self.is_full else EVERYTHING
@@ -49,7 +50,8 @@ class Portion:
         return max(0, self._most - taken)
 
     def _concerns(self, batch: Batch | None, taken: int) -> bool:
-        """Return whether the batch is the one delivered in portions; other records then have to wait."""
+        """Return whether the batch is delivered in portions; records of other batches then wait for the next response.
+        """
         if self._batch is not None:
             self.is_full = batch != self._batch
             return not self.is_full

@@ -1,4 +1,4 @@
-"""Interfaces of share partitions to the rest of the broker. `composition` binds them; tests fake them."""
+"""Interfaces of share partitions to the rest of the broker. `composition` implements them; tests use fakes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Log(Protocol):
         ...
 
     def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:
-        """Watch for readable records beyond `bound`; fires once."""
+        """Return a watch that fires once when there are readable records at or above `bound`."""
         ...
 
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:

@@ -35,7 +35,7 @@ class ShareRequest(msgspec.Struct, frozen=True):
     added: Sequence[TopicPartition] = ()
     forgotten: Sequence[TopicPartition] = ()
     renews: bool = False
-    """The request only extends locks (KIP-1222)."""
+    """The request only extends locks of acquired records (KIP-1222)."""
 
 
 class SharePartitionAnswer(msgspec.Struct):

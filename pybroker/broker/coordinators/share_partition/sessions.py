@@ -1,6 +1,7 @@
 """Share sessions (KIP-932): the partitions that a member reads from this broker. Pure.
 
-The member sends them once; session epochs work as in fetch sessions.
+The member sends its partitions in the first request, and only changes after that. Session epochs work as in fetch
+sessions.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ class BrokerShareSession(msgspec.Struct, eq=False):
     member: str
     connection_id: int
     epoch: int = 1
-    """The epoch of its next request."""
+    """The epoch that the member's next request must have."""
     partitions: dict[TopicPartition, None] = {}
     turn: int = 0
-    """Increases with each request, to rotate the first partition."""
+    """Increases with each request; determines which partition comes first in the response."""
 
     def rotated(self) -> list[TopicPartition]:
-        """Return the partitions; each one is first in turn."""
+        """Return the partitions in an order that rotates: each partition is the first in turn."""
         all_ = list(self.partitions)
         start = self.turn % len(all_) if all_ else 0
         return all_[start:] + all_[:start]
 
 
 class ShareSessions:
-    """All share sessions of this broker. `limit`: read at each use."""
+    """All share sessions of this broker. `limit`: returns group.share.max.share.sessions."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -75,7 +76,7 @@ class ShareSessions:
         return session
 
     def next(self, group: str, member: str, epoch: int, connection_id: int) -> BrokerShareSession:
-        """Return the session that a request continues or, with CLOSES, ends.
+        """Return the session that a request continues. The epoch CLOSES ends the session.
 
         Raise KafkaError SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH.
         """
@@ -98,14 +99,14 @@ class ShareSessions:
         return session
 
     def close(self, session: BrokerShareSession) -> bool:
-        """Close a session; return whether its group has no other session here."""
+        """Close a session; return whether it was the last session of its group on this broker."""
         key = session.group, session.member
         if self._sessions.get(key) is session:
             self._remove(key)
         return not self.has_group(session.group)
 
     def holds(self, session: BrokerShareSession) -> bool:
-        """Return whether the session is still open and not replaced."""
+        """Return whether the session is open and no newer session of the member has replaced it."""
         return self._sessions.get((session.group, session.member)) is session
 
     def has_group(self, group: str) -> bool:

@@ -1,4 +1,4 @@
-"""The start offset of a group in a partition that it has not read yet: share.auto.offset.reset."""
+"""The start offset of a group in a partition that the group has not read yet: share.auto.offset.reset."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class StartContext(Protocol):
-    """The dependencies of `first_offset`."""
-
     @property
     def clock(self) -> Clock:
         """The broker's clock."""
@@ -38,7 +36,8 @@ class StartContext(Protocol):
 
 
 async def first_offset(dependencies: StartContext, key: Key, committed: bool) -> int:
-    """Return the offset for the group's reset setting. Raise KafkaError NOT_LEADER_OR_FOLLOWER, or NativeError."""
+    """Return the start offset by the group's setting. `committed`: whether the group reads committed records only.
+    Raise KafkaError NOT_LEADER_OR_FOLLOWER, or NativeError."""
     reset = dependencies.settings.auto_offset_reset(key.group)
     ends = dependencies.log.offsets(key.topic_id, key.partition)
     if ends is None:
