@@ -1,1 +1,1 @@
-"""Storage of share state (KIP-932): shards of `__share_group_state`, and clients of their coordinators."""
+"""Storage of share states (KIP-932): the share coordinator's shards of `__share_group_state`, and its clients."""

@@ -1,7 +1,7 @@
 """The share coordinator of this broker, and the client of all share coordinators.
 
-A state's key hashes to a partition of `__share_group_state`, whose leader stores the state. `Persister` calls that
-broker; other brokers by Kafka's requests 83 to 87.
+The key of a share state hashes to a partition of `__share_group_state`, whose leader stores the state. `Persister`
+finds that broker and calls it: this broker directly, another broker by Kafka's requests 83 to 87.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ SHARE_STATE_TOPIC = "__share_group_state"
 
 
 class ShareStatePeers(Protocol):
-    """Share coordinators on other brokers. Methods raise KafkaError with the response's code, or if the broker is
-    unreachable."""
+    """Share coordinators on other brokers.
+
+    Methods raise KafkaError with the code in the response, or if the broker is unreachable.
+    """
 
     async def initialize(self, broker_id: int, key: Key, state_epoch: int, start_offset: int) -> None:
         """See `Persister.initialize`."""
@@ -66,8 +68,8 @@ class Trimming(Protocol):
 class ShareStateCoordinator:
     """The share states that this broker stores. Methods return once changes are durable.
 
-    They raise KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, and the shard's
-    errors.
+    They raise KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, and the errors of
+    `ShareStateShard`.
     """
 
     def __init__(self, ports: Ports, config: Mapping[str, Any], trimming: Trimming) -> None:
@@ -94,12 +96,12 @@ class ShareStateCoordinator:
         )
 
     def start(self) -> None:
-        """Take over all shards that this broker leads."""
+        """Load all shards that this broker leads."""
         self.shards.start()
         self._watch_pruning()
 
     async def stop(self) -> None:
-        """Stop, and wait for writes in flight."""
+        """Stop, and wait until pending writes have ended."""
         self._driver.stop()
         if self._pruning is not None:
             self._pruning.cancel()
@@ -139,7 +141,7 @@ class ShareStateCoordinator:
         return state
 
     def summary(self, key: Key) -> ShareState | None:
-        """Return the state as stored; None if there is none."""
+        """Return the state as it is in the log; None if there is none."""
         return self._shard(key).found(key)
 
     async def _stored(self, begin: Callable[[Done], None]) -> None:
@@ -161,7 +163,7 @@ class ShareStateCoordinator:
             self._pruning = self._ports.loop.create_task(self._prune_all())
 
     async def _prune_all(self) -> None:
-        """Delete records before the oldest snapshot that is still needed."""
+        """Delete records that are older than the last snapshots of all states."""
         for shard in list(self.shards):
             if shard.state is not ShardState.ACTIVE:
                 continue
@@ -178,7 +180,7 @@ class ShareStateCoordinator:
 
 
 class Persister:
-    """Calls the coordinator of a state on whichever broker it is. `peers`: None on a broker without peers."""
+    """Calls the coordinator of a share state. `peers`: the other brokers; None on a broker without peers."""
 
     def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, peers: ShareStatePeers | None) -> None:
         self._ports = ports
@@ -186,7 +188,7 @@ class Persister:
         self._peers = peers
 
     async def _where(self, key: Key) -> int | None:
-        """Return the broker that stores the state; None: this one. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
+        """Return the broker that stores the state; None: this broker. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
         topics = self._ports.topics
         topic_id = topics.topic_id(SHARE_STATE_TOPIC)
         if topic_id is None:
@@ -203,7 +205,7 @@ class Persister:
         return leader
 
     async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
-        """Create a state, or set its start offset under a later state epoch."""
+        """Create a state, or set the start offset of an existing one in a later state epoch."""
         broker = await self._where(key)
         if broker is None:
             await self._coordinator.initialize(key, state_epoch, start_offset)
@@ -212,7 +214,7 @@ class Persister:
             await self._peers.initialize(broker, key, state_epoch, start_offset)
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
-        """Return the state for the partition's leader in this epoch, and fence earlier leaders."""
+        """Return the state to the leader of the partition in this epoch, and fence earlier leaders."""
         broker = await self._where(key)
         if broker is None:
             return await self._coordinator.read(key, leader_epoch)

@@ -1,7 +1,7 @@
 """Records of `__share_group_state`, in Kafka's formats.
 
-Key types: 0 ShareSnapshot, the whole state; 1 ShareUpdate, the changes of one write since the snapshot with the same
-epoch. Values are version 0. A snapshot tombstone deletes the key.
+Key types: 0 ShareSnapshot, the whole state; 1 ShareUpdate, the changes of one write. An update applies to the snapshot
+with the same snapshot epoch. Values are version 0. A tombstone of a snapshot deletes the state.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def batches_of(stored: Iterable[Any]) -> Iterable[StateBatch]:
         if batch.delivery_state not in known or batch.last_offset < batch.first_offset:
             raise CodecError(f"there is no batch {batch!r} of a share group")
         state = DeliveryState(batch.delivery_state)
-        # A record that was acquired when it was stored is available now.
+        # A lock is not stored: records that were acquired at the time of the write become available.
         if state is DeliveryState.ACQUIRED:
             state = DeliveryState.AVAILABLE
         yield StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count)

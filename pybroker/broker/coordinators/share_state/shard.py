@@ -1,7 +1,7 @@
 """One shard of the share coordinator: the states whose keys hash to one partition of `__share_group_state`.
 
-A write takes effect once it is durable. Most writes store only their changes. After some of these, and after a write
-with unknown outcome, the shard stores the whole state.
+A write takes effect once it is durable. Most writes store only their changes (ShareUpdate). After a number of updates,
+and after a write with unknown outcome, the shard stores the whole state (ShareSnapshot).
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 Done = Callable[[ErrorCode], None]
-"""Called once: NONE when the change is durable; after an error, assume that nothing has changed."""
+"""Called once: with NONE when the change is durable, else with an error; the caller then assumes that nothing changed.
+"""
 
 
 class ShareStateEntry(msgspec.Struct, eq=False):
     """One share state."""
 
     state: ShareState
-    """The state as stored."""
+    """The state as it is in the log."""
     coming: ShareState
-    """The state including all pending writes."""
+    """The state with all pending writes applied."""
     snapshot_epoch: int = 0
     snapshot_offset: int = -1
-    """Offset of the last snapshot; records before it are not needed."""
+    """Log offset of the last snapshot. Records of this state before it are not needed."""
     updates: int = 0
     """Updates since the last snapshot."""
     in_flight: int = 0
     doubtful: bool = False
-    """A write failed but may be in the log."""
+    """Whether a failed write may be in the log; the next write then is a snapshot."""
 
 
 class LoadedShareState(msgspec.Struct):
-    """The live states of a partition. Implements the shards' `Replay`."""
+    """Collects the latest state of each key during a replay. Implements the shards' `Replay`."""
 
     entries: dict[Key, ShareStateEntry] = {}
     records: int = 0
     damaged: int = 0
 
     def take(self, record: StoredRecord) -> None:
-        """Apply one record."""
         self.records += 1
         try:
             parsed = None if record.key is None else decode_key(record.key)
@@ -87,21 +87,20 @@ class LoadedShareState(msgspec.Struct):
 
 
 class ShareStateShard(Shard[LoadedShareState]):
-    """The share states of one shard. `updates_max`: share.coordinator.snapshot.update.records.per.snapshot, read at
-    each use."""
+    """The share states of one shard. `updates_max`: returns share.coordinator.snapshot.update.records.per.snapshot."""
 
     def __init__(self, shard_log: ShardLog, clock: Clock, updates_max: Callable[[], int]) -> None:
         super().__init__(shard_log)
         self.entries: dict[Key, ShareStateEntry] = {}
         self.pruned_to = 0
-        """Records before this offset have been deleted."""
+        """Records before this log offset have been deleted."""
         self._clock = clock
         self._updates_max = updates_max
 
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
     def replay(self) -> LoadedShareState:
-        """Return an empty replay for the partition's records."""
+        """Return an object that replays the partition's records."""
         return LoadedShareState()
 
     def install(self, loaded: LoadedShareState) -> None:
@@ -117,21 +116,22 @@ class ShareStateShard(Shard[LoadedShareState]):
             )
 
     def give_up(self, error: ErrorCode) -> None:
-        """End the shard when it moves away or the broker stops. The log answers pending writes."""
+        """End the shard because it moves to another broker or the broker stops. The log ends pending writes with an
+        error."""
         self.entries = {}
 
     # --- states -------------------------------------------------------------------------------------------------------
 
     def found(self, key: Key) -> ShareState | None:
-        """Return the state as stored."""
+        """Return the state as it is in the log; None if there is none."""
         entry = self.entries.get(key)
         return None if entry is None else entry.state
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, done: Done) -> None:
-        """Create a state, or reset its start offset under a later epoch.
+        """Create a state, or set the start offset of an existing one in a later state epoch.
 
-        A repeated call in the same epoch changes nothing, because records may have been acquired since. Raise
-        KafkaError FENCED_STATE_EPOCH.
+        A repeated call with the same state epoch changes nothing: records may have been acquired in the meantime. Raise
+        KafkaError FENCED_STATE_EPOCH for an earlier state epoch.
         """
         entry = self.entries.get(key)
         if entry is not None:
@@ -145,21 +145,21 @@ class ShareStateShard(Shard[LoadedShareState]):
                     self._snapshot(key, entry.coming, done)
                 return
         leader_epoch = 0 if entry is None else entry.coming.leader_epoch
-        # After a set offset no record is complete yet; without an offset the start is not known.
+        # If the start offset is set, no record after it is complete. If it is not set, the count is not known either.
         complete = NO_COUNT if start_offset == NO_OFFSET else 0
         self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch, complete), done)
 
     def read(self, key: Key, leader_epoch: int, done: Callable[[ErrorCode, ShareState | None], None]) -> None:
-        """Return the state to the partition's leader in this epoch, and fence writes of earlier epochs.
+        """Return the state to the leader of the partition in this epoch, and fence writes of earlier epochs.
 
-        Raise KafkaError INVALID_REQUEST if there is no such state, or FENCED_LEADER_EPOCH.
+        Raise KafkaError INVALID_REQUEST if there is no such state, or FENCED_LEADER_EPOCH for an earlier epoch.
         """
         entry = self._known(key)
         _check_leader(entry, leader_epoch)
         if leader_epoch == entry.coming.leader_epoch and not entry.in_flight and not entry.doubtful:
             done(ErrorCode.NONE, entry.state)
             return
-        # Pending writes precede this snapshot in the log.
+        # Start from the state with all pending writes: they precede this snapshot in the log.
         coming = msgspec.structs.replace(entry.coming, leader_epoch=leader_epoch)
         self._snapshot(key, coming, lambda error: done(error, None if error else coming))
 
@@ -179,7 +179,7 @@ class ShareStateShard(Shard[LoadedShareState]):
         self._store(key, entry, after, (update_key(key), value), lambda error, _: done(error))
 
     def delete(self, key: Key, done: Done) -> None:
-        """Delete a state; it need not exist."""
+        """Delete a state, or do nothing if it does not exist."""
         entry = self.entries.pop(key, None)
         if entry is None:
             done(ErrorCode.NONE)

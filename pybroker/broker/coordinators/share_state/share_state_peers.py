@@ -1,4 +1,4 @@
-"""Share coordinators on other brokers, reached by Kafka's requests 83 to 87. Only imported in a cluster."""
+"""Calls share coordinators on other brokers by Kafka's requests 83 to 87. A broker without peers does not import it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class OtherShareCoordinators:
-    """Implements `share_state.coordinator.Colleagues`."""
+    """Implements `share_state.coordinator.ShareStatePeers`."""
 
     def __init__(self, brokers: BrokerConnections) -> None:
         self._brokers = brokers

@@ -11,7 +11,7 @@ import msgspec
 from pybroker.native import Uuid
 
 NO_OFFSET = -1
-"""The start offset of an initialized partition that was not read yet: share.auto.offset.reset decides."""
+"""The start offset of a partition that the group has not read yet: share.auto.offset.reset determines it."""
 NO_COUNT = -1
 
 
@@ -20,10 +20,10 @@ class DeliveryState(IntEnum):
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """Never stored: when a state is loaded, the record is available."""
+    """Never stored: after a load the record is AVAILABLE."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """The record has failed, and its dead letter is being written (KIP-1191)."""
+    """Delivery has failed, and the record's dead letter is being written (KIP-1191)."""
     ARCHIVED = 4
 
 
@@ -39,12 +39,12 @@ class Key(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """The key by which its shard is found, spelt as in Kafka."""
+        """The text that is hashed to find the partition of `__share_group_state`, as in Kafka."""
         return f"{self.group}:{self.topic_id}:{self.partition}"
 
 
 class StateBatch(NamedTuple):
-    """Consecutive records with equal state."""
+    """Consecutive records with the same state."""
 
     first: int
     last: int
@@ -54,17 +54,17 @@ class StateBatch(NamedTuple):
 
 
 class ShareState(msgspec.Struct, frozen=True):
-    """A share state as stored."""
+    """The share state of one group in one partition."""
 
     state_epoch: int
     """Increases when the group's offsets are reset."""
     start_offset: int = NO_OFFSET
     leader_epoch: int = 0
-    """Leader epoch of the partition; writes of earlier leaders are fenced."""
+    """Leader epoch of the partition; writes of leaders in earlier epochs are refused."""
     complete_count: int = NO_COUNT
-    """Number of completed records from the start offset on (KIP-1226); −1: not known."""
+    """Number of records at and above the start offset that are in a terminal state (KIP-1226); −1: not known."""
     batches: tuple[StateBatch, ...] = ()
-    """Ascending; offsets between batches are available and were never delivered."""
+    """In ascending order. Offsets that are in no batch are AVAILABLE and were never delivered."""
 
 
 class Write(NamedTuple):
@@ -88,7 +88,8 @@ def changed(state: ShareState, write: Write) -> ShareState:
 
 
 def combined(known: Iterable[StateBatch], later: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
-    """Return the batches from `start` on, with `later` replacing earlier ones; equal neighbours are merged."""
+    """Return the batches from `start` on. `later` replaces `known` where they overlap; neighbours with the same state
+    are merged."""
     over = sorted(later)
     pieces: list[StateBatch] = list(over)
     for batch in known:

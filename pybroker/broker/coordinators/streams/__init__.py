@@ -1,5 +1,5 @@
 """Streams groups (KIP-1071).
 
-Instances of a Kafka Streams application heartbeat; the coordinator reports missing internal topics and assigns
-tasks. Uses the shards of `group`.
+Instances of a Kafka Streams application send heartbeats. The coordinator reports missing internal topics, and assigns
+tasks.
 """

@@ -1,9 +1,10 @@
 """The assignor `sticky` (KIP-1071): places active tasks and standbys. Pure.
 
-Active tasks come first: each stays on its member up to the member's share, else goes to a member with a copy of its
-state, else to the least loaded process. Standbys then go to the task's previous member, else to a member with a copy
-of its state, else to the least loaded process without the task. A process never has a task twice, because its
-members share a state directory. Load is tasks per member: an instance with more threads gets more tasks.
+It places active tasks first. A task stays on its member, as long as the member has no more than its share of tasks.
+Otherwise it goes to a member with a copy of its state, or else to the least loaded process. It then places standbys: on
+the member that had the standby before, on a member with a copy of the state, or on the least loaded process without the
+task. A process has a task at most once, because its members share a state directory. The load of a process is its
+number of tasks per member: an instance with more threads gets more tasks.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ NAME = "sticky"
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """A member as the assignor sees it."""
+    """The assignor's input for one member."""
 
     member_id: str
     process_id: str
     has: HeldTasks
     offsets: TaskOffsets = {}
-    """Changelog offsets of its copies of tasks' state, including tasks that it does not run."""
+    """Changelog offsets of all task states on its disk, including tasks that it does not run."""
 
 
 def sticky(
     workers: Sequence[Worker], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, Tasks]:
-    """Return the tasks of each member. standbys: copies of each stateful task, beside the active one."""
+    """Return the tasks of each member. standbys: number of standbys per stateful task."""
     if not workers:
         return {}
     return _Assignment(workers, subtopologies, standbys).made()
@@ -55,7 +56,7 @@ class _Process(msgspec.Struct):
 
 
 class _Quota:
-    """The number of tasks per member; recomputed for the rest whenever a member reaches it."""
+    """The number of tasks per member. When a member reaches it, it is recomputed for the remaining members."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -114,7 +115,7 @@ class _Assignment:
         return self._process_of[member].members[member]
 
     def _assign_active(self) -> None:
-        # Order by partition, so that tasks of one subtopology stay spread over their previous members.
+        # Sort by partition: the tasks of one subtopology then stay spread over their previous members.
         left = sorted(self._all, key=lambda task: (task[1], task[0]))
         for before in (self._ran.get, self._least_loaded_copy):
             waiting, left = left, []
@@ -161,7 +162,7 @@ class _Assignment:
                 self._give(process.least_loaded, task, self._standby)
 
     def _keeps(self, task: Task) -> str | None:
-        """Return a member that already has the state and room for a copy."""
+        """Return a member that has a copy of the task's state and room for the standby."""
         ran = self._ran.get(task)
         if ran is not None and self._may_copy(ran, task) and self._has(ran) < self._quota.each:
             return ran
@@ -173,7 +174,8 @@ class _Assignment:
 
 
 def _copies(workers: Sequence[Worker]) -> dict[Task, list[str]]:
-    """Return task → members with a copy of its state: its standbys first, then by the copy's offset."""
+    """Return task → members with a copy of its state: members with a standby first, then the others by changelog
+    offset."""
     found: dict[Task, list[tuple[bool, int, str]]] = {}
     for worker in workers:
         for task in worker.has.standby | worker.offsets.keys():

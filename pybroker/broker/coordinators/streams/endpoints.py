@@ -1,4 +1,4 @@
-"""The partitions that each member's endpoint serves (interactive queries). Pure."""
+"""The partitions that each member's endpoint serves (for interactive queries). Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.broker.coordinators.streams.model import EndpointPartitions, Task
 
 
 def partitions_by_endpoint(group: StreamsGroup, count_of: Callable[[str], int]) -> tuple[EndpointPartitions, ...]:
-    """Return one entry for each member with an endpoint. `count_of`: the partition count of a topic."""
+    """Return one entry for each member with an endpoint. `count_of`: returns the partition count of a topic."""
     return tuple(
         EndpointPartitions(
             member.metadata.endpoint,

@@ -1,8 +1,9 @@
-"""One streams group: epochs, members, topology, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
+"""One streams group: epochs, members, topology, target assignment. Pure data and its bookkeeping; no IO, no clock, no
+timers.
 
-    member joins, leaves, changes itself, a topic or a setting changes ──► epoch + 1
-    epoch > target epoch, and no delay applies                         ──► a new target at that epoch (`membership`)
-    a member's heartbeat                                               ──► one step towards it (`reconciliation`)
+    member joins, leaves, changes; a topic or a setting changes ──► group epoch + 1
+    group epoch > target epoch, no delay ──► a new target assignment at the group epoch (`membership`)
+    a member's heartbeat                 ──► one step towards its target assignment (`reconciliation`)
 
 A task is active on at most one member: a member keeps it until it confirms the revocation or is removed.
 """
@@ -27,32 +28,30 @@ NO_TARGET = Tasks()
 
 
 class StreamsGroup(EpochGroup[StreamsMember, Tasks]):
-    """One streams group."""
-
     kind = GroupKind.STREAMS
 
     validated_epoch: int = -1
-    """Epoch of the topology for which all topics exist; −1: some are missing."""
+    """Epoch of the topology for which all topics were found to exist; −1: some are missing."""
     assignor_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The assignor settings for the latest target."""
+    """The assignor settings that the last target assignment used."""
     topology: Topology | None = None
     running: dict[Task, str] = msgspec.field(default_factory=dict)
-    """Task → the member on which it is active, or may still be."""
+    """Task → the member on which it is active; the member may not have confirmed its revocation yet."""
     copied: dict[Task, frozenset[str]] = msgspec.field(default_factory=dict)
-    """Task → members that have it as standby or warm-up, or still may."""
-    # The following fields are not stored; the coordinator recomputes them or members report them again.
+    """Task → members that have it as standby or warm-up; they may not have confirmed its revocation yet."""
+    # The log does not contain the following fields: the coordinator recomputes them, or members report them again.
     configured: ConfiguredTopology | None = None
-    """The topology for the topics in the view that `looked_at` names."""
+    """The topology with task and partition counts, computed for the topics as of version `looked_at` of the view."""
     reported: dict[str, TaskOffsetReport] = msgspec.field(default_factory=dict)
-    """Member → its reported changelog offsets."""
+    """Member → the changelog offsets that it has reported."""
     shutdown_by: str | None = None
     """The member that requested the shutdown of the whole application."""
     endpoint_epoch: int = 0
-    """Increases with each change of the partitions by endpoint."""
+    """Increases whenever the partitions of an endpoint change."""
 
     @property
     def state(self) -> StreamsGroupState:
-        """The state that tools show."""
+        """The state that StreamsGroupDescribe and ListGroups return."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_epoch:
@@ -107,7 +106,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Tasks]):
                     self.copied.pop(task, None)
 
     def target_of(self, member_id: str) -> Tasks:
-        """Return the member's tasks in the target."""
+        """Return the member's target assignment."""
         return self.target.get(member_id, NO_TARGET)
 
     def others(self, member: StreamsMember) -> Others:
@@ -117,7 +116,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Tasks]):
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def has_owned(self, member: StreamsMember, request: CommitRequest, topics: Topics) -> bool:
-        """Return whether the member owned the tasks of a commit in the commit's epoch, and owns them still."""
+        """Return whether the member owned the tasks of a commit in the commit's epoch, and still owns them."""
         if self.topology is None:
             return False
         since = {**member.revoking.active, **member.assigned.active}

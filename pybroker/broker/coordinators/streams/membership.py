@@ -1,6 +1,6 @@
-"""Membership changes of a streams group: heartbeats, departures, expired sessions (KIP-1071).
+"""Membership changes of a streams group: heartbeats, leaving members, expired sessions (KIP-1071).
 
-Pure functions on a fork of the group. Each raises KafkaError before it changes anything.
+Pure functions on a copy of the group. Each raises KafkaError before it changes anything.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def check_form(beat: StreamsHeartbeat) -> None:
-    """Validate a heartbeat independently of the group. Raise KafkaError INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
+    """Validate the fields that can be checked without the group. Raise KafkaError INVALID_REQUEST or
+    STREAMS_INVALID_TOPOLOGY."""
     problem = None
     if not beat.member_id.strip():
         problem = "MemberId can't be empty."
@@ -57,14 +58,14 @@ def check_form(beat: StreamsHeartbeat) -> None:
 
 
 class MemberEntry(msgspec.Struct, frozen=True):
-    """The member before a heartbeat, and whether the assignor's input has changed."""
+    """The member's state before a heartbeat, and whether the heartbeat changes the assignor's input."""
 
     before: StreamsMember | None
     matters: bool
 
 
 def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberEntry:
-    """Add or update the heartbeat's member; the first member sets the topology.
+    """Add or update the member of a heartbeat; the first member sets the topology.
 
     Raise KafkaError if the member is refused.
     """
@@ -84,7 +85,7 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
         ),
         topology_epoch=metadata.topology_epoch if beat.topology is None else beat.topology.epoch,
         process_id=metadata.process_id if beat.process_id is None else beat.process_id,
-        # A member that joins describes itself completely.
+        # The heartbeat of a member that joins has all fields: a missing endpoint means that there is none.
         endpoint=metadata.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
         tags=metadata.tags if beat.tags is None else dict(beat.tags),
     )
@@ -102,7 +103,7 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
             known.offsets if beat.offsets is None else beat.offsets,
             known.end_offsets if beat.end_offsets is None else beat.end_offsets,
         )
-    # A static member returns unchanged even if its address has changed.
+    # A static member that returns with another address counts as unchanged.
     matters = changed != metadata if beat.instance_id is None else _means(changed) != _means(metadata)
     return MemberEntry(before, matters or before is None)
 
@@ -122,7 +123,7 @@ def _check_room(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> N
 
 
 def _find(group: StreamsGroup, beat: StreamsHeartbeat) -> tuple[StreamsMember | None, StreamsMember]:
-    """Return (the stored member, the member to update)."""
+    """Return (the stored state of the member, the member to update)."""
     fresh = StreamsMember(beat.member_id, StreamsMemberMetadata("", ""))
     if beat.epoch != JOINS:
         known = (
@@ -144,15 +145,15 @@ def _find(group: StreamsGroup, beat: StreamsHeartbeat) -> tuple[StreamsMember | 
             f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
             f" instance id is owned by {holder.member_id} member.",
         )
-    # The new member inherits the tasks and restarts at the join epoch.
+    # The new member takes over the tasks, and starts with the join epoch.
     return holder, msgspec.structs.replace(holder, member_id=beat.member_id, epoch=JOINS, previous_epoch=JOINS)
 
 
 def _check_epoch(member: StreamsMember, beat: StreamsHeartbeat) -> None:
-    """Check the epoch that a member names.
+    """Check the member epoch in a heartbeat.
 
-    The previous epoch is valid too if the member runs nothing beyond its assignment: the response with the new epoch
-    was lost.
+    The previous epoch is valid too if the member runs nothing beyond its assignment: it has lost the response with the
+    new epoch.
     """
     if beat.epoch == member.epoch:
         return
@@ -168,7 +169,7 @@ def _check_epoch(member: StreamsMember, beat: StreamsHeartbeat) -> None:
 
 
 def _topology(group: StreamsGroup, beat: StreamsHeartbeat) -> topologies.Topology | None:
-    """Return the group's topology after the heartbeat; the first member's topology stays."""
+    """Return the group's topology after the heartbeat. Once the first member has set it, it does not change."""
     if group.topology is None or beat.topology is None:
         return group.topology or beat.topology
     if beat.topology.epoch >= group.topology.epoch and beat.topology != group.topology:
@@ -192,7 +193,7 @@ def _check_tasks(group: StreamsGroup, owned: Tasks | None) -> None:
 
 
 def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
-    """Remove a member, or (GOES_AWAY) keep its place until its session expires.
+    """Remove a member. With epoch GOES_AWAY, keep the static member's assignment until its session expires.
 
     Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
@@ -203,7 +204,7 @@ def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
     if beat.shutdown:
         ask_shutdown(group, beat.member_id)
     if beat.epoch == GOES_AWAY:
-        # Epoch 0 lets the member's successor commit from its first epoch on.
+        # Epoch 0: the member that replaces this one may commit from its first epoch on.
         held = msgspec.structs.replace(member.assigned, active=dict.fromkeys(member.assigned.active, 0))
         group.put(msgspec.structs.replace(member, epoch=GOES_AWAY, assigned=held, revoking=NOTHING))
     else:
@@ -211,7 +212,7 @@ def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
 
 
 def remove(group: StreamsGroup, member_id: str) -> None:
-    """Remove a member; the next target reassigns its tasks."""
+    """Remove a member; the next target assignment gives its tasks to others."""
     group.remove(member_id)
     group.epoch += 1
     if not group.members:
@@ -219,19 +220,19 @@ def remove(group: StreamsGroup, member_id: str) -> None:
 
 
 def ask_shutdown(group: StreamsGroup, member_id: str) -> None:
-    """Request that all members shut down; the request lasts until all have left."""
+    """Request that all members shut down. The request stays until all members have left."""
     if group.shutdown_by is None:
         group.shutdown_by = member_id
 
 
 def assign(group: StreamsGroup, standbys: int, now_ms: int) -> None:
-    """Compute the target for the group's epoch; it is empty while topics are missing."""
+    """Compute the target assignment for the group epoch; it is empty while topics are missing."""
     if group.configured is not None and group.configured.is_ready:
         group.target = sticky(list(_workers(group)), group.configured.subtopologies, standbys)
     else:
         group.target = dict.fromkeys(group.members, Tasks())
     group.target_epoch = group.epoch
-    # The first member of an empty group does not wait for an interval.
+    # In an empty group, the first member gets its target assignment without waiting for the assignment interval.
     group.target_timestamp_ms = now_ms if group.members else 0
 
 
@@ -242,7 +243,7 @@ def _workers(group: StreamsGroup) -> Iterable[Worker]:
 
 
 def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> StreamsMember:
-    """Move a member one step towards the target; return the new state.
+    """Move a member one step towards its target assignment; return its new state.
 
     Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """

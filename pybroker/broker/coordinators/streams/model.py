@@ -11,10 +11,10 @@ from pybroker.broker.coordinators.streams.topology import Topology
 from pybroker.protocol.error_codes import ErrorCode
 
 Task = tuple[str, int]
-"""(subtopology id, partition): the work on one partition of a subtopology's input topics."""
+"""(subtopology id, partition): processes one partition of a subtopology's input topics."""
 
 TaskOffsets = Mapping[Task, int]
-"""Changelog offsets of tasks, summed over their stores."""
+"""Changelog offsets by task: the sum over the task's state stores."""
 
 NO_TASKS: frozenset[Task] = frozenset()
 
@@ -24,7 +24,7 @@ class StreamsGroupState(StrEnum):
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
-    """Topics of the topology are missing or wrongly partitioned."""
+    """Topics of the topology are missing or have wrong partition counts."""
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -35,11 +35,11 @@ class StreamsMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
-    """The member owns its tasks of the target, or does not know of a newer target yet."""
+    """The member owns exactly its target assignment, or has not received a newer one."""
     UNREVOKED = 2
-    """The member has to revoke tasks and has not confirmed that yet."""
+    """The member has to revoke tasks and has not confirmed the revocation yet."""
     UNRELEASED = 3
-    """The member waits for tasks that others have not released."""
+    """The member waits for tasks that other members have not revoked."""
 
 
 class StatusCode(IntEnum):
@@ -62,9 +62,10 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Tasks(msgspec.Struct, frozen=True):
-    """Tasks by role: a target, or the tasks that a member reports.
+    """Tasks by role: a target assignment, or the tasks that a member reports.
 
-    A warm-up task prepares the state of a task that moves later. Neither Kafka 4.4 nor this coordinator assigns any.
+    A warm-up task prepares the state of a task that will move later. Neither Kafka 4.4 nor this coordinator assigns
+    any.
     """
 
     active: frozenset[Task] = NO_TASKS
@@ -72,7 +73,7 @@ class Tasks(msgspec.Struct, frozen=True):
     warmup: frozenset[Task] = NO_TASKS
 
     def shares_any(self, held: HeldTasks) -> bool:
-        """Return whether any of the tasks is held in the same role."""
+        """Return whether `held` contains at least one of the tasks in the same role."""
         return not (
             self.active.isdisjoint(held.active)
             and self.standby.isdisjoint(held.standby)
@@ -80,7 +81,7 @@ class Tasks(msgspec.Struct, frozen=True):
         )
 
     def is_within(self, held: HeldTasks) -> bool:
-        """Return whether all of the tasks are held in their roles."""
+        """Return whether `held` contains all of the tasks in the same roles."""
         return self.active <= held.active.keys() and self.standby <= held.standby and self.warmup <= held.warmup
 
 
@@ -88,7 +89,7 @@ class HeldTasks(msgspec.Struct, frozen=True):
     """Tasks that a member may be running."""
 
     active: Mapping[Task, int] = {}
-    """Task → the member epoch in which the member got it."""
+    """Task → the member epoch in which the task was assigned."""
     standby: frozenset[Task] = NO_TASKS
     warmup: frozenset[Task] = NO_TASKS
 
@@ -105,7 +106,7 @@ NOTHING = HeldTasks()
 
 
 class StreamsMemberMetadata(msgspec.Struct, frozen=True):
-    """A member's description of itself; stored as StreamsGroupMemberMetadata."""
+    """A member's process, endpoint, topology epoch and tags; stored as StreamsGroupMemberMetadata."""
 
     client_id: str
     client_host: str
@@ -114,7 +115,7 @@ class StreamsMemberMetadata(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     process_id: str = ""
-    """The id of the instance, which may have a member per thread."""
+    """The id of the application instance, which may have one member per thread."""
     endpoint: tuple[str, int] | None = None
     """(host, port) for interactive queries."""
     tags: Mapping[str, str] = {}
@@ -124,12 +125,13 @@ class StreamsMember(msgspec.Struct, frozen=True):
     member_id: str
     metadata: StreamsMemberMetadata
     epoch: int = 0
-    """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
+    """The epoch of the target assignment that the member has reached or is moving to. GOES_AWAY: a static member that
+    has left temporarily."""
     previous_epoch: int = 0
     state: StreamsMemberState = StreamsMemberState.STABLE
     assigned: HeldTasks = NOTHING
     revoking: HeldTasks = NOTHING
-    """Tasks that the member has to revoke and may still be running."""
+    """Tasks that the member has to revoke; it may still be running them."""
 
     @property
     def instance_id(self) -> str | None:
@@ -138,35 +140,36 @@ class StreamsMember(msgspec.Struct, frozen=True):
 
     @property
     def process_id(self) -> str:
-        """The id of the instance that the member is a thread of."""
+        """The id of the application instance to which the member belongs."""
         return self.metadata.process_id
 
     def moved_to(self, epoch: int) -> StreamsMember:
-        """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
-        lost."""
+        """Return the member in another epoch, with the current one as its previous epoch: the response may be lost, and
+        the member then repeats its old epoch."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
-        """Return whether the member owns exactly its tasks of the target."""
+        """Return whether the member owns exactly its target assignment."""
         return self.state is StreamsMemberState.STABLE and self.epoch == target_epoch
 
 
 class TaskOffsetReport(msgspec.Struct, frozen=True):
-    """The changelog offsets that a member has reported. Not stored: members report them again."""
+    """The changelog offsets that a member has reported. Not stored in the log: members report them again."""
 
     offsets: TaskOffsets = {}
     end_offsets: TaskOffsets = {}
 
 
 class StreamsHeartbeat(msgspec.Struct, frozen=True):
-    """A StreamsGroupHeartbeat, independent of its version. None: unchanged since the previous heartbeat."""
+    """A StreamsGroupHeartbeat, independent of its version. A field that is None has not changed since the previous one.
+    """
 
     member_id: str
     epoch: int
     client_id: str
     client_host: str
     endpoint_epoch: int = 0
-    """The endpoint epoch that the member knows."""
+    """The endpoint epoch of the partitions that the member has received."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -184,7 +187,8 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> tuple[StreamsMemberMetadata, TaskOffsetReport]:
-        """The member's description of itself, as far as the heartbeat has it; without the topology, which all share."""
+        """The member's metadata, as far as the heartbeat contains it. The topology, which all members share, is not
+        part of it."""
         metadata = StreamsMemberMetadata(
             self.client_id,
             self.client_host,
@@ -198,7 +202,7 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the heartbeat only says that the member is alive in its epoch."""
+        """Whether the heartbeat contains only the member's id and epoch."""
         return (
             self.epoch > 0
             and not self.shutdown
@@ -244,9 +248,9 @@ class StreamsHeartbeatResult(msgspec.Struct, frozen=True):
     recovery_lag: int = -1
     statuses: tuple[Status, ...] = ()
     assigned: Tasks | None = None
-    """None: unchanged since the previous response."""
+    """The tasks of the member; None: unchanged since the previous response."""
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
-    """None: unchanged since the previous response."""
+    """The partitions by endpoint; None: unchanged since the previous response."""
     missing: tuple[MissingTopic, ...] = ()
-    """Internal topics that must be created before tasks are assigned."""
+    """Internal topics that must exist before tasks are assigned."""

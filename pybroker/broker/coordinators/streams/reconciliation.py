@@ -1,13 +1,13 @@
-"""One step of one member towards the target: it revokes tasks before it gets new ones. Pure (KIP-1071).
+"""One step of one member towards its target assignment: it revokes tasks before it gets new ones. Pure (KIP-1071).
 
-    STABLE      ──target is newer──► tasks to revoke ──► UNREVOKED     in its old epoch, without these tasks
-                                     else ─────────────► target epoch, with the tasks that no other member owns
-    UNREVOKED   ──confirms the revocation──────────────► as from STABLE
-    UNRELEASED  ──each heartbeat───────────────────────► as from STABLE: other members may have released tasks
+    STABLE      ──new target──► tasks to revoke ──► UNREVOKED     in its old epoch, without these tasks
+                                else ─────────────► target epoch, with the tasks that no other member owns
+    UNREVOKED   ──confirms the revocation─────────► as from STABLE
+    UNRELEASED  ──each heartbeat──────────────────► as from STABLE: other members may have released tasks
 
 A task is active on at most one member. A process has a task at most once, in any role, because its members share a
-state directory. A member can change the role of its own task: an active task that becomes a standby is sent as
-standby at once, and a standby that becomes active stays a standby until the active role is free.
+state directory. A member can change the role of its own task. An active task that becomes a standby does so at once. A
+standby that becomes active stays a standby until no other member runs the task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pybroker.broker.coordinators.streams.model import (
 
 
 class Holders(Protocol):
-    """The tasks that members other than this one may be running."""
+    """The tasks that other members may be running."""
 
     def runs(self, task: Task) -> bool:
         """Return whether the task is active on another member."""
@@ -45,7 +45,8 @@ class Holders(Protocol):
 def reconcile(
     member: StreamsMember, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None
 ) -> StreamsMember:
-    """Return the member after its heartbeat. owned: tasks that the member reports; None: not reported."""
+    """Return the state of the member after its heartbeat. owned: tasks that the member reports; None: it reports none.
+    """
     if member.is_settled(target_epoch):
         return member
 
@@ -56,7 +57,7 @@ def reconcile(
     if member.state is StreamsMemberState.UNREVOKED:
         if has_not_released(member.revoking):
             return member
-        # The member has revoked the tasks. Its later requests in the old epoch are outdated.
+        # The member has revoked the tasks: its epoch advances, and later requests in the old epoch are outdated.
         stays_in = min(member.epoch + 1, target_epoch)
 
     def is_free(task: Task) -> bool:
@@ -65,7 +66,7 @@ def reconcile(
     had = member.assigned
     kept = {task: since for task, since in had.active.items() if task in target.active}
     standby, warmup = had.standby & target.standby, had.warmup & target.warmup
-    # A copy that becomes active stays a copy until then.
+    # A standby or warm-up that is to become active keeps its role until the task is free.
     promoted_standby, promoted_warmup = had.standby & target.active, had.warmup & target.active
     new_standby = frozenset(task for task in target.standby - had.standby if is_free(task))
     new_warmup = frozenset(task for task in target.warmup - had.warmup if is_free(task))

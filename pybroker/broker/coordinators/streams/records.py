@@ -1,7 +1,8 @@
 """Records of streams groups in `__consumer_offsets`, in Kafka's key and value formats.
 
-Key types: 17 the group's epoch, 19 a member's description, 20 the target's epoch, 21 a member's target, 22 a
-member's current assignment, 23 the topology. Values are version 0. Type 18, of releases before 4.1, is skipped.
+Key types: 17 the group epoch, 19 a member's metadata, 20 the epoch of the target assignment, 21 a member's target
+assignment, 22 a member's current assignment, 23 the topology. Values are version 0. Type 18, which releases before 4.1
+wrote, is skipped.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _key = TYPES.encode_key
 
 
 def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
-    """Return the records that turn `before` in the log (None: nothing) into `after`."""
+    """Return the records that change the state in the log from `before` to `after`. `before` None: no records yet."""
     group_id = after.group_id
     old = StreamsGroup(group_id) if before is None else before
     records: Records = {}
     for member_id in old.members.keys() - after.members.keys():
-        # Kafka's order of tombstones: when replaying, Kafka requires a description for a member's other records.
+        # Write tombstones in Kafka's order: when replaying, Kafka requires the metadata for a member's other records.
         records[_key(CURRENT, group_id, member_id)] = None
         records[_key(TARGET, group_id, member_id)] = None
         records[_key(MEMBER, group_id, member_id)] = None
@@ -63,7 +64,7 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and rejoined within one write, and has no target yet.
+            # None: the member left and rejoined within one write, and has no target assignment yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -206,7 +207,7 @@ def _current(member: StreamsMember) -> bytes:
 
 
 class StoredStreamsGroup:
-    """The live records of one streams group in the log."""
+    """Collects the latest records of one streams group during a replay."""
 
     __slots__ = ("_alone", "_of_members")
 
@@ -271,7 +272,7 @@ def _read_member(member_id: str, metadata: Any, current: Any) -> StreamsMember:
         of_itself,
         epoch,
         current.previous_member_epoch,
-        # A state of a later release: the next step computes what the member has to revoke.
+        # An unknown state, of a later release: the member's next step computes what it has to revoke.
         StreamsMemberState(current.state) if current.state in known else StreamsMemberState.UNRELEASED,
         HeldTasks(_active(current.active_tasks, epoch), _tasks(current.standby_tasks), _tasks(current.warmup_tasks)),
         HeldTasks(

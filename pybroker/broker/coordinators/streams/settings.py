@@ -1,4 +1,4 @@
-"""The settings of streams groups, by broker and by group; read at each use."""
+"""The settings of streams groups, by broker and by group. Read at each use, because they are dynamic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STANDBYS, TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
 
 
 class StreamsSettings:
-    """Reads the broker's settings. `own`: the settings of one group, by its id."""
+    """Reads the broker's settings. `own`: returns the settings of one group, by its id."""
 
     def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
@@ -65,7 +65,7 @@ class StreamsSettings:
         return words_in_force(STREAMS_RACK_TAGS, self._own(group_id), self._config)
 
     def of_assignor(self, group_id: str) -> dict[str, str]:
-        """Return the settings whose change requires a new target; stored with the group."""
+        """Return the settings whose change requires a new target assignment; the group's record contains them."""
         told = {STANDBYS: str(self.standbys(group_id))}
         if tags := self.tags(group_id):
             told[TAGS] = ",".join(tags)

@@ -1,6 +1,6 @@
-"""Streams groups (KIP-1071) as one kind of groups with epochs: what heartbeats, targets and timeouts mean for them.
+"""The behaviour of streams groups (KIP-1071): their heartbeats, target assignments and timeouts.
 
-Pure functions make the decisions (`membership`, `topology`, `reconciliation`).
+Pure functions in `membership`, `topology` and `reconciliation` make the decisions.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ _CODES: dict[type[Unfit], StatusCode] = {
 
 
 class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResult]):
-    """The rules of streams groups, for one shard."""
-
     group_type = StreamsGroup
     changes = staticmethod(records.changes)
     tombstones = staticmethod(records.tombstones)
@@ -111,7 +109,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
             endpoint_changed = moved.metadata.endpoint != (None if before is None else before.metadata.endpoint)
             if endpoint_changed or (changed and moved.metadata.endpoint is not None):
                 draft.endpoint_epoch += 1
-            # A member that reports other tasks may have missed the response with its assignment.
+            # A member that reports other tasks may have lost the response with its assignment.
             differs = beat.owned is not None and beat.owned != moved.assigned.tasks
             return self._result(draft, moved, beat, with_assignment=changed or differs or beat.epoch == JOINS)
 
@@ -119,7 +117,7 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
 
     def leave(self, draft: StreamsGroup, beat: StreamsHeartbeat) -> StreamsHeartbeatResult:
         membership.leave(draft, beat)
-        # The next target uses the current topics, even if no member has sent a heartbeat since the load.
+        # The target assignment must use the current topics, even if no member has sent a heartbeat since the load.
         self._look(draft)
         return StreamsHeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
 

@@ -1,10 +1,9 @@
-"""The topology of a Kafka Streams application, and its configuration for the topics that exist. Pure (KIP-1071).
-
-The configuration has the number of tasks per subtopology, the partition counts of internal topics, and missing
-topics.
+"""The topology of a Kafka Streams application, and the task and partition counts for the topics that exist. Pure
+(KIP-1071).
 
     source topics          must exist; else MISSING_SOURCE_TOPICS
-    repartition topics     partition count from the application, else from the topics that their writers read
+    repartition topics     partition count from the application, else from the input topics of the subtopologies that
+                           write to the topic
     copartition groups     equal partition counts; else INCORRECTLY_PARTITIONED_TOPICS
     changelog topics       as many partitions as the subtopology has tasks
     tasks                  as many as the subtopology's largest input topic has partitions
@@ -20,7 +19,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMES_TOLD = 3
-"""Number of topics that a status names; it only counts the others."""
+"""Number of topic names in a status; further topics are only counted."""
 
 
 class InternalTopic(msgspec.Struct, frozen=True):
@@ -55,7 +54,7 @@ class Subtopology(msgspec.Struct, frozen=True):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """All topics that its tasks read."""
+        """All topics that the subtopology's tasks read."""
         return *self.sources, *(topic.name for topic in self.repartition_sources)
 
     def copartitioned(self) -> Iterator[frozenset[str]]:
@@ -112,7 +111,7 @@ class ConfiguredSubtopology(msgspec.Struct, frozen=True):
 
 
 class Unfit(Exception):
-    """Base of the errors of topics that do not fit the topology."""
+    """Base class of errors for existing topics that do not match the topology."""
 
 
 class MissingSources(Unfit):
@@ -128,7 +127,7 @@ class MissingInternal(Unfit):
 
 
 class ConfiguredTopology(msgspec.Struct, frozen=True):
-    """A topology configured for the existing topics."""
+    """A topology with task and partition counts for the existing topics."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] = {}
     """By id, sorted; empty if source topics are missing or wrongly partitioned."""
@@ -143,7 +142,7 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
 
 
 def check(topology: Topology) -> None:
-    """Validate a topology independently of existing topics.
+    """Validate a topology without regard to existing topics.
 
     Raise KafkaError STREAMS_INVALID_TOPOLOGY or INVALID_REQUEST.
     """
@@ -169,13 +168,15 @@ def check(topology: Topology) -> None:
     ids = [part.subtopology_id for part in topology.subtopologies]
     if len(set(ids)) != len(ids):
         raise _invalid("Two subtopologies have the same id.")
-    # Find loops and repartition topics without writers, which do not depend on existing topics.
+    # Detect cycles, and repartition topics to which no subtopology writes; both are errors whatever topics exist.
     _repartition_counts(topology, lambda _: 1)
 
 
 def configure(topology: Topology, count_of: Callable[[str], int]) -> ConfiguredTopology:
-    """Configure a topology for the existing topics. `count_of`: the partition count of a topic, 0 if it does not
-    exist."""
+    """Compute task and partition counts for the existing topics.
+
+    `count_of`: returns the partition count of a topic, 0 if it does not exist.
+    """
     try:
         missing = sorted({name for part in topology.subtopologies for name in part.sources if not count_of(name)})
         if missing:
@@ -192,7 +193,7 @@ def configure(topology: Topology, count_of: Callable[[str], int]) -> ConfiguredT
 
 
 def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
-    """Return the partition counts of all topics: of existing topics, else as decided."""
+    """Return the partition counts of all topics: of existing topics, else the count that they are to have."""
     decided = _repartition_counts(topology, count_of)
 
     def count(name: str) -> int:
@@ -206,7 +207,7 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
     for part in topology.subtopologies:
         tasks = max(counts[name] for name in part.inputs)
         counts.update((topic.name, tasks) for topic in part.changelogs)
-    # Internal topics must have the specified or decided count, whatever exists.
+    # Internal topics must have the specified or computed count, even if they exist with another.
     counts.update((name, decided[name]) for name in specified)
     return counts
 
@@ -214,7 +215,7 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
 def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
     """Return the partition counts of repartition topics.
 
-    A count is the specified one, else that of the largest topic read by a subtopology that writes to the topic.
+    A count is the specified one, else that of the largest input topic among the subtopologies that write to the topic.
     Raise KafkaError STREAMS_INVALID_TOPOLOGY if a count cannot be determined.
     """
     counts = {
@@ -249,7 +250,7 @@ def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> d
 
 
 def _alike(group: frozenset[str], specified: Mapping[str, int], count: Callable[[str], int]) -> dict[str, int]:
-    """Return the partition counts of a copartition group's repartition topics. Raise WronglyPartitioned."""
+    """Return the partition counts of a copartition group's repartition topics. Raise PartitionCountError."""
     internal = sorted(name for name in group if name in specified)
     others = sorted(name for name in group if name not in specified)
     fixed = [name for name in internal if specified[name]]

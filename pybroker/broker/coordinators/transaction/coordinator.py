@@ -1,7 +1,7 @@
 """The transaction coordinator of this broker: producers' requests and timeouts.
 
-`coordinators.shards` decides which transactional ids this broker coordinates. `transaction`, pure functions of the
-stored state, decides what a request changes; this module makes the decision durable and then answers.
+`coordinators.shards` determines which transactional ids this broker coordinates. Pure functions in `transaction` decide
+how a request changes the stored state. This module writes the change to the log, and then responds.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for the length of the id."""
 
 PATIENCE_S = 0.1
-"""How long AddPartitionsToTxn of version 1 waits for the previous transaction to finish, or a write of the same id; the
-same as the clients' retry backoff."""
+"""How long AddPartitionsToTxn of version 1 waits until the previous transaction has ended, or a pending write of the
+same id; equals the clients' retry backoff."""
 
 IDS_A_TURN = 1_000
-"""Transactional ids checked per step of the event loop; more would delay heartbeats."""
+"""Transactional ids checked in one step of the event loop; a longer step would delay heartbeats."""
 
 
 Told = Callable[[ErrorCode], None]
-"""Called once: NONE, or the error code for the client."""
+"""Called once, with NONE or the error code for the client."""
 
 Check = Callable[[TransactionShard, TransactionEntry], None]
 """A periodic check of one transactional id."""
@@ -64,7 +64,7 @@ class NamedTransaction(NamedTuple):
 class TransactionCoordinator:
     """The transaction coordinator of one broker.
 
-    `composition` creates it; `start` runs once the metadata cache is filled and local partitions are applied.
+    `composition` creates it, and calls `start` once `MetadataCache` is filled and local partitions are applied.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class TransactionCoordinator:
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take over all shards that this broker leads and start the periodic checks."""
+        """Load all shards that this broker leads, and start the periodic checks."""
         self.shards.start()
         self._watch("time-outs", lambda: self._settings.abort_interval_ms, self._abort_timed_out)
         self._watch("expiration", lambda: self._settings.expiration_interval_ms, self._forget_expired)
@@ -104,7 +104,8 @@ class TransactionCoordinator:
         await self.shards.loaded()
 
     async def stop(self) -> None:
-        """Stop, and wait for writes in flight. The next start finishes decided transactions."""
+        """Stop, and wait until pending writes have ended. After the next start, the coordinator completes decided
+        transactions."""
         self._stopped = True
         self._driver.stop()
         await self.shards.stop()
@@ -136,8 +137,8 @@ class TransactionCoordinator:
     ) -> TransactionProducer:
         """Handle an InitProducerId: return the client's new producer id and epoch. Raise KafkaError.
 
-        An open transaction of the id is aborted first; until that is done the client gets CONCURRENT_TRANSACTIONS
-        and retries.
+        An open transaction of the id is aborted first. Until the abort is complete, the client gets
+        CONCURRENT_TRANSACTIONS and retries.
         """
         shard = self._shard(transactional_id)
         if not 0 < timeout_ms <= self._settings.timeout_ms_max:
@@ -146,7 +147,7 @@ class TransactionCoordinator:
         new_id = None
         if entry is None or decisions.needs_new_id(entry.current, given):
             new_id = await self._producer_ids.next_id()
-            # The state may have changed during the await.
+            # Look up the shard again: it may have changed during the await.
             shard = self._shard(transactional_id)
             entry = shard.entry(transactional_id)
         if entry is None:
@@ -174,7 +175,7 @@ class TransactionCoordinator:
         *,
         patience_s: float = 0,
     ) -> None:
-        """Do `add_then` and wait for its result. Raise KafkaError."""
+        """Call `add_then` and wait for its result. Raise KafkaError."""
         await _heard(lambda told: self.add_then(transactional_id, who, parts, told, version, patience_s=patience_s))
 
     def add_then(
@@ -187,10 +188,10 @@ class TransactionCoordinator:
         *,
         patience_s: float = 0,
     ) -> None:
-        """Handle AddPartitionsToTxn or AddOffsetsToTxn; call `told` once with NONE when stored, possibly before
-        returning.
+        """Handle an AddPartitionsToTxn or AddOffsetsToTxn. Call `told` once with NONE when the change is stored; the
+        call may come before this method returns.
 
-        `patience_s`: how long to wait for a pending write or a finishing transaction of the id.
+        `patience_s`: how long to wait for a pending write, or for the end of the id's previous transaction.
         """
         give_up = self._loop.time() + patience_s
 
@@ -215,7 +216,7 @@ class TransactionCoordinator:
         attempt()
 
     def _look_again(self, entry: TransactionEntry, look: Callable[[], None], within_s: float) -> None:
-        """Call `look` once: when the pending write has completed, or after this time."""
+        """Call `look` once: when the pending write has completed, or after `within_s`."""
 
         def woken() -> None:
             timer.cancel()
@@ -236,10 +237,10 @@ class TransactionCoordinator:
         return decisions.holds(entry.current, who, parts)
 
     def end_then(self, transactional_id: str, who: TransactionProducer, told: Told, *, commit: bool) -> None:
-        """Handle an EndTxn of version 1; call `told` once with NONE when the outcome is stored, possibly before
-        returning.
+        """Handle an EndTxn of version 1. Call `told` once with NONE when the decision is stored; the call may come
+        before this method returns.
 
-        If it raises KafkaError, `told` is not called.
+        If the method raises KafkaError, it does not call `told`.
         """
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
@@ -259,7 +260,8 @@ class TransactionCoordinator:
     ) -> bool:
         """Handle an EndTxn of version 2, whose result includes the client's new producer id and epoch.
 
-        Return False without calling `told` if a new producer id is needed first (`end_and_bump`). Raise KafkaError.
+        Return False without calling `told` if a new producer id has to be allocated first (by `end_and_bump`). Raise
+        KafkaError.
         """
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
@@ -271,10 +273,10 @@ class TransactionCoordinator:
     async def end_and_bump(
         self, transactional_id: str, who: TransactionProducer, *, commit: bool
     ) -> TransactionProducer:
-        """Handle an EndTxn of version 2, with a new producer id if one is needed. Raise KafkaError."""
+        """Handle an EndTxn of version 2; allocate a new producer id if needed. Raise KafkaError."""
         self._base(self._known(transactional_id)[1])
         fresh_id = await self._producer_ids.next_id()
-        # The state may have changed during the await.
+        # Look up the entry again: it may have changed during the await.
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         new_id = fresh_id if base.is_exhausted and base.producer_epoch == who.epoch else None
@@ -311,7 +313,8 @@ class TransactionCoordinator:
             shard.store(entry, change, lambda code: told(code, successor))
 
     def _base(self, entry: TransactionEntry) -> CoordinatedTransaction:
-        """Return the state that the next change starts from. Raise KafkaError CONCURRENT_TRANSACTIONS."""
+        """Return the state on which the next change is based. Raise KafkaError CONCURRENT_TRANSACTIONS while a write is
+        pending."""
         base = entry.base
         if base is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -381,7 +384,7 @@ class TransactionCoordinator:
         self._abort(shard, entry, counted)
 
     def _abandon(self, shard: TransactionShard, entry: TransactionEntry) -> None:
-        # The producer may have ended it meanwhile.
+        # The producer may have ended the transaction in the meantime.
         if entry.coming is None and entry.current.state is TransactionState.ONGOING:
             log.warning(
                 "aborting the transaction of %s: one of its topics was deleted, and its topic id was not stored",
@@ -390,7 +393,8 @@ class TransactionCoordinator:
             self._abort(shard, entry)
 
     def _abort(self, shard: TransactionShard, entry: TransactionEntry, done: Callable[[], None] = lambda: None) -> None:
-        """Abort a transaction and fence its producer. If the write fails, the transaction's timeout ends it."""
+        """Abort a transaction and fence its producer. If the write fails, the next timeout check aborts the
+        transaction."""
 
         def stored(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
@@ -407,7 +411,7 @@ class TransactionCoordinator:
 
 
 async def _heard(start: Callable[[Told], None]) -> None:
-    """Return when NONE is reported; raise KafkaError for any other code."""
+    """Call `start`, and return when it reports NONE. Raise KafkaError for any other code."""
     heard: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     start(lambda code: None if heard.done() else heard.set_result(code))
     code = await heard

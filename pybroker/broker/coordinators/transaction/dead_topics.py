@@ -1,9 +1,9 @@
-"""Transactions whose topics are deleted while they run and undeleted after they have ended.
+"""Transactions whose topics are deleted while they are open and undeleted after they have ended.
 
-The coordinator never writes a marker to another topic with the same name, and the transaction does not wait for a
-deleted topic: the deletion record keeps the outcome. After an undelete, each partition leader writes the missing
-markers before it makes the topic visible. No reader then waits for a transaction that ended long ago, and no later
-record of the producer becomes part of it.
+A transaction does not wait for a deleted topic, and the coordinator writes no marker to another topic with the same
+name. The deletion record stores the transaction's outcome instead. After an undelete, each partition leader writes the
+missing markers before the topic becomes visible. Readers then do not wait for a transaction that ended long ago, and no
+later record of the producer becomes part of it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 RETRY_S_MAX = 5.0
-"""Delays between attempts; each is twice the previous one."""
+"""Longest delay between attempts; each delay is twice the previous one."""
 
 
 class KeptOutcomes:
-    """Implements `ports.DeadTopics` with the controller."""
+    """Implements `ports.DeadTopics`: the controller stores the outcomes in the deletion record."""
 
     def __init__(self, port: ControllerClient) -> None:
         self._port = port
@@ -60,7 +60,7 @@ class MarkerPartitions(Protocol):
     """The partitions that this broker hosts (`NativePartitions`)."""
 
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
-        """Return the active producers. Raise NativeError if this broker does not lead the partition."""
+        """Return the producers with state in the log. Raise NativeError if this broker does not lead the partition."""
         ...
 
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
@@ -69,16 +69,16 @@ class MarkerPartitions(Protocol):
 
 
 class _Owed(msgspec.Struct, frozen=True):
-    """Markers written to one partition."""
+    """Markers that were written to one partition after its undelete."""
 
     part: TransactionPartition
     until: int
-    """The partition is settled once everything before this offset is committed."""
+    """Once the high watermark has reached this offset, all markers are committed."""
     markers: Sequence[asyncio.Future[list[ErrorCode]]]
 
 
 class OwedMarkers:
-    """Writes missing markers to undeleted topics whose partitions this broker leads."""
+    """Writes missing markers to partitions of undeleted topics that this broker leads."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class OwedMarkers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def led(self, request: LeaderAndIsrRequest) -> None:
-        """Write the markers after a LeaderAndIsr request, before its partitions become visible.
+        """Write the missing markers after a LeaderAndIsr request, before its partitions become visible.
 
-        The markers are in the logs when this returns; a task waits for their commit.
+        The markers are in the logs when this method returns; a task waits until they are committed.
         """
         owing = self._owing()
         for state in request.topic_states if owing else ():
@@ -108,7 +108,7 @@ class OwedMarkers:
                 self._begin(state.topic_name, record, mine)
 
     async def stop(self) -> None:
-        """Stop waiting for commits; the next leader checks these partitions again."""
+        """Stop waiting for commits; the partitions' next leaders check them again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -136,9 +136,9 @@ class OwedMarkers:
             task.add_done_callback(self._ended)
 
     def _write(self, part: TransactionPartition, outcomes: Sequence[TransactionOutcome], end: int) -> _Owed | None:
-        """Write the missing markers of a partition; None: this broker does not lead it.
+        """Write the missing markers of a partition. Return None if this broker does not lead the partition.
 
-        `end`: the log end offset when the topic was deleted; -1: not known.
+        `end`: the log end offset at the deletion; -1: not known.
         """
         try:
             found = self._partitions.producers(part.topic_id, part.partition)
@@ -148,14 +148,16 @@ class OwedMarkers:
         begun = []
         for outcome in outcomes:
             known = producers.get(outcome.producer_id)
-            # A transaction that began later is a new one: an earlier leader has written the marker.
+            # A transaction that began after the deletion is a new one: an earlier leader has written the missing
+            # marker.
             if (
                 known is not None
                 and known.producer_epoch <= outcome.producer_epoch - (outcome.version >= VERSION_2)
                 and known.transaction_start >= 0
                 and (end < 0 or known.transaction_start < end)
             ):
-                # The coordinator may be gone or have changed; its epoch was checked when it recorded the outcome.
+                # Use the highest coordinator epoch: it was checked when the coordinator recorded the outcome, and the
+                # coordinator may have changed since.
                 epoch = max(outcome.coordinator_epoch, known.coordinator_epoch)
                 marker = Marker(outcome.producer_id, outcome.producer_epoch, outcome.committed, epoch, outcome.version)
                 begun.append(asyncio.ensure_future(self._markers.begin(marker, [part])))
@@ -165,7 +167,7 @@ class OwedMarkers:
     async def _settle(self, topic_id: Uuid, started: Sequence[_Owed]) -> None:
         """Report partitions to the controller once their markers are committed.
 
-        Retry failed markers as long as this broker leads the partition.
+        Retry failed writes as long as this broker leads the partition.
         """
         wait_s = RETRY_S
         left = list(started)
@@ -194,7 +196,7 @@ class OwedMarkers:
                     "retrying to write a transaction marker to %s-%d: %s", owed.part.topic, owed.part.partition, code
                 )
         if owed.markers:
-            # Check again: read from the log whether the marker is there now.
+            # Read from the log whether the marker is there now.
             return False
         offsets = self._partitions.offsets(owed.part.topic_id, owed.part.partition)
         return offsets is not None and offsets.high_watermark >= owed.until

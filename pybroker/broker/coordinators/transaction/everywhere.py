@@ -1,6 +1,6 @@
-"""Transactions over several brokers: markers go to partition leaders, queries to coordinators.
+"""Transactions over several brokers: sends markers to partition leaders, and queries to transaction coordinators.
 
-Only imported in a cluster.
+A broker without peers does not import this module.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class Everywhere:
-    """Implements `transaction.ports.MarkerWriter` and `transaction.membership.Colleagues` for a broker in a cluster."""
+    """Implements `transaction.ports.MarkerWriter` and `transaction.membership.TransactionPeers` for a broker in a
+    cluster."""
 
     def __init__(
         self, broker_id: int, local: LocalMarkers, markers: BrokerConnections, questions: BrokerConnections
     ) -> None:
-        """Markers wait for replicas; separate connections keep questions from waiting behind them."""
+        """Markers wait for replicas, and must not delay queries: each has connections of its own."""
         self._broker_id = broker_id
         self._local = local
         self._markers = markers
@@ -73,7 +74,7 @@ class Everywhere:
         *,
         adds: bool,
     ) -> list[ErrorCode]:
-        """See `Colleagues.verify`."""
+        """See `TransactionPeers.verify`."""
         request = wire.VerifyTransactionRequest(
             transactional_id=transactional_id,
             producer_id=who.producer_id,

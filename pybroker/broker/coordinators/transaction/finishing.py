@@ -1,8 +1,8 @@
-"""Completion of decided transactions: writes markers to every partition, then stores the completion.
+"""Completion of decided transactions: writes a marker to every partition, then stores the completion.
 
-A marker goes to the leader of the partition of that topic id. If there is no leader, or the broker no longer leads,
-the coordinator retries as long as the topic exists. A deleted topic gets no marker, because a new topic of the same
-name is a different one; its deletion record keeps the outcome in case of an undelete.
+A marker goes to the partition leader and names the topic id. If there is no leader, or the broker no longer leads the
+partition, the coordinator retries as long as the topic exists. A deleted topic gets no marker, and neither does a new
+topic with its name: the deletion record stores the outcome for the case of an undelete.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CATCH_UP_MS = 10_000
 
 RETRY_S = 0.02
 RETRY_S_MAX = 1.0
-"""Delays between attempts; each is twice the previous one."""
+"""Longest delay between attempts; each delay is twice the previous one."""
 
 OVER = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""The partition has the marker, or a newer producer epoch there shows that another coordinator ended the
-transaction."""
+"""Codes of a partition that needs no marker any more: it has the marker, or a newer producer epoch, which shows that
+another coordinator has ended the transaction."""
 
 
 class Finishing:
@@ -55,7 +55,7 @@ class Finishing:
     def finish(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         """Complete a decided transaction, unless another coordinator takes it over.
 
-        If all partitions have leaders and nothing fails, each step runs in the callback of the previous one.
+        If all partitions have leaders and no write fails, each step runs in the callback of the previous one.
         """
         decided = entry.current
         marker = Marker(
@@ -81,7 +81,7 @@ class Finishing:
     async def _write_rest(
         self, shard: TransactionShard, entry: TransactionEntry, marker: Marker, left: set[TransactionPartition]
     ) -> None:
-        """Write the markers for partitions that are deleted, have no leader, or failed once."""
+        """Write the markers of partitions that were deleted, have no leader, or have refused a marker."""
         decided = entry.current
         try:
             if not await self._write_all(shard, entry.transactional_id, marker, left):
@@ -101,7 +101,7 @@ class Finishing:
     async def _write_all(
         self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[TransactionPartition]
     ) -> bool:
-        """Write markers until every partition has one; return False if another coordinator has taken over."""
+        """Write markers until every partition has one. Return False if another coordinator has taken over."""
         wait_s = RETRY_S
         while left and not shard.is_over:
             await self._leave_out_gone(marker, left)
@@ -121,13 +121,13 @@ class Finishing:
             return {part for part in left if self._topics.topic_name(part.topic_id) is None}
 
         if unknown():
-            # This broker's metadata may be behind.
+            # This broker's metadata image may be out of date.
             try:
                 await self._knowledge.catch_up(CATCH_UP_MS)
                 gone = unknown()
                 live = await self._dead.keep(marker, sorted(gone)) if gone else frozenset()
             except KafkaError as error:
-                # Keep the partitions: missing information must not end a transaction.
+                # Keep the partitions: a transaction must not end because the coordinator cannot read the metadata.
                 log.info("cannot read now whether the topics of a transaction exist, retrying: %s", error)
                 return
             left -= {part for part in gone if part.topic_id not in live}
@@ -154,7 +154,8 @@ class Finishing:
         by_leader: dict[int, list[TransactionPartition]],
         told: Callable[[set[TransactionPartition] | None], None],
     ) -> None:
-        """Call `told` with the partitions that have the marker; None: another coordinator has taken over."""
+        """Call `told` with the partitions that have their marker, or with None if another coordinator has taken over.
+        """
         over: set[TransactionPartition] = set()
         is_fenced = False
         left = len(by_leader)
@@ -173,8 +174,8 @@ class Finishing:
             self._writer.write_then(leader, marker, parts, partial(ended, parts))
 
     def _complete(self, shard: TransactionShard, entry: TransactionEntry, decided: CoordinatedTransaction) -> None:
-        """Store the completion once all markers are durable. If the write fails, any later record of the id supersedes
-        it."""
+        """Store the completion once all markers are durable. If the write fails, a later record of the transactional id
+        replaces it."""
         if shard.is_over:
             return
         change = decisions.complete(decided, self._clock.wall_ms())
@@ -190,7 +191,7 @@ class Finishing:
     async def _complete_later(
         self, shard: TransactionShard, entry: TransactionEntry, decided: CoordinatedTransaction
     ) -> None:
-        """Retry until the completion, or a later record of the id, is stored."""
+        """Retry until the completion, or a later record of the transactional id, is stored."""
         wait_s = RETRY_S
         self.statistics.completing += 1
         try:
@@ -204,7 +205,7 @@ class Finishing:
                 if entry.coming is not None:
                     continue
                 stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-                # The task may be cancelled when the shard moves away; the write continues.
+                # The write continues even if the task is cancelled because the shard moves to another broker.
                 shard.store(
                     entry,
                     change,

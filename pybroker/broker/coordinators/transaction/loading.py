@@ -1,4 +1,4 @@
-"""Replay of a partition of `__transaction_state`: the live transactions. Runs in a worker thread."""
+"""Replay of one partition of `__transaction_state`: keeps the last record of every id. Runs in a worker thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markers for partitions that this broker leads, for any coordinator."""
+"""Writes transaction markers to partitions that this broker leads, for all coordinators."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ class MarkerAppends(Protocol):
         raised: bool,
         told: Callable[[int, int], None],
     ) -> Ended | None:
-        """Return the result if it is known at once; else return None and call `told` with it once, later.
+        """Append a marker. Return the result if it is known at once; else return None and call `told` with it once,
+        later.
 
-        `raised`: the marker's epoch is above that of the transaction's records.
+        `raised`: the marker's producer epoch is above that of the transaction's records.
         """
         ...
 
 
 class OffsetsListener(Protocol):
-    """The owner of offsets that wait for markers."""
+    """The group coordinator, whose transactional offsets wait for markers."""
 
     def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
         """Note that a marker is being written to a partition."""
         ...
 
     def transaction_ended(self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool) -> None:
-        """Note that the marker is durable at offset `at`."""
+        """Note that the marker is durable at log offset `at`."""
         ...
 
 
@@ -58,17 +59,18 @@ class LocalMarkers:
         self._clock = clock
 
     async def write(self, marker: Marker, parts: Sequence[TransactionPartition]) -> list[ErrorCode]:
-        """Return an error code for each partition; NONE once its marker is committed."""
+        """Write markers. Return an error code for each partition: NONE if its marker is committed."""
         return await self.begin(marker, parts)
 
     def begin(self, marker: Marker, parts: Sequence[TransactionPartition]) -> Awaitable[list[ErrorCode]]:
-        """Do `write`, with the markers in the logs when this returns; the caller awaits the result."""
+        """Start `write`: when this method returns, the markers are in the logs. The caller awaits the error codes."""
         future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
         self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
         return future
 
     def begin_then(self, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold) -> None:
-        """Do `begin` without a future: `told` is called once, before this returns if nothing has to wait."""
+        """Like `begin`, but with a callback. `told` is called once, before this method returns if no partition has to
+        wait."""
         codes = [ErrorCode.NONE] * len(parts)
         left = len(parts)
 

@@ -1,7 +1,8 @@
-"""Verification that partitions are part of a transaction, before their leader appends its first records (KIP-890).
+"""Verifies that a partition is part of a transaction before its leader appends the transaction's first record
+(KIP-890).
 
-A producer of version 1 adds partitions beforehand (AddPartitionsToTxn). A producer of version 2 only writes, which
-adds the partition to its transaction. The coordinator may be another broker.
+A producer of version 1 first adds the partition (AddPartitionsToTxn). A producer of version 2 only sends the Produce
+request, which adds the partition to its transaction. Another broker may be the coordinator.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ TRY_AGAIN = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Temporary errors of the coordinator. Producers get NOT_ENOUGH_REPLICAS, which every client retries."""
+"""Temporary errors of the coordinator. The producer gets NOT_ENOUGH_REPLICAS instead, which every client retries."""
 
 SETTLES_S = 5.0
-"""How long the start of a transaction waits for the markers of the previous one before the client has to retry: a
-producer of version 2 has its next epoch before these markers are written."""
+"""How long the first write of a transaction waits for the markers of the previous transaction, before the client has to
+retry. A producer of version 2 gets its next epoch before these markers are written."""
 ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
-"""Delays between queries to another coordinator meanwhile. That broker answers at once: responses on one connection are
-in order, and other transactions' queries would wait behind a delayed one."""
+"""Delays between queries to the coordinator during this wait, if it is another broker. That broker must answer each
+query at once: responses on one connection are in order, and a delayed one would hold up queries about other
+transactions."""
 
 
 class TransactionPeers(Protocol):
@@ -52,12 +54,12 @@ class TransactionPeers(Protocol):
         *,
         adds: bool,
     ) -> list[ErrorCode]:
-        """Do `Membership.judge` on that broker. Raise KafkaError if it is unreachable."""
+        """Call `TransactionMembership.judge` on that broker. Raise KafkaError if the broker is unreachable."""
         ...
 
 
 class TransactionMembership:
-    """Verifies partitions with their coordinator. `peers`: None on a broker without peers."""
+    """Verifies partitions with their transaction coordinator. `peers`: None on a broker without peers."""
 
     def __init__(
         self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, peers: TransactionPeers | None
@@ -76,7 +78,7 @@ class TransactionMembership:
         adds: bool,
         abortable: bool,
     ) -> list[ErrorCode]:
-        """Return a code for each partition, for the client's version. `adds`: add missing partitions to the
+        """Return a code for each partition, as the client's version knows it. `adds`: add missing partitions to the
         transaction."""
         return _as_known(await self._settled(transactional_id, who, parts, adds=adds), abortable=abortable)
 
@@ -122,7 +124,8 @@ class TransactionMembership:
         adds: bool,
         patience_s: float = 0,
     ) -> list[ErrorCode]:
-        """Verify as the coordinator: TRANSACTION_ABORTABLE for partitions outside the transaction. Raise KafkaError.
+        """Verify partitions on the coordinator: a partition that is not part of the transaction gets
+        TRANSACTION_ABORTABLE. Raise KafkaError.
 
         `patience_s`: see `TransactionCoordinator.add_then`.
         """
@@ -139,8 +142,8 @@ class TransactionMembership:
         return [ErrorCode.NONE if is_held else ErrorCode.TRANSACTION_ABORTABLE for is_held in held]
 
     def answer_here(self, question: TransactionQuestion) -> bool:
-        """Answer a partition leader on this broker (a Produce that starts a transaction in its partition), without a
-        task.
+        """Answer the query of a partition leader on this broker (for a Produce that starts a transaction in the
+        partition) without creating a task.
 
         Return False if another broker coordinates the transaction; the caller then uses `answer`.
         """
@@ -174,7 +177,7 @@ class TransactionMembership:
         ]
 
     async def answer(self, question: TransactionQuestion) -> None:
-        """Answer a partition leader on this broker, wherever the coordinator is."""
+        """Answer the query of a partition leader on this broker; the coordinator may be any broker."""
         codes: list[ErrorCode] = []
         try:
             codes = await self._settled(
@@ -183,7 +186,7 @@ class TransactionMembership:
                 self._parts(question),
                 adds=question.adds,
             )
-        except Exception:  # The data thread that asked waits for an answer.
+        except Exception:  # Answer in every case: a data thread waits.
             log.exception("cannot verify a transaction: this is a bug in pybroker")
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
         finally:
@@ -196,15 +199,15 @@ def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
 
 
 def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:
-    """Map codes for the client's version."""
+    """Map the codes to those that the client's version knows."""
     if abortable:
         return codes
     return [ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for code in codes]
 
 
 def _for_produce(code: ErrorCode, *, knows_ending: bool) -> ErrorCode:
-    """Map a code for a Produce response. Clients that add by writing know CONCURRENT_TRANSACTIONS."""
+    """Map a code for a Produce response. Clients of version 2 know CONCURRENT_TRANSACTIONS."""
     if code in TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not knows_ending):
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    # Produce has one code for a replaced producer, in all versions.
+    # In a Produce response, all versions use INVALID_PRODUCER_EPOCH for a producer that has been replaced.
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -1,7 +1,7 @@
 """Offsets committed in a producer's transaction (TxnOffsetCommit, KIP-98 and KIP-447).
 
-The transaction coordinator first verifies that the group's partition of the offsets topic is part of the
-transaction. A commit after the end of its transaction would block all readers of the partition.
+The broker first verifies with the transaction coordinator that the group's partition of the offsets topic is part of
+the transaction. A commit that is written after the end of its transaction would block all readers of the partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PartitionMembership(Protocol):
-    """Verification of transactions' partitions (`coordinators.transaction.membership`)."""
+    """Verifies that partitions are part of a transaction (`coordinators.transaction.membership`)."""
 
     async def verify(
         self,
@@ -34,7 +34,7 @@ class PartitionMembership(Protocol):
         adds: bool,
         abortable: bool,
     ) -> list[ErrorCode]:
-        """Return a code for each partition."""
+        """See `TransactionMembership.verify`."""
         ...
 
 
@@ -69,10 +69,10 @@ class TransactionalCommits:
     async def commit(
         self, transactional_id: str, request: CommitRequest, *, adds: bool, abortable: bool
     ) -> list[ErrorCode]:
-        """Return a code for each item once the accepted ones are durable; they become visible with the transaction's
-        commit.
+        """Return a code for each item once the accepted ones are durable. They become visible when the transaction
+        commits.
 
-        `adds`, `abortable`: see `PartitionMembership`. Raise KafkaError for the whole request.
+        `adds`, `abortable`: see `TransactionMembership.verify`. Raise KafkaError for the whole request.
         """
         assert request.producer is not None
         who = TransactionProducer(*request.producer)

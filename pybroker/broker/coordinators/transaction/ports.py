@@ -1,4 +1,4 @@
-"""Interfaces of the transaction coordinator beyond `shards.ports`. `composition` binds them; tests fake them."""
+"""Interfaces of the transaction coordinator besides `shards.ports`. `composition` implements them; tests use fakes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Marker(msgspec.Struct, frozen=True):
     committed: bool
     coordinator_epoch: int
     version: int
-    """The transaction's protocol version."""
+    """Version of the transaction protocol (`transaction.version`)."""
 
 
 CodesTold = Callable[[list[ErrorCode]], None]
@@ -35,9 +35,9 @@ class MarkerWriter(Protocol):
     def write_then(
         self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
     ) -> None:
-        """Write markers to partitions that this broker should lead; call `told` once with a code for each.
+        """Write markers to partitions of which that broker should be the leader. Call `told` once with a code for each.
 
-        NONE: the marker is committed. `told` may be called before this returns.
+        NONE: the marker is committed. The call may come before this method returns.
         """
         ...
 
@@ -51,20 +51,21 @@ class ProducerIdSource(Protocol):
 
 
 class Knowledge(Protocol):
-    """This broker's knowledge of the cluster."""
+    """This broker's metadata image."""
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Return once this broker has applied all earlier decisions of the controller. Raise KafkaError on timeout."""
+        """Return once this broker has applied all decisions that the controller made before this call. Raise KafkaError
+        on timeout."""
         ...
 
 
 class DeadTopics(Protocol):
-    """Outcomes of transactions in deleted topics (`dead_topics`)."""
+    """Stores outcomes of transactions for deleted topics (`dead_topics`)."""
 
     async def keep(self, marker: Marker, parts: Sequence[TransactionPartition]) -> frozenset[Uuid]:
         """Record the outcome of a transaction for partitions of deleted topics. Raise KafkaError.
 
-        Return the topics that exist after all; their partitions need the marker.
+        Return the topics that turn out to exist; the caller writes markers to their partitions.
         """
         ...
 

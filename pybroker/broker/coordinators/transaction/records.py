@@ -1,9 +1,8 @@
 """Records of `__transaction_state`, in Kafka's formats (TransactionLogKey, TransactionLogValue).
 
 Keys have version 0. This module reads values of versions 0 and 1, and writes version 1, which is flexible. Besides
-Kafka's tags, each topic has a pybroker tag with its id, which Kafka's readers skip
-(`native/protocol/schema/stored`). Without the tag, in values that Kafka wrote, the topic is the incarnation that had
-the name at that time.
+Kafka's tags, each topic has a pybroker tag with its topic id, which Kafka skips (`native/protocol/schema/stored`).
+Values that Kafka wrote lack the tag: the topic is the incarnation that had the name at the time of the write.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def encode_value(value: CoordinatedTransaction) -> bytes:
             producer_epoch=value.producer_epoch,
             transaction_timeout_ms=value.timeout_ms,
             transaction_status=int(value.state),
-            # Kafka stores null where no partitions can have been added.
+            # As in Kafka: null in states without an open transaction.
             transaction_partitions=None
             if value.state is TransactionState.EMPTY
             else [
@@ -61,7 +60,7 @@ def encode_value(value: CoordinatedTransaction) -> bytes:
             ],
             transaction_last_update_timestamp_ms=value.update_ms,
             transaction_start_timestamp_ms=value.start_ms,
-            # Kafka stores 0 for an unknown client version.
+            # As in Kafka: 0 if the client's version is not known.
             client_transaction_version=value.version,
         ),
         VALUE_VERSION,

@@ -1,9 +1,9 @@
 """One shard of the transaction coordinator: the transactional ids that hash to one partition of `__transaction_state`.
 
 A change takes effect once it is stored. Until then it is the entry's `coming`, and further changes wait or get
-CONCURRENT_TRANSACTIONS. A change after the end of a transaction need not wait until the end is stored: it follows in
-the same log, so a replay has it only together with the end. Each value has the whole state of its id, so nothing is
-lost if the end cannot be stored but the next change can.
+CONCURRENT_TRANSACTIONS. Only the change after the end of a transaction does not wait for the write of the end. It
+follows in the same log: a replay that reads it has read the end before. Each value contains the whole state of its id.
+If the write of the end fails and the next write succeeds, nothing is lost.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 Stored = Callable[[ErrorCode], None]
-"""Called once: NONE when the change is durable and valid; else the client's error code, and nothing has changed."""
+"""Called once: with NONE when the change is durable and in effect, else with the client's error code."""
 
 
 class TransactionEntry(msgspec.Struct, eq=False):
-    """One transactional id."""
+    """The state of one transactional id, with the change that is being written."""
 
     transactional_id: str
     current: CoordinatedTransaction
-    """The state as stored."""
+    """The state as it is in the log."""
     coming: CoordinatedTransaction | None = None
     """The last change that is being stored."""
     writes: int = 0
     """Number of changes written to the log."""
     stored: int = 0
-    """Number of the write that `current` comes from."""
+    """Number of the write that `current` is the result of."""
     waiting: list[Callable[[], None]] = []
-    """Callbacks for the completion of `coming`."""
+    """Callbacks to call when the write of `coming` has completed."""
     key: bytes = b""
-    """The stored key, encoded from the id."""
+    """The key of the id's records."""
 
     def __post_init__(self) -> None:
         self.key = encode_key(self.transactional_id)
 
     @property
     def base(self) -> CoordinatedTransaction | None:
-        """The state that the next change starts from; None: wait for the pending write."""
+        """The state on which the next change is based; None: wait for the pending write."""
         if self.coming is None:
             return self.current
         return self.coming if self.coming.state in OVER else None
@@ -75,8 +75,8 @@ class TransactionEntry(msgspec.Struct, eq=False):
 class TransactionShard(Shard[LoadedTransactions]):
     """The transactional ids of one shard.
 
-    finish: called with each decided transaction, whose markers have to be written. abandon: called with each loaded
-    open transaction that has a partition of a topic that can no longer be identified.
+    finish: called with each decided transaction, whose markers have to be written. abandon: called for a loaded open
+    transaction if one of its partitions belongs to a topic that can no longer be identified.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TransactionShard(Shard[LoadedTransactions]):
         super().__init__(shard_log)
         self.entries: dict[str, TransactionEntry] = {}
         self.is_over = False
-        """The shard has moved away, or the broker is stopping."""
+        """Whether the shard has moved to another broker or the broker is stopping."""
         self._topics = topics
         self._finish = finish
         self._abandon = abandon
@@ -98,11 +98,11 @@ class TransactionShard(Shard[LoadedTransactions]):
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
     def replay(self) -> LoadedTransactions:
-        """Return an empty replay for the partition's records."""
+        """Return an object that replays the partition's records."""
         return LoadedTransactions()
 
     def install(self, loaded: LoadedTransactions) -> None:
-        """Install the loaded state and complete decided transactions."""
+        """Install the loaded state, and complete the transactions that are decided."""
         for transactional_id, stored in loaded.transactions.items():
             parts = [self._named(part, stored.update_ms) for part in stored.partitions]
             current = replace(stored, partitions=frozenset(part for part in parts if part is not None))
@@ -122,7 +122,8 @@ class TransactionShard(Shard[LoadedTransactions]):
             )
 
     def give_up(self, error: ErrorCode) -> None:
-        """End the shard when it moves away or the broker stops. The log answers pending writes."""
+        """End the shard because it moves to another broker or the broker stops. The log ends pending writes with an
+        error."""
         self.is_over = True
         for task in self._finishing:
             task.cancel()
@@ -132,7 +133,8 @@ class TransactionShard(Shard[LoadedTransactions]):
             entry.wake()
 
     def _named(self, part: TransactionPartition, update_ms: int) -> TransactionPartition | None:
-        """Set the topic id of a partition from a value that Kafka wrote: the topic that had the name then, if any."""
+        """Add the topic id to a partition from a value that Kafka wrote: the topic that had the name then. None: there
+        is none."""
         if part.topic_id != Uuid.ZERO:
             return part
         topic_id = self._topics.topic_id_at(part.topic, update_ms)
@@ -141,13 +143,13 @@ class TransactionShard(Shard[LoadedTransactions]):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def entry(self, transactional_id: str) -> TransactionEntry | None:
-        """Return the entry of an id."""
         return self.entries.get(transactional_id)
 
     def store(self, entry: TransactionEntry, change: CoordinatedTransaction, stored: Stored) -> None:
-        """Make a change of `entry.base` durable, then valid.
+        """Store a change of `entry.base`; it takes effect when it is durable.
 
-        Waiting callers may continue at once after the end of a transaction, else when this write completes.
+        Callers that wait for the pending write may continue at once after the end of a transaction, else when this
+        write completes.
         """
         assert entry.base is not None
         entry.coming = change
@@ -155,7 +157,7 @@ class TransactionShard(Shard[LoadedTransactions]):
         number = entry.writes
 
         def written(error: ErrorCode, _: int) -> None:
-            # Completions of two writes may arrive out of order.
+            # The completions of two writes may arrive in another order than the writes.
             if error is ErrorCode.NONE and number > entry.stored:
                 entry.current, entry.stored = change, number
             if number == entry.writes:
@@ -170,7 +172,7 @@ class TransactionShard(Shard[LoadedTransactions]):
             entry.wake()
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the completion of a transaction in a task, as long as the shard is here."""
+        """Run the completion of a transaction in a task, which is cancelled when the shard leaves this broker."""
         task = asyncio.get_running_loop().create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
@@ -179,6 +181,6 @@ class TransactionShard(Shard[LoadedTransactions]):
         act(self, entry)
 
     def forget(self, entry: TransactionEntry, done: Stored) -> None:
-        """Write a tombstone for an unused id."""
+        """Write a tombstone for an id that has not been used for a long time."""
         if self.entries.pop(entry.transactional_id, None) is not None:
             self.log.write([(entry.key, None)], lambda error, _: done(error))

@@ -7,8 +7,9 @@ A decision returns the state to store, or raises KafkaError for the client.
       │                           └─EndTxn, timeout, a new producer──► PrepareAbort ─► CompleteAbort
       └──────────────────────── InitProducerId ◄───────────────────────────────────────────────┘
 
-From Complete… on, the next transaction begins with its first partition. Version 2 of the protocol (KIP-890) raises
-the producer's epoch at each end, so that no record of one transaction can become part of the next.
+From CompleteCommit or CompleteAbort, the next transaction begins when its first partition is added. Version 2 of the
+protocol (KIP-890) raises the producer's epoch at the end of each transaction: no record of one transaction can become
+part of the next.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from pybroker.protocol.error_codes import ErrorCode
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_LAST = 32_766
-"""The last epoch of a producer id: the epoch above fences the producer, which then gets a new id."""
+"""The last usable epoch of a producer id. One more epoch is reserved to fence the producer, which then gets a new id.
+"""
 
 VERSION_1, VERSION_2 = 1, 2
 """Versions of the protocol between producers and brokers (`transaction.version`)."""
@@ -65,21 +67,21 @@ LEGAL_MOVES: dict[TransactionState, frozenset[TransactionState]] = {
         {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
     ),
 }
-"""State → states that may follow it in the log. PrepareAbort without an open transaction is an abort of version 2 that
-only raises the epoch."""
+"""State → states that may follow it in the log. Version 2 writes PrepareAbort without an open transaction, for an abort
+that only raises the epoch."""
 
 ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-"""The outcome is decided, and markers are being written."""
+"""States in which the outcome is decided and markers are being written."""
 
 OVER = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-"""All markers are written."""
+"""States in which all markers have been written."""
 
 AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-"""No transaction is open."""
+"""States without an open transaction."""
 
 
 class TransactionPartition(NamedTuple):
-    """A partition of a transaction. The id identifies the topic; the stored form and clients use the name."""
+    """A partition of a transaction. The topic id identifies the topic; requests and stored values contain the name."""
 
     topic: str
     topic_id: Uuid
@@ -98,7 +100,7 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
-    """−1: no producer has received it yet."""
+    """−1: no producer has received an epoch yet."""
     timeout_ms: int = 0
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TransactionPartition] = frozenset()
@@ -106,33 +108,33 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
     """Start of the transaction, in wall time."""
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """The previous id, whose epochs are exhausted."""
+    """The producer id before the current one; its epochs are exhausted."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The id that follows when this transaction ends."""
+    """The producer id that the client gets when this transaction ends."""
     last_epoch: int = NO_EPOCH
-    """The previous epoch, kept for retried requests for this one. Not stored."""
+    """The previous epoch; a retried request may still carry it. Not stored."""
     version: int = VERSION_1
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer's id has no epoch left."""
+        """Whether the producer id has no usable epoch left."""
         return self.producer_epoch >= EPOCH_LAST
 
     @property
     def commits(self) -> bool:
-        """Whether an ending transaction commits."""
+        """Whether an ending transaction is a commit."""
         return self.state is TransactionState.PREPARE_COMMIT
 
     @property
     def successor(self) -> TransactionProducer:
-        """The client's next producer id and epoch, for a transaction that ends by version 2 or has ended."""
+        """The client's next producer id and epoch, when a transaction of version 2 is ending or has ended."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return TransactionProducer(self.next_producer_id, 0)
         return TransactionProducer(self.producer_id, self.producer_epoch)
 
     def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> CoordinatedTransaction:
-        """Return the transaction in `state`, with other changes. Raise ValueError on an illegal transition, which is a
-        bug."""
+        """Return the transaction in another state, with other changes. Raise ValueError on an illegal transition, which
+        is a bug."""
         if state not in LEGAL_MOVES[self.state]:
             raise ValueError(f"producer {self.producer_id}: {self.state.name} → {state.name}")
         return replace(self, state=state, update_ms=now_ms, **changes)
@@ -154,10 +156,10 @@ def initialize(
     *,
     new_id: int | None = None,
 ) -> CoordinatedTransaction:
-    """Handle an InitProducerId without an open transaction: return the next epoch, or `new_id`.
+    """Handle an InitProducerId without an open transaction: return the state with the next epoch, or with `new_id`.
 
-    `given`: the client's current producer (KIP-360); a retry gets the same answer. Raise KafkaError PRODUCER_FENCED
-    or CONCURRENT_TRANSACTIONS.
+    `given`: the client's current producer id and epoch (KIP-360); a retry gets the same result. Raise KafkaError
+    PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
     """
     check_given(now, given)
     if now.state not in AT_REST:
@@ -190,7 +192,7 @@ def initialize(
 
 
 def check_given(now: CoordinatedTransaction, given: TransactionProducer | None) -> None:
-    """Check the producer that a client names. Raise KafkaError PRODUCER_FENCED."""
+    """Check the producer id and epoch in an InitProducerId. Raise KafkaError PRODUCER_FENCED."""
     if given is None or now.producer_epoch == NO_EPOCH or (now.state in ENDING and given == now.successor):
         return
     rotated = given.producer_id == now.previous_producer_id and given.epoch >= EPOCH_LAST
@@ -202,7 +204,7 @@ def check_given(now: CoordinatedTransaction, given: TransactionProducer | None) 
 def check_producer(now: CoordinatedTransaction, who: TransactionProducer) -> None:
     """Check that a request comes from the current producer. Raise KafkaError."""
     if now.state in ENDING and who == now.successor:
-        # Checked before the id: the stored id can still be the previous one, whose epochs are exhausted.
+        # Check this before the producer id: the stored id may still be the previous one, whose epochs are exhausted.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -219,7 +221,8 @@ def add(
     now_ms: int,
     version: int = VERSION_1,
 ) -> CoordinatedTransaction:
-    """Add partitions to the transaction, or begin one. Return the same object if they are in it. Raise KafkaError."""
+    """Add partitions to the transaction, or begin one. Return the same object if it already contains them. Raise
+    KafkaError."""
     check_producer(now, who)
     wanted = frozenset(parts)
     if now.state is TransactionState.ONGOING and wanted <= now.partitions:
@@ -241,13 +244,14 @@ def holds(now: CoordinatedTransaction, who: TransactionProducer, parts: Iterable
 
 
 def end(now: CoordinatedTransaction, who: TransactionProducer, commit: bool, now_ms: int) -> CoordinatedTransaction:
-    """Handle an EndTxn of version 1. Return the same object if it has already ended this way. Raise KafkaError."""
+    """Handle an EndTxn of version 1. Return the same object if the transaction has already ended in this way. Raise
+    KafkaError."""
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if who.epoch != now.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is TransactionState.ONGOING:
-        # Whichever version began it: a marker without a raised epoch is one of version 1.
+        # In whichever version the transaction began: a marker with an unchanged producer epoch is one of version 1.
         return now.moved(
             TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now_ms, version=VERSION_1
         )
@@ -260,17 +264,18 @@ def end_and_bump(
     """Handle an EndTxn of version 2: the producer continues with the next epoch, or with `new_id` if its epochs are
     exhausted.
 
-    Return the same object if it has already ended this way. An abort without a transaction raises the epoch, too,
-    because records may be in flight that never became part of one. Raise KafkaError.
+    Return the same object if the transaction has already ended in this way. An abort without a transaction raises the
+    epoch as well: records that never became part of a transaction may still be in flight. Raise KafkaError.
     """
     if now.state in ENDING and who == now.successor:
-        # The successor's epoch has ended nothing yet: the ending transaction belongs to the previous epoch.
+        # The transaction that is ending belongs to the previous epoch; the producer has not begun one in its current
+        # epoch.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     rotated = who == TransactionProducer(now.previous_producer_id, EPOCH_LAST) and now.producer_epoch == 0
     if who.producer_id != now.producer_id and not rotated:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if rotated or who.epoch == now.producer_epoch - 1:
-        # A retry, or the transaction timed out and was aborted meanwhile.
+        # The request is a retry, or the transaction timed out and was aborted before it arrived.
         if (
             now.state in (TransactionState.ONGOING, TransactionState.EMPTY)
             or now.version < VERSION_2
@@ -295,7 +300,7 @@ def end_and_bump(
 
 
 def _ended(now: CoordinatedTransaction, commit: bool) -> CoordinatedTransaction:
-    """Handle a repeated EndTxn."""
+    """Handle an EndTxn for a transaction that has already ended."""
     if now.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT):
         return now
     if now.state is (TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT):
@@ -304,13 +309,13 @@ def _ended(now: CoordinatedTransaction, commit: bool) -> CoordinatedTransaction:
 
 
 def fence(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
-    """Abort an open transaction and fence its producer by the next epoch."""
+    """Abort an open transaction, and fence its producer by raising the epoch."""
     epoch = min(now.producer_epoch + 1, EPOCH_LAST + 1)
     return now.moved(TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
 
 def complete(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
-    """Return the state after all markers are written."""
+    """Return the state after all markers have been written."""
     state = TransactionState.COMPLETE_COMMIT if now.commits else TransactionState.COMPLETE_ABORT
     done = now.moved(state, now_ms, partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
     if now.next_producer_id == NO_PRODUCER_ID:
@@ -324,5 +329,5 @@ def is_timed_out(now: CoordinatedTransaction, now_ms: int) -> bool:
 
 
 def is_expired(now: CoordinatedTransaction, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether the id has been unused for long enough to forget it."""
+    """Return whether the id has been unused for so long that the coordinator may forget it."""
     return now.state in AT_REST and now_ms - now.update_ms >= expiration_ms

@@ -1,4 +1,4 @@
-"""Gauges and counters of transactions, for the metrics (`observability/transaction_metrics.py`)."""
+"""Gauges and counters of transactions, for `observability/transaction_metrics.py`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 
 class TransactionStatistics(msgspec.Struct):
-    """Written on the event loop's thread by the code that does the counted work. All but the first two only grow."""
+    """Updated by the coordinator on the event loop's thread. The first two are gauges, the others only grow."""
 
     without_leader: Counter[str] = msgspec.field(default_factory=Counter)
-    """Transactional id → partitions without a leader, whose markers are waiting."""
+    """Transactional id → partitions whose markers wait because the partition has no leader."""
     completing: int = 0
-    """Transactions with all markers written whose completion could not be stored yet."""
+    """Transactions whose markers are all written, but whose completion could not be stored yet."""
     commits: int = 0
     aborts: int = 0
-    """Completed transactions."""
+    """Aborted transactions that are complete."""
     timeouts: int = 0
-    """Transactions aborted by timeout; they count as aborts, too."""
+    """Transactions aborted because of their timeout; `aborts` includes them."""
     expirations: int = 0
-    """Transactional ids forgotten after a long time without use."""
+    """Transactional ids that were forgotten because they were unused."""
     refused: int = 0
-    """Partitions with a write from outside its transaction (KIP-890)."""
+    """Partitions that refused a record because they were not part of its transaction (KIP-890)."""

@@ -15,8 +15,6 @@ from pybroker.broker.coordinators.transaction.offset_commits import Transactiona
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """The transaction components that request handlers use."""
-
     coordinator: TransactionCoordinator
     membership: TransactionMembership
     markers: LocalMarkers
