@@ -99,6 +99,33 @@ METADATA = (
         at_least(1),
     ),
     ConfigKey(
+        "metadata.log.max.record.bytes.between.snapshots",
+        LONG,
+        20 << 20,
+        (
+            "With metadata.store=quorum: a snapshot of the metadata is written after this many bytes of records in the "
+            "metadata log."
+        ),
+        at_least(1),
+    ),
+    ConfigKey(
+        "metadata.log.max.snapshot.interval.ms",
+        LONG,
+        3_600_000,
+        (
+            "With metadata.store=quorum: a snapshot is written at the latest this long after the first record that the "
+            "previous one does not have, in ms; 0: only by size."
+        ),
+        at_least(0),
+    ),
+    ConfigKey(
+        "metadata.log.segment.bytes",
+        INT,
+        8 << 20,
+        "With metadata.store=quorum: size of a segment of the metadata log, in bytes (Kafka: 1073741824).",
+        at_least(4096),
+    ),
+    ConfigKey(
         "zookeeper.connect",
         STRING,
         None,

@@ -99,7 +99,6 @@ group.streams.topology.description.plugin.class
 initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
 log.dir.failure.timeout.ms log.message.downconversion.enable log.message.format.version metadata.log.dir
-metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
 offsets.commit.required.acks offsets.topic.compression.codec password.encoder.cipher.algorithm

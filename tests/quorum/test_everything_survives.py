@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pybroker.client import TopicCollection, blocking
 from tests.quorum.test_broker_cluster import Scene
 from tests.upgrade.stored import DELETED, FOR_EVER, facts, fill, offsets_of, records, undeleted
 
 SETTINGS = {**FOR_EVER, "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2"}
+SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
 
 
-def test_all_metadata_survives_when_all_brokers_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, SNAPSHOTS], ids=["log", "snapshots"])
+def test_all_metadata_survives_when_all_brokers_are_killed(tmp_path: Path, more: dict[str, str]) -> None:
     scene = Scene(tmp_path)
     for broker in scene.brokers.values():
-        broker.settings |= SETTINGS
+        broker.settings |= SETTINGS | more
     first = scene.brokers[1]
     try:
         scene.start()

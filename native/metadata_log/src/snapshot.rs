@@ -15,7 +15,7 @@ use crate::segment::Segment;
 /// Bytes of records in a batch of a snapshot.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// A snapshot that is being written. It is discarded unless [`SnapshotWriter::finish`] completes it.
+/// A snapshot that is being written. Dropping it removes the file, unless [`SnapshotWriter::finish`] has completed it.
 #[derive(Debug)]
 pub struct SnapshotWriter<F: Files> {
     files: F,
@@ -26,6 +26,16 @@ pub struct SnapshotWriter<F: Files> {
     next_offset: i64,
     timestamp_ms: i64,
     batch: BatchBuilder,
+    finished: bool,
+}
+
+impl<F: Files> Drop for SnapshotWriter<F> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // An incomplete file would keep room on a full disk. If it stays, recovery removes it.
+            let _ = self.files.remove(&self.name);
+        }
+    }
 }
 
 impl<F: Files> SnapshotWriter<F> {
@@ -52,6 +62,7 @@ impl<F: Files> SnapshotWriter<F> {
             next_offset: 0,
             timestamp_ms,
             batch: BatchBuilder::new(Codec::None),
+            finished: false,
         };
         let topic_id = header.topic_id.map_or(Uuid::METADATA, |(_, id)| id);
         writer.write_controls(&[
@@ -95,6 +106,7 @@ impl<F: Files> SnapshotWriter<F> {
         self.files
             .rename(&self.name, &names::of_snapshot(self.id))
             .map_err(LogError::io("rename", path()))?;
+        self.finished = true;
         self.files
             .sync_names()
             .map_err(LogError::io("sync the directory of", path()))?;

@@ -367,6 +367,19 @@ fn two_snapshots_are_kept_and_the_log_since_the_older() {
 }
 
 #[test]
+fn abandoned_snapshot_leaves_no_file() {
+    let (_root, path) = directory();
+    let log = filled(&path);
+    let before = fs::read_dir(&path).expect("a directory").count();
+    let mut writer = log
+        .begin_snapshot(&header_at(&log, 13), &[], 5)
+        .expect("a snapshot");
+    writer.append([&b"image"[..]]).expect("written");
+    drop(writer);
+    assert_eq!(fs::read_dir(&path).expect("a directory").count(), before);
+}
+
+#[test]
 fn damaged_snapshot_is_replaced_by_the_older_and_the_log() {
     let (_root, path) = directory();
     let mut log = filled(&path);

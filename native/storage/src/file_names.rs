@@ -44,6 +44,8 @@ pub(crate) const MOVED: &str = "moved";
 pub(crate) const DELETING: &str = "deleting";
 /// Directory of staged ingests: `{topic id in hex}/{ingest}/p{partition}/…`.
 pub(crate) const INGEST: &str = "ingest";
+/// Directory of the metadata log, which is no partition of a topic; its name is Kafka's.
+pub(crate) const METADATA_LOG: &str = "__cluster_metadata-0";
 /// Suffix of a staged deletion whose removal has begun.
 pub(crate) const PURGING: &str = ".purging";
 /// File inside a staged deletion: its former name, the deadline, and its log's values in the checkpoints.

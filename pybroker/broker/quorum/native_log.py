@@ -7,8 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.quorum.quorum_log import CommittedBatch, LogListener, NotLeaderError, SnapshotPosition
 from pybroker.broker.quorum.quorum_node import ProposalError, QuorumNode
+from pybroker.broker.quorum.snapshot_cutter import SnapshotCutter, SnapshotLimits
 from pybroker.errors import FatalError
 from pybroker.native import NativeError
 from pybroker.native_quorum import (
@@ -49,18 +51,23 @@ class NodeParts(NamedTuple):
     """A record without effect, for `confirm`."""
     voters: frozenset[int]
     """A leader makes these nodes voters when they have caught up."""
+    image: Callable[[], ClusterImage]
+    """Returns the image as of the last batch that the listener got."""
+    snapshots: SnapshotLimits
 
 
 class NativeMetadataLog:
     """One node; on the loop's thread."""
 
     def __init__(self, parts: NodeParts, on_fatal: Callable[[FatalError], None]) -> None:
-        self._native, self._node_id, self._send, self._barrier, self._voters = parts
+        self._native, self._node_id, self._send, self._barrier, self._voters = parts[:5]
         self._loop = asyncio.get_running_loop()
         self._node = QuorumNode(self._native, self, self._carry_out, on_fatal, self._loop)
+        self._cutter = SnapshotCutter(parts.image, self._node.write_snapshot, parts.snapshots)
         self._listener: LogListener | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._pieces: list[Sequence[bytes]] = []
+        self._snapshot_ms = -1
         self._promotion: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -102,6 +109,7 @@ class NativeMetadataLog:
         self._lead(False)
         for task in self._sending:
             task.cancel()
+        await self._cutter.close()
         try:
             await self._node.stop()
         except NativeError as problem:
@@ -111,8 +119,7 @@ class NativeMetadataLog:
 
     def snapshot_began(self, start: SnapshotStart) -> None:
         """Gather the snapshot's records."""
-        del start
-        self._pieces = []
+        self._pieces, self._snapshot_ms = [], start.timestamp_ms
 
     def snapshot_loaded(self, records: list[bytes]) -> None:
         """Gather them."""
@@ -123,11 +130,13 @@ class NativeMetadataLog:
         pieces, self._pieces = self._pieces, []
         if pieces and self._listener is not None:
             self._listener.snapshot(SnapshotPosition(end.end_offset, end.epoch), pieces)
+        self._cutter.replaced(self._snapshot_ms)
 
     def committed(self, batch: CommittedRecords) -> None:
         """Pass a batch on."""
         if self._listener is not None:
             self._listener.committed(CommittedBatch(batch.end_offset, batch.epoch, batch.records))
+            self._cutter.committed(batch.timestamp_ms, batch.records)
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
         """Pass the leader on."""

@@ -2,7 +2,9 @@
 
 use super::LogDir;
 use crate::error::StorageError;
-use crate::file_names::{self, DELETING, FUTURE_DIR, INGEST, LEADER_EPOCHS, REMOVED_DIR};
+use crate::file_names::{
+    self, DELETING, FUTURE_DIR, INGEST, LEADER_EPOCHS, METADATA_LOG, REMOVED_DIR,
+};
 use crate::files;
 use crate::leader_epochs::LeaderEpochs;
 use crate::partition_metadata;
@@ -55,6 +57,7 @@ impl LogDir {
             } else if is_dir
                 && name != DELETING
                 && name != INGEST
+                && name != METADATA_LOG
                 && name != "lost+found"
                 && !name.starts_with('.')
             {

@@ -93,7 +93,12 @@ fn partitions_are_made_found_and_reported() {
     std::fs::create_dir(temp.path().join("bad-0")).expect("creates");
     std::fs::write(temp.path().join("bad-0/partition.metadata"), "x").expect("writes");
     std::fs::create_dir(temp.path().join("strange")).expect("creates");
+    std::fs::create_dir(temp.path().join("__cluster_metadata-0")).expect("creates");
     let found = dir.scan().expect("scans");
+    assert!(
+        !found.iter().any(|p| p.directory.starts_with("__cluster")),
+        "the metadata log is no partition"
+    );
     let problem = |name: &str| {
         found
             .iter()

@@ -16,6 +16,7 @@ from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.broker.metadata.znodes import Endpoint
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.native_log import NativeMetadataLog, NodeParts
+from pybroker.broker.quorum.snapshot_cutter import SnapshotLimits
 from pybroker.config import BrokerConfig
 from pybroker.config.listener_addresses import VoterAddress
 from pybroker.errors import FatalError, StartError
@@ -32,6 +33,8 @@ TIMEOUTS = (
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.backoff.max.ms",
 )
+DIRECTORY = "__cluster_metadata-0"
+"""Directory of the metadata log in the first log directory, as in Kafka."""
 FOUNDING = "quorum-founding"
 """File in the first log directory: this broker founds the cluster with the id in it."""
 ASK_S_MIN, ASK_S_MAX = 0.02, 0.5
@@ -135,11 +138,15 @@ async def open_quorum(
     """Open the node; the log directories have their ids by now. `founds`: format it as the only voter of a new cluster.
     Raises StartError."""
     log.warning("%s", WARNING)
-    directory, here = Path(config.log_dirs[0]), config.broker_id
+    directory, here = Path(config.log_dirs[0]) / DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
     voters = {voter.node_id: voter for voter in config.voters}
     endpoints = [_endpoint(voters[here])] if here in voters else []
-    settings = {name: config.get_int(name) for name in TIMEOUTS}
+    settings = {name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")}
+    limits = SnapshotLimits(
+        config.get_int("metadata.log.max.record.bytes.between.snapshots"),
+        config.get_int("metadata.log.max.snapshot.interval.ms"),
+    )
 
     def start() -> MetadataQuorum:
         if not MetadataQuorum.is_formatted(directory):
@@ -164,8 +171,17 @@ async def open_quorum(
         raise StartError(f"the metadata log in {directory} cannot be opened: {problem}") from None
     known = VoterDirectory(config)
     transport = QuorumTransport(here, _connector(config, login), known.broker)
-    parts = NodeParts(native, here, transport.send, encode_record(m.NoOpRecord()), frozenset(voters))
-    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, MetadataLoader(on_fatal), known)
+    loader = MetadataLoader(on_fatal)
+    parts = NodeParts(
+        native,
+        here,
+        transport.send,
+        encode_record(m.NoOpRecord()),
+        frozenset(voters),
+        lambda: loader.image,
+        limits,
+    )
+    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, loader, known)
 
 
 def _endpoint(voter: VoterAddress) -> QuorumEndpoint:

@@ -12,8 +12,8 @@ from pybroker.broker.metadata.records.frames import UnreadableRecordError, encod
 from pybroker.broker.metadata.records.own_facts import OwnFacts
 from pybroker.protocol import messages as m
 
-PIECE_BYTES_MAX = 256 * 1024
-"""Size of a piece: the record that reaches this size is its last."""
+PIECE_BYTES_MAX = 32 * 1024
+"""Size of a piece: the record that reaches this size is its last. Encoding a piece of small topics takes about 2 ms."""
 
 
 def image_to_records(image: ClusterImage) -> Iterator[list[bytes]]:
