@@ -1,4 +1,4 @@
-"""Brokers for users' own tests: `Broker`, one in a child process; `Cluster`, several with their ZooKeeper.
+"""Brokers for users' own tests: `Broker`, one in a child process; `Cluster`, several brokers.
 
 `fixtures` is the pytest plugin; only it needs pytest. Every pytest run of an environment with pybroker loads it,
 therefore this package imports nothing before its first use.

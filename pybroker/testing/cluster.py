@@ -1,19 +1,22 @@
-"""`pybroker.testing.Cluster`: several brokers and their ZooKeeper, for tests and experiments.
+"""`pybroker.testing.Cluster`: several brokers, for tests and experiments.
 
     with Cluster(brokers=3) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         cluster.kill(1)
         cluster.settle()             # the others have taken over the leaderships of broker 1
 
-Every broker is a child process (`pybroker.Broker`), ZooKeeper a JVM; all of them end with this process. The first use
-downloads ZooKeeper's jars from Maven Central and needs a JDK and Maven; later runs need only a JVM.
+Every broker is a child process (`pybroker.Broker`) that ends with this process. The brokers keep the cluster's metadata
+in a log of their own, as Kafka does with KRaft. `Cluster(store="zookeeper")` starts ZooKeeper, a JVM, instead: the
+first use downloads its jars from Maven Central and needs a JDK and Maven; later runs need only a JVM.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
+import signal
 import tempfile
 import time
 import weakref
@@ -21,14 +24,19 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
+from pybroker.testing import child_processes
 from pybroker.testing.broker import Broker, BrokerProcessError
 from pybroker.testing.certificate import Certificate
-from pybroker.testing.zookeeper.server import ZooKeeper
+from pybroker.testing.child_processes import free_port
 
 if TYPE_CHECKING:
     from pybroker.native import Uuid
+    from pybroker.testing.zookeeper.server import ZooKeeper
+
+Store = Literal["quorum", "zookeeper"]
+"""Where a cluster keeps its metadata: a value of `metadata.store`."""
 
 BETWEEN = "BETWEEN"
 """The inter-broker listener."""
@@ -44,22 +52,38 @@ POLL_S = 0.02
 
 
 def cluster_settings(broker_id: int, connect: str, port: int = 0, between_port: int = 0) -> dict[str, str]:
-    """Return the settings of a broker in a cluster on this machine; port 0 takes a free port at each start."""
+    """Return the settings of a broker that keeps its metadata in ZooKeeper; port 0 takes a free port at each start."""
     return {
-        "node.id": str(broker_id),
+        **listener_settings(broker_id, port, between_port),
         "metadata.store": "zookeeper",
         "zookeeper.connect": connect,
         "zookeeper.session.timeout.ms": str(SESSION_MS),
+    }
+
+
+def quorum_settings(broker_id: int, voters: Mapping[int, int], port: int = 0, between_port: int = 0) -> dict[str, str]:
+    """Return the settings of a broker in a metadata quorum; `voters` has the port of each voter for brokers."""
+    return {
+        **listener_settings(broker_id, port, between_port),
+        "metadata.store": "quorum",
+        "controller.quorum.voters": ",".join(f"{voter}@127.0.0.1:{reached}" for voter, reached in voters.items()),
+    }
+
+
+def listener_settings(broker_id: int, port: int, between_port: int) -> dict[str, str]:
+    """Return the part of a broker's settings that does not depend on the metadata store."""
+    return {
+        "node.id": str(broker_id),
         "listeners": f"PLAINTEXT://127.0.0.1:{port},{BETWEEN}://127.0.0.1:{between_port}",
         "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:PLAINTEXT",
         "inter.broker.listener.name": BETWEEN,
     }
 
 
-def tls_settings(port: int, certificate: Certificate) -> dict[str, str]:
-    """Return settings over `cluster_settings` for TLS: a peer with the certificate counts as a broker."""
+def tls_settings(port: int, between_port: int, certificate: Certificate) -> dict[str, str]:
+    """Return settings over those of a cluster for TLS: a peer with the certificate counts as a broker."""
     return {
-        "listeners": f"SSL://127.0.0.1:{port},{BETWEEN}://127.0.0.1:0",
+        "listeners": f"SSL://127.0.0.1:{port},{BETWEEN}://127.0.0.1:{between_port}",
         "listener.security.protocol.map": f"SSL:SSL,{BETWEEN}:SSL",
         f"listener.name.{BETWEEN.lower()}.ssl.client.auth": "required",
         **certificate.settings(),
@@ -72,19 +96,34 @@ class ClusterBroker(Broker):
     def __init__(
         self,
         broker_id: int,
-        connect: str,
+        store: str | Mapping[int, int],
         settings: Mapping[str, object],
         data_dir: Path,
         certificate: Certificate | None = None,
     ) -> None:
+        """store: the address of ZooKeeper, or the port of each voter of the metadata quorum."""
         super().__init__(settings, data_dir=data_dir)
         self.broker_id = broker_id
-        self._connect = connect
+        self._store = store
         self._certificate = certificate
 
     def defaults(self) -> dict[str, str]:
-        settings = super().defaults() | cluster_settings(self.broker_id, self._connect, self._port)
-        return settings if self._certificate is None else settings | tls_settings(self._port, self._certificate)
+        if isinstance(self._store, str):
+            between = 0
+            settings = cluster_settings(self.broker_id, self._store, self._port)
+        else:
+            between = self._store.get(self.broker_id, 0)
+            settings = quorum_settings(self.broker_id, self._store, self._port, between)
+        if self._certificate is not None:
+            settings |= tls_settings(self._port, between, self._certificate)
+        return super().defaults() | settings
+
+    def knows_voters(self) -> bool:
+        """Whether the broker has logged that all voters vote; true for a cluster on ZooKeeper."""
+        if isinstance(self._store, str):
+            return True
+        line = f"voters of the metadata log: {', '.join(map(str, self._store))} "
+        return line in self.log_path.read_text(encoding="utf-8", errors="replace")
 
 
 class _Running:
@@ -105,12 +144,14 @@ class _Running:
 class Cluster:
     """Brokers 1 to `brokers`. Use it as a context manager (also `async with`), or call `start()` and `close()`.
 
-    settings: for every broker, under Kafka's names; they override the settings of this class. racks: of the brokers, in
-    order. data_dir: a directory that is kept; None = a temporary one, removed by `close()`. tls: clients and brokers
-    use TLS, with a new certificate; `client_settings` has the clients' settings.
+    store: "quorum" = the brokers keep the metadata themselves; "zookeeper" = ZooKeeper does. settings: for all brokers,
+    under Kafka's names; they override the settings of this class. racks: of the brokers, in order. data_dir: a
+    directory that is kept; None = a temporary one, removed by `close()`. tls: clients and brokers use TLS, with a new
+    certificate; `client_settings` has the clients' settings.
 
     Topics get three replicas and `min.insync.replicas=2`, as in a durable production cluster. A smaller cluster has as
-    many replicas as brokers, and `min.insync.replicas=1`.
+    many replicas as brokers, and `min.insync.replicas=1`. In a metadata quorum, all brokers vote if their number is
+    odd, otherwise all but the last one.
     """
 
     def __init__(
@@ -121,7 +162,10 @@ class Cluster:
         racks: tuple[str, ...] = (),
         data_dir: str | os.PathLike[str] | None = None,
         tls: bool = False,
+        store: Store = "quorum",
     ) -> None:
+        if store not in ("quorum", "zookeeper"):
+            raise ValueError(f'no such store: {store!r}; pass "quorum" or "zookeeper"')
         if brokers < 1:
             raise ValueError("a cluster needs at least one broker")
         if racks and len(racks) != brokers:
@@ -131,7 +175,7 @@ class Cluster:
         if data_dir is None:
             self._running.temporary = data_dir = tempfile.mkdtemp(prefix="pybroker-cluster-")
         folder = Path(data_dir)
-        self.zookeeper = self._running.zookeeper = ZooKeeper(folder / "zookeeper")
+        self._store = self._open_store(store, folder, brokers)
         replicas = min(brokers, REPLICAS)
         shared: dict[str, object] = {
             "default.replication.factor": replicas,
@@ -146,15 +190,32 @@ class Cluster:
         self._certificate = Certificate.make(folder / "certificate") if tls else None
         self.brokers: dict[int, ClusterBroker] = {}
         """By node.id. Each broker can be stopped, killed, started and restarted by itself."""
+        self._paused: set[int] = set()
         for number in range(1, brokers + 1):
             own = {"broker.rack": racks[number - 1]} if racks else {}
             self.brokers[number] = ClusterBroker(
                 number,
-                self.zookeeper.address,
+                self._store,
                 {**shared, **own},
                 folder / f"broker-{number}" / "data",
                 self._certificate,
             )
+
+    def _open_store(self, store: Store, folder: Path, brokers: int) -> str | Mapping[int, int]:
+        if store == "quorum":
+            # A fourth voter would not make a cluster of three survive more.
+            return _voters(folder / "voters.json", brokers - (brokers + 1) % 2)
+        from pybroker.testing.zookeeper.server import ZooKeeper
+
+        server = self._running.zookeeper = ZooKeeper(folder / "zookeeper")
+        return server.address
+
+    @property
+    def zookeeper(self) -> ZooKeeper:
+        """The ZooKeeper of a cluster with `store="zookeeper"`. Raises ValueError for another cluster."""
+        if self._running.zookeeper is None:
+            raise ValueError('this cluster has no ZooKeeper; pass store="zookeeper" to start one')
+        return self._running.zookeeper
 
     @property
     def bootstrap(self) -> str:
@@ -181,23 +242,26 @@ class Cluster:
         """The id of the controller as the running brokers report it; None if there is none."""
         from pybroker.client import blocking
 
-        running = [broker.bootstrap for broker in self.brokers.values() if broker.running]
-        if not running:
+        serving = [broker.bootstrap for broker in self._serving().values()]
+        if not serving:
             raise BrokerProcessError("no broker is running")
-        with blocking.AdminClient({**self._security, "bootstrap.servers": ",".join(running)}) as admin:
+        with blocking.AdminClient({**self._security, "bootstrap.servers": ",".join(serving)}) as admin:
             node = admin.describe_cluster().controller
             return None if node is None else node.id
 
     def start(self) -> Self:
-        """Start ZooKeeper and all brokers; return when every broker sees all others. Raises BrokerProcessError or
-        ZooKeeperError with the output of the process that did not start, DownloadError, NoJavaError.
+        """Start all brokers, and ZooKeeper if the cluster has one. Return when every broker sees all others and, in a
+        metadata quorum, all are voters. Raises BrokerProcessError with the output of the broker that did not start;
+        with ZooKeeper also ZooKeeperError, DownloadError, NoJavaError.
         """
+        zookeeper = self._running.zookeeper
         try:
-            if not self.zookeeper.running:
-                self.zookeeper.start()
+            if zookeeper is not None and not zookeeper.running:
+                zookeeper.start()
             waiting = [broker for broker in self.brokers.values() if not broker.running]
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(Broker.start, waiting))
+            self._until(self._all_vote, "not all voters of the metadata log vote")
             self.settle()
         except BaseException:
             self._end()
@@ -206,15 +270,28 @@ class Cluster:
 
     def kill(self, broker: int) -> None:
         """Kill one broker (SIGKILL), like a crash."""
+        self._paused.discard(broker)
         self.brokers[broker].kill()
 
     def stop(self, broker: int) -> None:
         """Stop one broker cleanly: others take over its leaderships before it ends."""
+        if broker in self._paused:
+            self.resume(broker)
         self.brokers[broker].stop()
 
     def start_broker(self, broker: int) -> None:
         """Start one broker again with the same port and data; return when it serves clients."""
         self.brokers[broker].start()
+
+    def pause(self, broker: int) -> None:
+        """Pause one broker (SIGSTOP): it answers nothing until `resume`, as if it hung."""
+        child_processes.pause(self.brokers[broker].pid)
+        self._paused.add(broker)
+
+    def resume(self, broker: int) -> None:
+        """Resume a paused broker."""
+        os.kill(self.brokers[broker].pid, signal.SIGCONT)
+        self._paused.discard(broker)
 
     def close(self) -> None:
         """Stop everything and remove the temporary directory. Kills the brokers: a clean stop has no broker to hand
@@ -228,25 +305,35 @@ class Cluster:
     def _end(self) -> None:
         for broker in self.brokers.values():
             broker.kill()
-        self.zookeeper.kill()
+        if self._running.zookeeper is not None:
+            self._running.zookeeper.kill()
 
     def log_tail(self) -> str:
         """Return the end of the output of each broker and of ZooKeeper, for the message of a failed test."""
         said = {f"broker {number}": broker.log_tail() for number, broker in self.brokers.items()}
-        said["ZooKeeper"] = self.zookeeper.log_tail()
+        if self._running.zookeeper is not None:
+            said["ZooKeeper"] = self._running.zookeeper.log_tail()
         return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
 
     def settle(self) -> None:
-        """Wait until all running brokers agree: same live brokers, same controller, same topics; every partition with a
-        replica on them has a leader and all those replicas are in sync. Raises BrokerProcessError if this takes too
-        long.
+        """Wait until all running brokers that are not paused agree: same live brokers, same controller, same topics;
+        every partition with a replica on them has a leader and all those replicas are in sync. Raises
+        BrokerProcessError if this takes too long.
         """
         self._until(self._settled, "the cluster did not become stable")
 
+    def _serving(self) -> dict[int, ClusterBroker]:
+        return {
+            number: broker for number, broker in self.brokers.items() if broker.running and number not in self._paused
+        }
+
+    def _all_vote(self) -> bool:
+        return all(broker.knows_voters() for broker in self.brokers.values())
+
     def _settled(self) -> bool:
-        running = {number: broker for number, broker in self.brokers.items() if broker.running}
-        settings = [{**self._security, "bootstrap.servers": broker.bootstrap} for broker in running.values()]
-        seen = [_seen(each, set(running)) for each in settings]
+        serving = self._serving()
+        settings = [{**self._security, "bootstrap.servers": broker.bootstrap} for broker in serving.values()]
+        seen = [_seen(each, set(serving)) for each in settings]
         return all(each is not None and each == seen[0] for each in seen)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
@@ -272,6 +359,19 @@ class Cluster:
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
+
+
+def _voters(file: Path, number: int) -> Mapping[int, int]:
+    """Return the port of each voter for brokers. They are in a file, because the metadata log has them too: a cluster
+    that is started on its old data must use them again.
+    """
+    if file.exists():
+        ports = [int(port) for port in json.loads(file.read_text(encoding="utf-8"))]
+    else:
+        ports = [free_port() for _ in range(number)]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(ports), encoding="utf-8")
+    return dict(enumerate(ports, 1))
 
 
 def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str, Uuid]] | None:

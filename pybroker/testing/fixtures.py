@@ -1,5 +1,5 @@
 """pytest plugin: the fixtures `pybroker` (a broker for one test), `pybroker_session` (one for all tests) and
-`pybroker_cluster` (three brokers on ZooKeeper for one test; needs a JVM).
+`pybroker_cluster` (three brokers for one test).
 
     def test_roundtrip(pybroker):
         producer = Producer({"bootstrap.servers": pybroker.bootstrap})
@@ -37,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "pybroker_cluster(brokers=3, settings=None, racks=()): size and settings of the fixture `pybroker_cluster`",
+        "pybroker_cluster(brokers=3, settings=None, racks=(), store='quorum'): arguments of the fixture "
+        "`pybroker_cluster`",
     )
 
 
@@ -64,7 +65,7 @@ def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def pybroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A running cluster for one test, with fresh data; size and settings by `@pytest.mark.pybroker_cluster(...)`."""
+    """A running cluster for one test, with fresh data; arguments by `@pytest.mark.pybroker_cluster(...)`."""
     from pybroker.testing.cluster import Cluster
 
     marker = request.node.get_closest_marker("pybroker_cluster")

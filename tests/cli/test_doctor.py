@@ -96,7 +96,7 @@ def test_the_exit_code_and_the_table(tmp_path: Path) -> None:
 
 def test_a_cluster_on_zookeeper(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    with Cluster(2) as cluster:
+    with Cluster(2, store="zookeeper") as cluster:
         file.write_text(
             f"metadata.store=zookeeper\nzookeeper.connect={cluster.zookeeper.address}\n"
             f"node.id=1\nlog.dirs={tmp_path / 'a'}\n"

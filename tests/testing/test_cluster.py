@@ -17,7 +17,7 @@ from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.testing import BrokerProcessError, Cluster
 from pybroker.testing import cluster as testing_cluster
-from pybroker.testing.cluster import ClusterBroker
+from pybroker.testing.cluster import ClusterBroker, Store
 from pybroker.testing.download_cache import DownloadError
 from pybroker.testing.maven import pinned_jars
 from tests.cli.test_broker import alive, gone
@@ -27,9 +27,9 @@ LIMIT_S = 120.0
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    with Cluster(3, {"num.partitions": 2}, racks=("a", "b", "c")) as cluster:
+@pytest.fixture(scope="module", params=["quorum", "zookeeper"])
+def shared(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(3, {"num.partitions": 2}, racks=("a", "b", "c"), store=request.param) as cluster:
         yield cluster
 
 
@@ -60,11 +60,11 @@ def test_life_of_its_brokers(shared: Cluster) -> None:
 
 def test_under_tls() -> None:
     """Clients and brokers; a broker that comes back is let in."""
-    with Cluster(2, {"default.replication.factor": 2}, tls=True) as cluster:
+    with Cluster(3, {"default.replication.factor": 2}, tls=True) as cluster:
         settings = cluster.client_settings
         assert settings["security.protocol"] == "SSL"
         with blocking.AdminClient(settings) as admin:
-            admin.create_topics([NewTopic("secret", 1, 2)])
+            admin.create_topics([NewTopic("secret", 1, 3)])
             cluster.settle()
             leader = admin.describe_topics(["secret"]).all_topic_names()["secret"].partitions[0].leader
         assert leader is not None
@@ -79,22 +79,64 @@ def test_under_tls() -> None:
         assert errors == [None]
 
 
-def test_brokers_outlive_zookeeper(shared: Cluster) -> None:
-    shared.zookeeper.kill()
-    assert not shared.zookeeper.running
-    with blocking.AdminClient({"bootstrap.servers": shared.bootstrap}) as admin:
-        assert len(admin.describe_cluster().nodes) == 3
-    shared.zookeeper.start()
+def test_new_cluster_has_three_voters_and_takes_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No JVM is needed; the metadata log survives the loss of any broker from the first moment."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with Cluster(3) as cluster:
+        for broker in cluster.brokers.values():
+            assert "voters of the metadata log: 1, 2, 3 " in broker.log_tail()
+        with pytest.raises(ValueError, match=r"this cluster has no ZooKeeper; pass store=.zookeeper."):
+            _ = cluster.zookeeper
+        controller = cluster.controller
+        assert controller is not None
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.create_topics([NewTopic("first", 1, 3)]).all()
+        cluster.kill(controller)
+        with blocking.Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
+            assert producer.send("first", b"record").offset == 0
+
+
+def test_even_number_of_brokers_has_one_that_does_not_vote() -> None:
+    with Cluster(2) as cluster:
+        cluster.kill(2)
+        cluster.settle()
+        assert cluster.controller == 1
+        cluster.start_broker(2)
+        cluster.settle()
+
+
+def test_paused_controller_is_replaced(shared: Cluster) -> None:
+    paused = shared.controller
+    assert paused is not None
+    shared.pause(paused)
     shared.settle()
+    assert shared.controller not in (None, paused)
+    shared.resume(paused)
+    shared.settle()
+    with blocking.AdminClient({"bootstrap.servers": shared.brokers[paused].bootstrap}) as admin:
+        assert {node.id for node in admin.describe_cluster().nodes} == {1, 2, 3}
 
 
-def test_data_directory_of_the_callers_own(tmp_path: Path) -> None:
-    with Cluster(1, data_dir=tmp_path) as cluster:
-        cluster_id, pids = cluster.cluster_id, [cluster.zookeeper.pid, cluster.brokers[1].pid]
+def test_brokers_outlive_zookeeper() -> None:
+    with Cluster(2, store="zookeeper") as cluster:
+        cluster.zookeeper.kill()
+        assert not cluster.zookeeper.running
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            assert len(admin.describe_cluster().nodes) == 2
+        cluster.zookeeper.start()
+        cluster.settle()
+
+
+@pytest.mark.parametrize(("store", "size"), [("quorum", 3), ("zookeeper", 1)])
+def test_data_directory_of_the_callers_own(store: Store, size: int, tmp_path: Path) -> None:
+    with Cluster(size, data_dir=tmp_path, store=store) as cluster:
+        cluster_id, pids = cluster.cluster_id, [broker.pid for broker in cluster.brokers.values()]
+        if store == "zookeeper":
+            pids.append(cluster.zookeeper.pid)
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics([NewTopic("kept")]).all()
     assert not any(map(alive, pids))
-    with Cluster(1, data_dir=tmp_path) as cluster:
+    with Cluster(size, data_dir=tmp_path, store=store) as cluster:
         assert cluster.cluster_id == cluster_id
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             assert list(admin.list_topics()) == ["kept"]
@@ -103,7 +145,7 @@ def test_data_directory_of_the_callers_own(tmp_path: Path) -> None:
 def test_it_has_settled_when_all_brokers_show_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker hears of a new topic, or of the controller, a moment after the one that was asked."""
     old, new = Uuid.random(), Uuid.random()
-    looks = [
+    looks: list[list[object]] = [
         [None, (1, {"t": old})],
         [(2, {"t": old}), (1, {"t": old})],
         [(1, {}), (1, {"t": old})],
@@ -121,6 +163,8 @@ def test_it_has_settled_when_all_brokers_show_the_same(tmp_path: Path, monkeypat
 def test_misuse_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one broker"):
         Cluster(0)
+    with pytest.raises(ValueError, match=r"no such store: .raft.; pass .quorum. or .zookeeper."):
+        Cluster(1, store="raft")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="3 brokers but 1 racks; pass one rack per broker"):
         Cluster(3, racks=("a",))
     cluster = Cluster(1, data_dir=tmp_path)
@@ -153,7 +197,7 @@ def test_what_is_not_the_expected_zookeeper_is_refused(tmp_path: Path, monkeypat
 PARENT = """
 import sys, time
 from pybroker.testing import Cluster
-cluster = Cluster(1).start()
+cluster = Cluster(1, store="zookeeper").start()
 print(cluster.zookeeper.pid, cluster.brokers[1].pid, flush=True)
 if sys.argv[1] == "fork":
     import os
@@ -203,4 +247,4 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(examples()[2] + "    assert False\n")
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*pybroker_cluster logs*", "--- broker 2", "*pybroker is ready: *", "--- ZooKeeper"])
+    result.stdout.fnmatch_lines(["*pybroker_cluster logs*", "--- broker 2", "*pybroker is ready: *"])
