@@ -19,6 +19,7 @@ from pybroker.broker.metadata.control_messages import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from pybroker.broker.metadata.feature_levels import FeatureRange
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey
 from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.metadata.znodes import Endpoint, RunningNode, StagedNode
@@ -459,7 +460,8 @@ class RegisteredBroker(msgspec.Struct, frozen=True):
 class RegisterBroker(Event[RegisteredBroker], frozen=True):
     """Registration of a broker that starts, or whose registration has ended although it runs. A registration of its
     previous run, recognized by the id of the first log directory, is replaced. KafkaError
-    DUPLICATE_BROKER_REGISTRATION: another live broker has the id."""
+    DUPLICATE_BROKER_REGISTRATION: another live broker has the id. UNSUPPORTED_VERSION: the broker does not support the
+    level of metadata.version."""
 
     broker_id: int
     incarnation: Uuid
@@ -470,6 +472,8 @@ class RegisterBroker(Event[RegisteredBroker], frozen=True):
     """The conditions of its run."""
     log_dirs: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
+    """The features of the metadata log that it supports."""
 
 
 class StopBroker(Event[None], frozen=True):

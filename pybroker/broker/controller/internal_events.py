@@ -28,6 +28,13 @@ class BrokersChanged(Event[None], frozen=True):
     gone: tuple[int, ...] = ()
 
 
+class FinalizeFeatures(Event[None], frozen=True):
+    """The first event of a term in a metadata log without a level of metadata.version."""
+
+    users: Mapping[str, Mapping[str, str]] = {}
+    """The users that were added before the first start: SCRAM credentials by name and mechanism."""
+
+
 class FenceBroker(Event[None], frozen=True):
     """Fencing of a broker before its session with the store ends, because other brokers have seen that its process is
     dead. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.events import BrokerHeartbeat, Event
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.broker_sessions import BrokerSessions
-from pybroker.broker.controller.internal_events import BrokersChanged
+from pybroker.broker.controller.internal_events import FinalizeFeatures
 from pybroker.broker.controller.outbox import MessageAnswered, Outbox
 from pybroker.broker.controller.quorum_outbox import QuorumOutbox
 from pybroker.broker.controller.quorum_writer import QuorumWriter
@@ -28,7 +28,18 @@ from pybroker.native import Uuid
 class QuorumTerms:
     """`ControllerTerms` of one epoch."""
 
-    def __init__(self, log: MetadataLog, loader: MetadataLoader, epoch: int, broker_id: int, session_s: float) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        loader: MetadataLoader,
+        epoch: int,
+        broker_id: int,
+        session_s: float,
+        *,
+        bootstrap_users: Mapping[str, Mapping[str, str]] = {},
+    ) -> None:
+        """`bootstrap_users` are the users of a new cluster."""
+        self._bootstrap_users = bootstrap_users
         self._log = log
         self._loader = loader
         self._epoch = epoch
@@ -62,7 +73,7 @@ class QuorumTerms:
     def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
         """Begin the brokers' sessions."""
         self._report_event = report
-        return SessionWatch(self._sessions, self._image)
+        return SessionWatch(self._sessions, self._image, self._bootstrap_users)
 
     def outbox(
         self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered
@@ -77,16 +88,23 @@ class QuorumTerms:
 
 
 class SessionWatch:
-    """A `RegistrationWatch` that needs no event at the start: registrations are in the image."""
+    """A `RegistrationWatch` whose image has the registrations."""
 
-    def __init__(self, sessions: BrokerSessions, image: Callable[[], ClusterImage]) -> None:
+    def __init__(
+        self,
+        sessions: BrokerSessions,
+        image: Callable[[], ClusterImage],
+        bootstrap_users: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self._bootstrap_users = bootstrap_users
         self._sessions = sessions
         self._image = image
 
-    async def start(self) -> BrokersChanged | None:
+    async def start(self) -> FinalizeFeatures | None:
         """Begin the sessions."""
-        self._sessions.start(self._image())
-        return None
+        image = self._image()
+        self._sessions.start(image)
+        return FinalizeFeatures(self._bootstrap_users) if image.features.metadata_version is None else None
 
     async def stop(self) -> None:
         """End them."""

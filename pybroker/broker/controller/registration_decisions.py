@@ -23,6 +23,7 @@ from pybroker.broker.cluster.events import (
 from pybroker.broker.controller.broker_decisions import decide_brokers
 from pybroker.broker.controller.decision import Decision, decides, nothing, require_broker_epoch
 from pybroker.broker.controller.internal_events import Arrival, BrokersChanged, BrokerSessionEnded
+from pybroker.broker.metadata.feature_levels import range_of
 from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
 from pybroker.broker.metadata.running_marks import assess
 from pybroker.errors import KafkaError
@@ -42,6 +43,13 @@ def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
     if known is not None and known.incarnation == event.incarnation:
         return nothing(RegisteredBroker(known.epoch))
     run = event.run
+    level, supported = image.features.metadata_version, range_of(event.features)
+    if level is not None and level not in supported:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"The cluster is at level {level} of metadata.version, and broker {event.broker_id} supports {supported}: "
+            "start it with a release that supports the level.",
+        )
     if known is not None and not (
         before is not None and run.directory_ids and run.directory_ids[:1] == before.directory_ids[:1]
     ):
@@ -59,6 +67,7 @@ def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
         event.log_dirs,
         event.cordoned,
         event.incarnation,
+        event.features,
     )
     decision = decide_brokers(image, BrokersChanged((Arrival(broker, not mark.suspect),)))
     running = {event.broker_id: msgspec.structs.replace(mark, suspect=False)}

@@ -17,7 +17,6 @@ from pybroker.broker.cluster.events import BrokerHeartbeat, Event
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_leadership
 from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.decision_writer import DecisionWriter, Writer
-from pybroker.broker.controller.internal_events import BrokersChanged
 from pybroker.broker.controller.outbox import MessageAnswered, Outbox
 from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.staged_data import StagedData, StoredStagedData
@@ -40,8 +39,8 @@ class TermStart(msgspec.Struct, frozen=True):
 class RegistrationWatch(Protocol):
     """The watch of the broker registrations."""
 
-    async def start(self) -> BrokersChanged | None:
-        """Return an event with the registrations that the image lacks, and report later changes."""
+    async def start(self) -> Event[Any] | None:
+        """Return an event with what the image lacks, and report later changes."""
         ...
 
     async def stop(self) -> None:

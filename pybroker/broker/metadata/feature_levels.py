@@ -4,11 +4,14 @@
 
 A feature that was never finalized has its highest level. Level 0 disables a feature. Kafka then omits the feature from
 the node; pybroker writes it, because a missing feature means "never finalized".
+
+In a metadata quorum the levels are FeatureLevelRecords. Its first controller finalizes all features, among them
+metadata.version: the level of what brokers write into the log. Only a metadata quorum has metadata.version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -34,7 +37,42 @@ to it (KIP-890). Level 1 has no effect here; in Kafka it is a storage format.
 HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, SHARE_VERSION: 2, STREAMS_VERSION: 1, TRANSACTION_VERSION: 2}
 """All features; the lowest level is 0 (`native/server/src/api/k18_api_versions.rs` has the same list for clients)."""
 
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+"""Level 1: voters have directory ids, and the log has the set of voters (KIP-853). There is no other level here."""
+
 _VERSION, _ENABLED = 2, 1
+
+
+class FeatureRange(msgspec.Struct, frozen=True):
+    """The levels of a feature that a broker supports."""
+
+    name: str
+    lowest: int
+    highest: int
+
+    def __contains__(self, level: int) -> bool:
+        return self.lowest <= level <= self.highest
+
+    def __str__(self) -> str:
+        return f"{self.lowest} to {self.highest}"
+
+
+METADATA_VERSIONS = FeatureRange(METADATA_VERSION, 30, 33)
+"""The levels of metadata.version that this release reads and writes, under Kafka's numbers: 33 is 4.4-IV2. Lowest: that
+of logs whose levels were never finalized. `k18_api_versions.rs` has the same levels for clients."""
+
+
+def broker_features() -> tuple[FeatureRange, ...]:
+    """Return the features that a broker registers."""
+    return (METADATA_VERSIONS,)
+
+
+def range_of(features: Iterable[FeatureRange]) -> FeatureRange:
+    """Return the range of metadata.version in a registration; a registration without one has the lowest level only."""
+    lowest = METADATA_VERSIONS.lowest
+    unknown = FeatureRange(METADATA_VERSION, lowest, lowest)
+    return next((feature for feature in features if feature.name == METADATA_VERSION), unknown)
 
 
 class FeaturesImage(msgspec.Struct, frozen=True):
@@ -51,7 +89,28 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     def level(self, name: str) -> int:
         """Return the effective level of a known feature."""
-        return self.levels.get(name, HIGHEST[name])
+        return self.levels[name] if name in self.levels else HIGHEST[name]
+
+    @property
+    def metadata_version(self) -> int | None:
+        """The level of metadata.version; None before it is finalized, and with a metadata store."""
+        return self.levels.get(METADATA_VERSION)
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """The levels that clients see; a metadata quorum shows kraft.version, too."""
+        return self.levels if self.metadata_version is None else {**self.levels, KRAFT_VERSION: 1}
+
+    @property
+    def unknown_level(self) -> str | None:
+        """A sentence if this release does not know the level of metadata.version; else None."""
+        level = self.metadata_version
+        if level is None or level in METADATA_VERSIONS:
+            return None
+        return (
+            f"the cluster is at level {level} of {METADATA_VERSION}, and this release supports {METADATA_VERSIONS}: "
+            "start this broker with a release that supports the level"
+        )
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:

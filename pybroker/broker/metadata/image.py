@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.broker.metadata.acl_nodes import AclNode, AclPattern
 from pybroker.broker.metadata.deletion_records import REMOVED, UNDELETING, DeletionRecord
-from pybroker.broker.metadata.feature_levels import FeaturesImage
+from pybroker.broker.metadata.feature_levels import FeatureRange, FeaturesImage
 from pybroker.broker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.broker.metadata.token_nodes import DelegationToken
@@ -130,6 +130,8 @@ class BrokerImage(msgspec.Struct, frozen=True):
     """The log directories that the broker's configuration file cordons (KIP-1066); dynamic settings override them."""
     incarnation: Uuid = Uuid.ZERO
     """The process that registered itself in the metadata log; ZERO with a metadata store."""
+    features: tuple[FeatureRange, ...] = ()
+    """The features of the metadata log that the broker supports; none with a metadata store."""
 
 
 class ConfigImage(msgspec.Struct, frozen=True):

@@ -84,6 +84,10 @@ class MetadataLoader:
             changed(epoch, leader)
 
     def _step(self, change: ImageChange) -> None:
+        unknown = change.after.features.unknown_level
+        if unknown is not None:
+            # This release may misread the records that follow.
+            self._fail(unknown)
         if self._failed:
             return
         self._image = change.after

@@ -63,7 +63,7 @@ class PublishedFeatures:
         """Show the levels in later ApiVersions responses."""
         del before
         if isinstance(change, ClusterImage) or change.features is not None:
-            self._native.metadata.set_features(after.features.epoch, after.features.levels)
+            self._native.metadata.set_features(after.features.epoch, after.features.shown)
 
 
 class Purges:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import BrokerHeartbeat, RegisterBroker, StopBroker
+from pybroker.broker.metadata.feature_levels import broker_features
 from pybroker.broker.metadata.znodes import Endpoint, RunningNode
 from pybroker.broker.replicas.broker_registration import boot_id, say_lost_directories
 from pybroker.errors import FatalError, KafkaError, StartError
@@ -23,6 +24,8 @@ REGISTER_MS = 5_000
 HEARTBEAT_MS = 1_000
 """Time limit of one heartbeat."""
 LEAVE_MS = 2_000
+REFUSED = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION)
+"""Errors that a later attempt does not heal."""
 
 
 class QuorumRegistration:
@@ -86,12 +89,19 @@ class QuorumRegistration:
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
     ) -> int:
         """Register and return the broker epoch; if there is no controller, wait for one. Raises StartError if another
-        broker has the id.
+        broker has the id, or the cluster has a level of metadata.version that this release does not support.
         """
         here = tuple(directory_id for directory_id in directory_ids if directory_id)
         run = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
         self._event = RegisterBroker(
-            self._broker_id, self._incarnation, endpoints, rack, run, self._log_dirs, self._cordoned
+            self._broker_id,
+            self._incarnation,
+            endpoints,
+            rack,
+            run,
+            self._log_dirs,
+            self._cordoned,
+            broker_features(),
         )
         return await self._register(self._event)
 
@@ -100,7 +110,7 @@ class QuorumRegistration:
             try:
                 registered = (await self._port.submit(event, REGISTER_MS)).reply
             except KafkaError as error:
-                if error.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                if error.code in REFUSED:
                     raise StartError(str(error)) from None
                 log.warning("cannot register with the controller, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)

@@ -18,6 +18,7 @@ from pybroker.broker.controller.registration_decisions import (
     decide_stop,
 )
 from pybroker.broker.controller.unregister import decide_forgotten
+from pybroker.broker.metadata.feature_levels import METADATA_VERSION, METADATA_VERSIONS, FeaturesImage
 from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
 from pybroker.broker.metadata.znodes import RunningNode, StagedNode
 from pybroker.errors import KafkaError
@@ -166,3 +167,13 @@ def test_a_registration_elects_leaders_like_an_arrival() -> None:
     by_store = decide_brokers(image, BrokersChanged((arrival(2, 50),))).delta
     by_event = decide_registration(at(image, 50), registration(2, SECOND, msgspec.structs.replace(RUN))).delta
     assert by_event.topics == by_store.topics
+
+
+def test_a_broker_that_does_not_support_the_level_is_refused() -> None:
+    level = METADATA_VERSIONS.highest
+    image = ClusterImage.initial(1).apply(ImageDelta(features=FeaturesImage({METADATA_VERSION: level}, 0)))
+    with pytest.raises(KafkaError, match="supports 30 to 30") as refused:
+        decide_registration(image, registration(1, FIRST))
+    assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
+    known = msgspec.structs.replace(registration(1, FIRST), features=(METADATA_VERSIONS,))
+    assert image.apply(decide_registration(image, known).delta).brokers[1].features == (METADATA_VERSIONS,)

@@ -36,7 +36,7 @@ from pybroker.broker.metadata.znodes import RunningNode, StagedNode
 from pybroker.native import Uuid
 from pybroker.protocol.scram import ScramCredential
 
-INT16 = {"producer_epoch", "version"}
+INT16 = {"producer_epoch", "version", "lowest", "highest"}
 INT64 = {"end", "rows", "bytes", "base_offset", "end_offset", "producer_id", "batch_id", "offset", "log_offset"}
 """Names of 64-bit fields. Fields whose name ends with `_ms` have 64 bits, too."""
 CREDENTIAL = ScramCredential(b"salt", b"stored", b"server", 4096).render()

@@ -76,7 +76,9 @@ pub struct ApiVersion {
 pub struct Feature {
     /// Kafka's name.
     pub name: &'static str,
-    /// The highest supported level; the lowest is 0, which disables the feature.
+    /// The lowest supported level; 0 disables a feature.
+    pub lowest: i16,
+    /// The highest supported level.
     pub highest: i16,
     /// The finalized level.
     pub level: i16,
@@ -157,7 +159,7 @@ impl ApiVersionsResponse {
             out.array_len(self.features.len());
             for feature in &self.features {
                 out.string(feature.name);
-                out.i16(0);
+                out.i16(feature.lowest);
                 out.i16(feature.highest);
                 out.no_tags();
             }

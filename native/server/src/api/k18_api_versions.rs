@@ -31,6 +31,10 @@ const FEATURES: [(&str, i16, ApiKey); 4] = [
     ("transaction.version", 2, ApiKey::EndTxn),
 ];
 
+/// Features that only a metadata quorum has, with their supported levels. They are shown when they are finalized;
+/// `feature_levels.py` has the same levels.
+const LOG_FEATURES: [(&str, i16, i16); 2] = [("kraft.version", 1, 1), ("metadata.version", 30, 33)];
+
 /// Answer the request.
 pub(crate) fn run(
     call: &Call<'_>,
@@ -103,14 +107,28 @@ fn write(
         ..call.reply
     };
     let finalized = call.shared.metadata.features();
+    let of_log = LOG_FEATURES
+        .iter()
+        .filter(|_| !api_keys.is_empty())
+        .filter_map(|&(name, lowest, highest)| {
+            let level = finalized.level(name)?;
+            Some(Feature {
+                name,
+                lowest,
+                highest,
+                level,
+            })
+        });
     let features = FEATURES
         .iter()
         .filter(|(.., needed)| api_keys.iter().any(|key| key.api_key == needed.code()))
         .map(|&(name, highest, _)| Feature {
             name,
+            lowest: 0,
             highest,
             level: finalized.level(name).unwrap_or(highest),
         })
+        .chain(of_log)
         .collect();
     let frame = ReplyFrame::begin(out, header);
     ApiVersionsResponse {

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pybroker.broker.metadata.control_messages import SECURITY_PROTOCOL_NUMBERS
+from pybroker.broker.metadata.feature_levels import FeatureRange
 from pybroker.broker.metadata.image import UNREGISTERED, BrokerImage, ClusterImage, ImageDelta
 from pybroker.broker.metadata.records.frames import UnreadableRecordError, encode_record
 from pybroker.broker.metadata.records.own_facts import OwnFacts
@@ -56,6 +57,10 @@ def _registration(broker: BrokerImage) -> object:
             for endpoint in broker.endpoints
         ],
         rack=broker.rack,
+        features=[
+            m.RegisterBrokerRecord_BrokerFeature(feature.name, feature.lowest, feature.highest)
+            for feature in broker.features
+        ],
         fenced=False,
         emptied=broker.emptied,
         log_dir_paths=list(broker.log_dirs),
@@ -96,6 +101,10 @@ class BrokerReader:
                 tuple(record.log_dir_paths),
                 tuple(record.cordoned_paths),
                 record.incarnation_id,
+                tuple(
+                    FeatureRange(feature.name, feature.min_supported_version, feature.max_supported_version)
+                    for feature in record.features
+                ),
             )
         )
 
