@@ -33,7 +33,8 @@ def users() -> None:
     """Manage users with SCRAM credentials.
 
     By default the commands use a running broker. To create the first user, pass --config or --data-dir of a stopped
-    broker: the commands then change its metadata store, or ZooKeeper if all brokers of the cluster are stopped.
+    broker: the commands then change its metadata store, or ZooKeeper if all brokers of the cluster are stopped. In a
+    metadata quorum they work before the first start, with the settings of the broker that founds the cluster.
     """
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybroker.broker.controller.quorum_election import QuorumElection
 from pybroker.broker.controller.quorum_terms import QuorumTerms
 from pybroker.broker.lifecycle.broker_parts import BrokerDependencies, QuorumMember, QuorumParts
+from pybroker.broker.quorum.bootstrap_users import BootstrapUsers
 from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher
 from pybroker.broker.replicas.order_results import ReplicaReports
 from pybroker.broker.replicas.quorum_registration import QuorumRegistration
@@ -33,8 +35,15 @@ def quorum_election(
     """Build the election: each epoch that this node leads has a controller of its own."""
     session_s = ground.config.get_int("broker.session.timeout.ms") / 1000
 
+    bootstrap = BootstrapUsers(Path(ground.config.log_dirs[0]))
+    quorum.loader.follow(bootstrap.observe)
+
     def of_epoch(epoch: int) -> Controller:
-        return make_controller(QuorumTerms(quorum.log, quorum.loader, epoch, ground.broker_id, session_s))
+        return make_controller(
+            QuorumTerms(
+                quorum.log, quorum.loader, epoch, ground.broker_id, session_s, bootstrap_users=bootstrap.users
+            )
+        )
 
     return QuorumElection(
         log=quorum.log,
