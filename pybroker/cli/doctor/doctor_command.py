@@ -50,8 +50,8 @@ def doctor(
     The checks find risks to data, security and availability. They change nothing.
 
     On this machine, before a start or beside a running broker: settings (--config; default: those of a plain `pybroker
-    start`), open-file limits, disks, clock, memory, file permissions, ids, ports and ZooKeeper. For running brokers
-    (--bootstrap-server): settings, disks, health and topics.
+    start`), open-file limits, disks, clock, memory, file permissions, ids, ports, and ZooKeeper or the voters of the
+    metadata quorum. For running brokers (--bootstrap-server): settings, disks, health and topics.
 
     The exit code is 1 if a finding is bad.
     """
@@ -86,7 +86,11 @@ def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list
         ]
     found = [warn(SETTINGS, each, "remove it, or see docs/operations.md") for each in loaded.warnings]
     found += _local(file, loaded.config)
-    if loaded.config.in_cluster:
+    if loaded.config.in_quorum:
+        from pybroker.cli.doctor.quorum_checks import quorum
+
+        found += asyncio.run(quorum(loaded.config))
+    elif loaded.config.in_cluster:
         found += asyncio.run(_of_zookeeper(loaded.config))
     return found
 
