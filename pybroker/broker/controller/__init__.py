@@ -1,3 +1,2 @@
-"""The only writer of metadata: events, the pure functions that decide them, and the loop that stores each decision,
-shows it, sends it to the brokers and answers.
-"""
+"""The controller, the only writer of metadata: events, the pure functions that decide them, and the loop that makes
+each decision durable, publishes it to the brokers and responds."""

@@ -1,5 +1,5 @@
-"""Activation of a controller: it takes the leadership with a new epoch, and loads everything before it sends
-anything."""
+"""Activation of a controller: it becomes the controller in a new epoch, and loads all metadata before it sends anything
+to the brokers."""
 
 from __future__ import annotations
 
@@ -44,17 +44,15 @@ from pybroker.errors import FatalError
 NODES_MANY = 20_000
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
-"""Function that returns, by name, the topic ids in the `partition.metadata` files on this broker. Called only if a
-topic has no id.
-"""
+"""Returns topic name → topic id from the `partition.metadata` files on this broker. Called only if a topic in the store
+has no id."""
 ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
-"""Function that returns whether the protocol version has topic ids, given the stored broker settings. The second
-argument is a function that returns whether the store already shows an id.
-"""
+"""Returns whether topics have ids in the configured protocol version. First argument: the stored broker settings.
+Second argument: a function that returns whether a topic in the store already has an id."""
 
 
 class ControllerTerm(msgspec.Struct, frozen=True):
-    """A term of the controller leadership: permission to write until another broker takes the leadership."""
+    """A term as controller: the right to write until another broker becomes the controller."""
 
     epoch: int
     epoch_version: int
@@ -62,9 +60,8 @@ class ControllerTerm(msgspec.Struct, frozen=True):
     """Number of decisions of all earlier terms."""
 
     def check(self) -> Operation:
-        """Return the first operation of every multi, It makes a write fail once another broker is the controller
-        (KAFKA-6082).
-        """
+        """Return the first operation of every multi. With it the write fails once another broker is the controller
+        (KAFKA-6082)."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -76,10 +73,10 @@ class LeadershipTakenError(FatalError):
 
 
 async def take_leadership(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
-    """Make a broker the controller. Raises OfficeTakenError if another broker is the controller."""
+    """Make a broker the controller. Raises LeadershipTakenError if another broker is the controller."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
-    # Each new leadership counts as a decision, so that the history of the store has no gap.
+    # A new term counts as a decision: the numbering in the history of the store has no gap.
     decisions = znodes.decode_decisions(counted.data) + 1
     known = await store.get(znodes.OFFICES)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
@@ -105,8 +102,8 @@ async def take_leadership(store: MetadataStore, broker_id: int, now_ms: int) -> 
 async def load_cluster(
     store: MetadataStore, term: ControllerTerm, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
 ) -> LoadedImage:
-    """Read everything and complete interrupted changes. Raises LoweredError if topics already have ids and the protocol
-    version does not support them."""
+    """Read everything and complete interrupted changes. Raises LoweredError if topics have ids and the configured
+    protocol version does not support them."""
     names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest", TOKENS)
     epochs = await store.get(znodes.BROKER_EPOCHS)
     features = await get_or_none(store, FEATURES)
@@ -115,9 +112,9 @@ async def load_cluster(
         made.large = sum(map(len, read)) > NODES_MANY
         topics, configs, admin, acls, extended_acls, ingest, tokens = read
         nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data, features, tokens)
-        # On a thread: 200,000 partitions take a second, and this broker serves requests meanwhile.
+        # Use a thread: 200,000 partitions take a second, and the event loop serves requests in that time.
         loop = asyncio.get_running_loop()
-        # The scan of the log directories runs in parallel; only topics without an id must wait for it.
+        # Wait for the scan of the log directories, which is already running, only if a topic has no id.
         local_ids = await find_local_ids() if await loop.run_in_executor(None, lacks_ids, nodes) else {}
         topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
         loaded = await loop.run_in_executor(
@@ -129,8 +126,7 @@ async def load_cluster(
 
 
 def _load(read: Sequence[dict[str, Node]], load: Callable[[], LoadedImage]) -> LoadedImage:
-    """Load the image. Free the read nodes one by one: freeing all of them together would block every thread for 100 ms.
-    """
+    """Load the image. Free the nodes in portions: freeing all of them at once would block every thread for 100 ms."""
     loaded = load()
     for nodes in read:
         while nodes:

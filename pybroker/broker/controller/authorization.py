@@ -1,8 +1,8 @@
-"""Authorization in the controller: the permission that a client needs for an event.
+"""Authorization in the controller: the permissions that a client needs for an event.
 
-The broker that received the request has authorized it too, but its metadata may be behind. The controller therefore
-authorizes again (KIP-590), with the ACLs that it has decided. If a permission was removed before the event arrived, the
-event is refused, whichever broker forwarded it.
+The broker that received the request has authorized it, but its ACLs may be out of date. The controller therefore
+authorizes it again (KIP-590), with the ACLs that it has decided. If the permission was removed before the event
+arrived, the controller refuses the event, whichever broker forwarded it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class AclEvaluator(Protocol):
-    """The ACLs that the controller has decided."""
+    """The ACLs that this controller has decided."""
 
     def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Apply a decision."""
+        """Apply a decision to the ACLs."""
         ...
 
     def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
@@ -41,7 +41,7 @@ class AclEvaluator(Protocol):
 
 
 class Permission(NamedTuple):
-    """A permission on a resource."""
+    """Permission for one operation on one resource."""
 
     operation: AclOperation
     resource_type: ResourceType
@@ -49,20 +49,20 @@ class Permission(NamedTuple):
 
 
 Needs = tuple[tuple[Permission, ...], ...]
-"""The groups of permissions that are needed. In each group, one of its permissions is sufficient."""
+"""Groups of permissions: a client needs at least one permission of each group."""
 
 
 class PermissionRule(NamedTuple):
     """The permissions that an event requires."""
 
     needs: Callable[[ClusterImage, Any], Needs]
-    """Function that returns the needs of the event, or of one of its items."""
+    """Returns the permissions that the event, or one of its items, requires."""
     items: str | None = None
-    """The field whose items succeed or fail independently; the reply has one result for each."""
+    """Name of the field whose items succeed or fail independently; the reply has one result for each item."""
 
 
 class AuthorizedEvent(NamedTuple):
-    """The part of an event that is authorized."""
+    """An event with the items that its client is authorized for."""
 
     event: e.Event[Any]
     refused: Mapping[int, KafkaError] = {}
@@ -71,19 +71,19 @@ class AuthorizedEvent(NamedTuple):
     """The error if the whole event is refused."""
 
     def complete_reply(self, reply: Any) -> Any:
-        """Return the reply to the original event: the refused items keep their places."""
+        """Return the reply to the original event, with the errors of refused items in their places."""
         if not self.refused:
             return reply
         rest = iter(reply)
         return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
 
     def remaining_indexes(self, items: str) -> list[int]:
-        """Return the indexes, in the original event, of the items that remain; `items` is the name of their field."""
+        """Return the indexes, in the original event, of the items that remain. `items`: the name of their field."""
         count = len(getattr(self.event, items))
         return [place for place in range(len(self.refused) + count) if place not in self.refused]
 
     def without(self, items: str, refused: Mapping[int, KafkaError]) -> AuthorizedEvent:
-        """Return the event without the items `refused`, keyed by their index in the original event."""
+        """Return the event without the `refused` items. The keys are indexes in the original event."""
         if not refused:
             return self
         there = zip(self.remaining_indexes(items), getattr(self.event, items), strict=True)
@@ -93,9 +93,8 @@ class AuthorizedEvent(NamedTuple):
 
 
 def authorize_event(image: ClusterImage, submission: Submission, acls: AclEvaluator | None) -> AuthorizedEvent:
-    """Authorize an event for its client. A broker's own events are always granted. Without an authorizer (`rights`
-    None) all events are granted.
-    """
+    """Authorize an event for the client that submitted it. Events of brokers, and all events without an authorizer
+    (`acls` None), are always granted."""
     event, caller = submission.event, submission.caller
     if acls is None or caller is None:
         return AuthorizedEvent(event)
@@ -152,7 +151,8 @@ def _alter_cluster(_image: ClusterImage, _: Any) -> Needs:
 
 
 def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
-    """Return the need for one of these operations on a topic. A deleted topic needs none: the decision refuses it."""
+    """Return the need for one of these operations on a topic. A deleted topic requires none, because the decision
+    refuses the event."""
     name = image.names.get(topic_id)
     return () if name is None else (tuple(_topic(operation, name) for operation in operations),)
 
@@ -164,7 +164,7 @@ def _create(_image: ClusterImage, topic: e.NewTopic) -> Needs:
 def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
     record = image.deletions.get(topic_id)
     if topic_id not in image.names and record is not None and record.state == FOUND:
-        # Stray replicas have no topic: authorize by the topic name in their directories.
+        # Stray replicas have no topic in the metadata: authorize for the topic name in their directories' names.
         return ((_topic(AclOperation.DELETE, record.topic),),)
     return _living(image, topic_id, AclOperation.DELETE)
 
@@ -214,7 +214,7 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.CreatePartitions: PermissionRule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: PermissionRule(_alter_configs, "changes"),
     e.AlterClientQuotas: PermissionRule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
-    # The decision itself checks who owns the token.
+    # The decision checks the token's owner.
     e.ChangeToken: PermissionRule(lambda *_: ()),
     e.CreateToken: PermissionRule(_create_token),
     e.CreateAcls: PermissionRule(_alter_cluster),
@@ -228,4 +228,4 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.CommitIngest: PermissionRule(_ingest),
     e.DropIngests: PermissionRule(_drop_ingests),
 }
-"""Events that clients may submit. Only brokers may submit the others."""
+"""Events that clients may submit. All other events come from brokers."""

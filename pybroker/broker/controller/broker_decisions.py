@@ -38,18 +38,18 @@ from pybroker.broker.metadata.metadata_store import Delete, Operation, Set
 
 @decides(BrokersChanged)
 def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
-    """Process started and lost brokers. A lost broker leads nothing and leaves each ISR with another member; a started
-    broker leads partitions without a leader if it was in sync. The states of partitions are independent, so the store
-    may write them one after another.
+    """Process brokers that have started and brokers that have been lost. A lost broker leads no partition, and leaves
+    each ISR that has another member. A started broker becomes leader of partitions without a leader if it was in sync.
+    The states of partitions are independent: the store may write them one after another.
 
     A restarted leader gets a new leader epoch if it has followers: they may hold records that it did not have on disk.
     Without followers it keeps its epoch, unless its log may have lost visible records (`log.flush.mode=os` and a power
-    cut): the new epoch lets clients with epoch support notice the loss (KIP-320). Kafka begins a new epoch after every
-    start; pybroker avoids it, so that a start after kill -9 does not write 10,000 states and epoch files needlessly.
+    failure). In that case the new epoch lets clients detect the loss (KIP-320). Kafka begins a new epoch after every
+    start. pybroker does not, because a start after kill -9 would write 10,000 states and epoch files.
 
-    If a broker has lost a log directory, it may have an empty log. For a partition that has other replicas, it then
-    does not become leader even as the only ISR member: the other replicas would discard their records. Such a partition
-    waits for the directory, or for an unclean election.
+    If a broker has lost a log directory, its log may be empty. If the partition has other replicas, such a broker does
+    not become leader even as the only ISR member: the other replicas would truncate their logs. The partition waits for
+    the directory, or for an unclean election.
     """
     arrived = frozenset(arrival.broker.broker_id for arrival in event.arrived)
     gone = frozenset(event.gone) - arrived
@@ -60,7 +60,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         for arrival in event.arrived
         if image.broker_epochs.get(arrival.broker.broker_id) != arrival.broker.epoch
     )
-    # An earlier controller may have processed this broker epoch already.
+    # An earlier controller may already have processed this broker epoch.
     suspect = restarted.intersection(arrival.broker.broker_id for arrival in event.arrived if not arrival.intact)
     emptied = emptied_of(image) - arrived | {
         arrival.broker.broker_id for arrival in event.arrived if arrival.broker.emptied
@@ -69,8 +69,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         before, partition = partition, with_suspects(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
-            # The other ISR members are dead or have a failed disk, because otherwise one of them would lead. The
-            # exception: all members are suspects.
+            # If the other ISR members could lead, one of them would be the leader. They are down or have a failed disk,
+            # or all members are suspects.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
             found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
@@ -80,7 +80,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
-        # This includes brokers that lost their registration before this controller started.
+        # Keep also brokers that lost their registration before this controller started.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
             return LeaderElection(partition.leader, left, partition.suspect)
@@ -94,7 +94,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
     epochs = {**image.broker_epochs, **{arrival.broker.broker_id: arrival.broker.epoch for arrival in event.arrived}}
     if epochs != image.broker_epochs:
-        # This comes last: if a crash prevents some of the earlier writes, the next controller decides the same again.
+        # Write this last: if a crash prevents some of the earlier writes, the next controller makes the same decision
+        # again.
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
     delta = ImageDelta(
         topics=(*changed.topics, *back.values()),
@@ -106,9 +107,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 
 
 def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dict[str, TopicImage]:
-    """Return, by name, the topics with replicas that were offline before their broker restarted. The broker itself
-    reports which replicas are offline now.
-    """
+    """Return, by name, the topics with replicas that were offline before their broker restarted. After its start, the
+    broker reports again which replicas are offline."""
     found: dict[str, TopicImage] = {}
     for topic in topics if restarted else ():
         if all(restarted.isdisjoint(partition.offline) for partition in topic.partitions):
@@ -129,22 +129,21 @@ def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dic
 
 @decides(FenceBroker)
 def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
-    """Remove the broker's registration; it loses its leaderships as at the end of a session. If the broker is alive
-    after all, it notices the removal and registers with a new broker epoch. Until then the new leader epochs fence it.
+    """Remove the broker's registration; the broker loses its leaderships as at the end of a session. If it is still
+    running, it notices the removal and registers with a new broker epoch. Until then, the new leader epochs fence it.
     """
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
 
 TAKEN_OVER_MAX = 1_000
-"""Limit of partitions in one decision of a controlled shutdown: other events run between two decisions."""
+"""Partitions per decision of a controlled shutdown, at most: other events are decided in between."""
 
 
 @decides(ShutDownBroker)
 def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
-    """Move leaderships and ISR memberships off a broker that shuts down. If partitions are left, the broker submits the
-    event again.
-    """
+    """Move leadership and ISR membership away from a broker that shuts down. If partitions are left, the broker submits
+    the event again."""
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
 
@@ -172,11 +171,10 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
 
 @decides(ReplicasOffline)
 def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
-    """Mark replicas of a live broker as offline: another member of the ISR leads, or the partition has no leader. The
-    last member stays in the ISR, so that its data counts again when the replica is back. An unclean election considers
-    only replicas that come after the broker in the assignment, so the elections end even if all disks fail one after
-    another.
-    """
+    """Mark replicas of a running broker as offline. Another member of the ISR becomes leader, or the partition has no
+    leader. The last member stays in the ISR: its log counts again when the replica is back. An unclean election
+    considers only replicas that come after the broker in the assignment: the elections end even if all disks fail one
+    after another."""
     if event.broker_epoch >= 0:
         require_broker_epoch(image, event.broker_id, event.broker_epoch)
     out = frozenset(event.partitions)

@@ -1,7 +1,7 @@
-"""The sessions of brokers with the controller of a metadata quorum: which brokers are alive, and how far each has
-applied the metadata log.
+"""The sessions of brokers with the controller of a metadata quorum: which brokers are alive, and up to which offset
+each has applied the metadata log.
 
-A new controller grants every broker a full session. A broker whose session ends is fenced.
+A new controller grants every broker a full session. It fences a broker whose session ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CHECKS = 8
-"""Checks in one session timeout."""
+"""Checks per session timeout."""
 
 
 class BrokerSessions:
@@ -34,12 +34,13 @@ class BrokerSessions:
         self._heard: dict[int, float] = {}
         """Time of the last heartbeat, by broker."""
         self._applied: dict[int, int] = {}
-        """End of the log that a broker has applied. Not removed with the broker: it never becomes lower."""
+        """Broker → the offset up to which it has applied the metadata log. Kept when the broker is fenced: it never
+        decreases."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self, image: ClusterImage) -> None:
-        """Grant every broker a session."""
+        """Grant every registered broker a session."""
         now = asyncio.get_running_loop().time()
         for broker in image.brokers.values():
             self._epochs[broker.broker_id] = broker.epoch
@@ -47,7 +48,7 @@ class BrokerSessions:
         self._task = asyncio.create_task(self._run(), name="broker-sessions")
 
     async def stop(self) -> None:
-        """Stop, and cancel who waits: the decisions stay, and their effects come."""
+        """Stop, and cancel all waits. Decisions already made remain valid, and brokers apply them later."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -56,7 +57,7 @@ class BrokerSessions:
                 future.cancel()
 
     def observe(self, delta: ImageDelta) -> None:
-        """Follow a durable decision."""
+        """Update the sessions after a durable decision."""
         now = asyncio.get_running_loop().time()
         for broker in delta.brokers:
             self._epochs[broker.broker_id] = broker.epoch
@@ -69,14 +70,14 @@ class BrokerSessions:
                     future.set_result(None)
 
     def heartbeat(self, event: BrokerHeartbeat) -> None:
-        """Take a heartbeat. Raises KafkaError STALE_BROKER_EPOCH."""
+        """Process a heartbeat. Raises KafkaError STALE_BROKER_EPOCH for an earlier broker epoch."""
         if self._epochs.get(event.broker_id) != event.broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "This broker epoch is not registered.")
         self._heard[event.broker_id] = asyncio.get_running_loop().time()
         self.has_applied(event.broker_id, event.applied)
 
     def has_applied(self, broker_id: int, offset: int) -> None:
-        """Note how far a broker is."""
+        """Note the offset up to which a broker has applied the metadata log."""
         if offset <= self._applied.get(broker_id, -1):
             return
         self._applied[broker_id] = offset
@@ -90,7 +91,8 @@ class BrokerSessions:
             self._waiting[broker_id] = left
 
     def applied(self, broker_ids: Iterable[int], offset: int) -> list[asyncio.Future[None]]:
-        """Return a future for each broker that is done when it has applied the log up to there, or is fenced."""
+        """Return a future for each broker. It completes when the broker has applied the log up to `offset`, or is
+        fenced."""
         return [self._when_applied(broker_id, offset) for broker_id in broker_ids]
 
     def _when_applied(self, broker_id: int, offset: int) -> asyncio.Future[None]:
@@ -109,11 +111,11 @@ class BrokerSessions:
             now = loop.time()
             late = now - before - pause_s
             if late > pause_s:
-                # This process was paused, and has not read the heartbeats that came meanwhile.
+                # This process was paused and could not read the heartbeats that arrived in the meantime.
                 self._heard = {broker_id: heard + late for broker_id, heard in self._heard.items()}
             for broker_id, heard in list(self._heard.items()):
                 if broker_id != self._broker_id and now - heard >= self._session_s:
                     log.warning("broker session expired broker=%d", broker_id)
-                    # A refused event, or one without an effect, is repeated.
+                    # Report again after another timeout, in case the event is refused or has no effect.
                     self._heard[broker_id] = now
                     self._report(BrokerSessionEnded(broker_id, self._epochs[broker_id]))

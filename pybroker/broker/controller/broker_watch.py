@@ -1,4 +1,4 @@
-"""Watch of the broker registrations in the store: each change becomes an event."""
+"""Watches the broker registrations in the store, and reports each change as an event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class BrokerWatch:
-    """The registration watch of one controller, on the loop's thread. An unreadable registration counts as absent."""
+    """The registration watch of one controller, on the event loop's thread. An unreadable registration counts as
+    absent."""
 
     def __init__(self, store: MetadataStore, report: Callable[[BrokersChanged], None]) -> None:
         """`report` queues an event; the controller decides the events in the order in which they are reported."""
@@ -35,9 +36,8 @@ class BrokerWatch:
 
     async def start(self) -> BrokersChanged | None:
         """Return the present registrations as one event, and report later changes. The controller decides this event
-        before any other: it applies what has happened to brokers since the last controller. None if no broker is
-        registered.
-        """
+        before any other: it covers everything that happened to brokers since the previous controller. None: no broker
+        is registered."""
         looked = await self._look()
         if looked is None:
             return None
@@ -62,9 +62,8 @@ class BrokerWatch:
                 self._report(event)
 
     async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
-        """Return the changes since the last read, and an asyncio event that the next change sets. None if the store is
-        closed.
-        """
+        """Return the changes since the last read, and an asyncio event that the next change sets. None: the store is
+        closed."""
         while True:
             changed = asyncio.Event()
 
@@ -72,7 +71,7 @@ class BrokerWatch:
                 changed.set()
 
             try:
-                # Set the watch before the read: a change in between fires it.
+                # Set the watch before reading: a change in between then triggers it.
                 await self._store.children(znodes.BROKER_IDS, fired)
                 nodes = await self._store.subtree(znodes.BROKER_IDS)
             except UnavailableError as problem:

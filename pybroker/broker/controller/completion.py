@@ -1,4 +1,4 @@
-"""Decision completion: waits until a decision is applied and visible, then answers. See
+"""Decision completion: waits until brokers have applied a decision and show it, then responds. See
 `cluster.controller_client.ControllerClient.submit`."""
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
 
 LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, FinishUndelete, TruncateTopics})
 """Events that are complete when the leaders of the new partitions have applied them: an unreachable follower must not
-delay them. All events that are in neither list are complete when the metadata of the submitting broker shows them.
-"""
+delay them. All other events are complete when the metadata of the submitting broker shows them."""
 
 
 class DurableDecision(msgspec.Struct, frozen=True):
@@ -69,13 +68,12 @@ class DurableDecision(msgspec.Struct, frozen=True):
 
     reply: Any
     waits: Sequence[asyncio.Future[Any]]
-    """The decision is complete when these futures are done. They do not refer to the requests, so each request is freed
-    when it is answered; otherwise all requests of a hundred brokers would be freed together at the end.
-    """
+    """The decision is complete when these futures are done. They hold no reference to the requests: each request is
+    freed when it is answered. Otherwise the requests to a hundred brokers would all be freed at the end, together."""
 
 
 class DecisionCompleter:
-    """The decision completion of one controller; runs on the loop's thread."""
+    """The decision completion of one controller, on the event loop's thread."""
 
     def __init__(self, port: ControllerClient, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
         self._port = port
@@ -83,14 +81,14 @@ class DecisionCompleter:
         self._wall_ms = wall_ms
 
     def track(self, submission: Submission, reply: Any, sent: ChangeDelivery) -> DurableDecision:
-        """Return the decision with the futures that it waits for."""
+        """Return the decision with the futures that must complete first."""
         event = submission.event
         waits: list[asyncio.Future[Any]] = []
         if isinstance(event, UndeleteTopic):
             if not isinstance(reply, KafkaError):
                 waits.append(self._deletions.undelete_finished(event.topic_id))
         elif isinstance(event, AlterIsr) or type(event) in ANSWERED_WHEN_DURABLE:
-            pass  # for AlterIsr: the leader continues as soon as its ISR is written
+            pass  # AlterIsr is complete at once: the leader continues as soon as its ISR is written.
         elif type(event) in OBEYED_EVERYWHERE:
             waits += sent.applied()
         else:
@@ -116,9 +114,8 @@ class DecisionCompleter:
     async def _delete_refused_topics(
         self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]
     ) -> list[CreatedTopic | KafkaError]:
-        """Delete a created topic again if every log directory has refused one of its partitions: half a topic is
-        useless, and would occupy its name.
-        """
+        """Delete a new topic if, for one of its partitions, every log directory has failed to create the log. An
+        incomplete topic is unusable, and would occupy its name."""
         failed: dict[Uuid, int] = {}
         for response in responses:
             if isinstance(response, LeaderAndIsrResponse):
@@ -150,6 +147,6 @@ async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | No
         if left is not None and left <= 0:
             return False
         _, late = await asyncio.wait(pending, timeout=left)
-        # If a future was cancelled, it never completes: the controller is stopping.
+        # A cancelled future never completes: the controller is stopping.
         return not late and not any(one.cancelled() for one in pending)
     return True

@@ -20,8 +20,7 @@ from pybroker.protocol.error_codes import ErrorCode
 @decides(AlterConfigs)
 def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
     """Set and remove configs; each resource succeeds or fails independently. An event must not name a resource twice.
-    If a setting raises the protocol version to a version with topic ids, the same multi gives the topics their ids.
-    """
+    If a setting raises the protocol version to one with topic ids, the same multi gives all topics their ids."""
     operations: list[Operation] = []
     topics: dict[str, TopicImage] = {}
     raised = not image.topic_ids and any(change.topic_ids for change in event.changes if _fits(image, change))

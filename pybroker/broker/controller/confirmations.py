@@ -1,6 +1,4 @@
-"""Handles the answers of brokers to control requests. An answer can cause an event, a repetition of the request, or a
-log line.
-"""
+"""Handles the brokers' responses to control requests. A response can cause an event, another request, or a log line."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfirmationListeners(NamedTuple):
-    """The components that follow the answers of brokers."""
+    """The components that process the brokers' responses."""
 
     migrations: Migrations
     deletions: Deletions
@@ -40,7 +38,7 @@ class ConfirmationListeners(NamedTuple):
 
 
 class Confirmations:
-    """Dispatcher of the brokers' answers to one controller; runs on the loop's thread."""
+    """Passes the brokers' responses to the components of one controller; on the event loop's thread."""
 
     def __init__(
         self,
@@ -56,13 +54,13 @@ class Confirmations:
         self._tell_everything = tell_everything
 
     def answered(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        """Process a broker's answer to a control request."""
+        """Process a broker's response to a control request."""
         if isinstance(response, UpdateClusterResponse) and response.error_code == ErrorCode.INVALID_UPDATE_VERSION:
             log.warning("broker missed a metadata change, sending the whole metadata image broker=%d", broker_id)
             self._tell_everything(broker_id)
             return
         if response.error_code:
-            # The request was for an earlier broker epoch, so it is obsolete and is not repeated.
+            # The request was for an earlier broker epoch. It is obsolete and not repeated.
             level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
             reason = error_name(response.error_code)
             log.log(
@@ -98,6 +96,6 @@ class Confirmations:
         if missing:
             self._report(LogEndsTold(broker_id, request.broker_epoch, missing))
         finished = self._migrations.confirmed(broker_id, request, response)
-        # If topic ids are not shown, keep the records: no other node has the ids.
+        # Keep the migration records if topics' znodes contain no ids: the ids would be stored nowhere else.
         if finished and self._image().topic_ids:
             self._report(FinishMigrations(finished))

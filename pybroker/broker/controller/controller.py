@@ -1,10 +1,10 @@
 """The controller: the only writer of the cluster's metadata.
 
-One loop takes events in order. For each event, a pure function decides; one multi makes the decision durable and checks
-the controller epoch; then the controller applies it to the image, sends it to the brokers and answers. This order
-prevents brokers and clients from seeing a change that a crash can undo. If a write fails because the epoch has changed,
-another controller exists, and this one resigns. An event that is refused or needs no write has no such check. The
-controller therefore reads the epoch again before it answers such an event.
+One loop processes events in order. For each event, a pure function decides; one multi makes the decision durable and
+checks the controller epoch. Then the controller applies the decision to the image, sends it to the brokers and
+responds. In this order, brokers and clients never see a change that a crash can undo. If a write fails because the
+epoch has changed, another broker is the controller, and this one resigns. An event that is refused, or needs no write,
+has no such check. The controller therefore reads the epoch from the store before it responds to such an event.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 APART_MIN = 20_000
-"""From this number of topics or partitions on, pure work runs on a thread."""
+"""From this number of topics or partitions on, pure work runs in a thread."""
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ assert DECISION_MODULES, "the decisions are registered"
 
 
 class Controller:
-    """The controller. `start` makes this broker the controller; events arrive through the controller client."""
+    """One controller. `start` makes this broker the controller; events arrive through the `LocalControllerClient`."""
 
     def __init__(
         self,
@@ -112,8 +112,7 @@ class Controller:
         self._acls = acls
         self.resigned = asyncio.Event()
         """Set when the store has refused a write, because another controller is active or because another program wrote
-        to the store (`overwritten` is then True).
-        """
+        to the store (`overwritten` is then True)."""
         self.overwritten = False
         """True if another program wrote to the store."""
         self._loop: asyncio.Task[None] | None = None
@@ -122,9 +121,9 @@ class Controller:
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Take the controller leadership and load everything; send nothing before the load is complete.
+        """Become the controller and load everything; send nothing before the load is complete.
 
-        Raises LoweredError if topics already have ids but the configured protocol version has none.
+        Raises LoweredError if topics have ids but the configured protocol version has none.
         """
         start = await self._terms.begin(find_local_ids, shows_topic_ids)
         self._writer = start.writer
@@ -134,14 +133,14 @@ class Controller:
         if self._acls is not None:
             self._acls.follow(self._image, self._image)
         gone = self._migrations.start(self._image, start.unfinished)
-        # The event with the registrations announces the brokers and elects leaders for their partitions. It comes first
-        # because the other decisions need brokers.
+        # The event with the registrations announces the brokers and elects leaders for their partitions. It comes
+        # first: the other decisions need brokers.
         self._port.heartbeats = self._terms.heartbeat
         first = self._port.open(await self._brokers.start())
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
-        # This must precede the first messages to brokers, which include their pending deletions and replica removals.
+        # Do this before the first messages to brokers, which include their pending deletions and replica removals.
         self._deletions.start(self._image)
         self._pending_removals.start(self._image)
         self._unregistrations.start(self._image)
@@ -161,9 +160,7 @@ class Controller:
         )
 
     async def stop(self) -> None:
-        """Finish the current event, fail the waiting ones, and wait until the brokers have answered the requests
-        already sent.
-        """
+        """Finish the current event, fail the queued ones, and wait until the brokers have responded to all requests."""
         self._port.close()
         if self._loop is not None:
             self._writer.give_up()
@@ -178,7 +175,7 @@ class Controller:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
         await self._outbox.close()
-        # By now, each event that these tasks wait for either has come or never will.
+        # The tasks end by themselves: all that they wait for has arrived by now, or has failed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for submission in self._port.left():
             submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
@@ -193,7 +190,7 @@ class Controller:
     async def _run(self) -> None:
         while True:
             submission = await self._port.take()
-            # Finish a decision that has begun, even if the loop is cancelled: a part of it may already be durable.
+            # A cancellation of the loop does not stop a decision that has begun: a part of it may already be durable.
             work = asyncio.ensure_future(self._serve(submission))
             try:
                 await asyncio.shield(work)
@@ -202,7 +199,7 @@ class Controller:
                 raise
 
     async def _serve(self, submission: Submission) -> None:
-        """Decide one submission. It always gets an answer, even if the decision raises an unexpected exception."""
+        """Decide one submission. The submitter gets an answer even if the decision raises an unexpected exception."""
         try:
             decided = self._decided_before(submission)
             if decided is None:
@@ -210,7 +207,8 @@ class Controller:
                 granted = await self._within_quota(submission, authorize_event(self._image, submission, self._acls))
                 event = granted.event
                 if isinstance(event, ReplicasStopped | ReplicasRestored) and granted.refusal is None:
-                    # In its turn: the order's own decision has been taken note of by now.
+                    # Confirmations pass through the queue: the decision that caused the request has been observed by
+                    # now.
                     self._confirmations.answered(event.broker_id, event.request, event.response)
                     submission.answer(EventAnswer(None, True))
                     return
@@ -229,9 +227,8 @@ class Controller:
             self._fences.reopen(self._image, submission.closed)
 
     def _decided_before(self, submission: Submission) -> DurableDecision | None:
-        """Return the recorded outcome of a retried request. This controller or an earlier one has decided it. The
-        brokers either have the change already or get it with the whole image.
-        """
+        """Return the recorded outcome of a retried request, which this or an earlier controller has decided. The
+        brokers already have the change, or get it with the whole image."""
         outcomes, asked = self._outcomes, submission.asked
         if outcomes is None or asked is None:
             return None
@@ -241,9 +238,8 @@ class Controller:
         return self._completer.track(submission, outcomes.reply_of(submission.event, outcome), SentChange())
 
     async def _within_quota(self, submission: Submission, granted: AuthorizedEvent) -> AuthorizedEvent:
-        """Drop the items that exceed the client's quota. The quota counts the event once, before any topic is fenced
-        for it.
-        """
+        """Drop the items that exceed the client's mutation quota. The quota counts the event once, before topics are
+        fenced for it."""
         event, caller = submission.event, submission.caller
         if caller is None or type(event) not in COSTS or granted.refusal is not None:
             return granted
@@ -261,7 +257,7 @@ class Controller:
         return closes(self._image, granted.event)
 
     async def _fence_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
-        """Fence the topics, then queue the submission again. Other events proceed meanwhile."""
+        """Fence the topics, then queue the submission again. The controller decides other events in the meantime."""
         submission.closed = await self._fences.close(self._image, topics)
         self._port.put_back(submission)
 
@@ -301,17 +297,17 @@ class Controller:
         return self._completer.track(submission, decision.reply, self._send(decision.delta, messages))
 
     def _consequences(self, before: ClusterImage, delta: ImageDelta, offset: int) -> tuple[ClusterImage, Messages]:
-        """Return the image after a change and the messages for the brokers. `offset` is the end of the metadata log; -1
-        with a metadata store, or for a decision without a change. Pure."""
+        """Return the image after a change, and the messages for the brokers. Pure.
+
+        `offset`: the end of the metadata log; -1 with a metadata store, or for a decision without a change.
+        """
         after = self._with_unclean_elections(before.apply(delta))
         if offset >= 0:
             after = msgspec.structs.replace(after, offset=offset)
         return after, self._outbox.messages_for(before, after, delta)
 
     async def _run_apart(self, work: Callable[[], R]) -> R:
-        """Run pure work. If the cluster is large, use a thread: the loop also serves this broker's clients and must not
-        block.
-        """
+        """Run pure work. In a large cluster, use a thread: it must not block the event loop, which serves clients."""
         topics = self._image.topics
         if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
             return work()
@@ -362,7 +358,7 @@ class Controller:
             if self._outcomes is None:
                 self._on_fatal(fatal)
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
-            # The store has written nothing. The next controller reads everything again and decides on what it finds.
+            # Nothing was written. The next controller reads everything and decides again.
             if self._port.is_open:
                 self._port.close()
                 log.error(
@@ -389,7 +385,7 @@ class Controller:
         self._outbox.send_whole(self._image, broker_id)
 
     def _report(self, event: Event[Any]) -> None:
-        """Queue an event that follows from the answers of brokers."""
+        """Queue an event that results from the brokers' responses."""
         if self._port.is_open:
             self._spawn(self._record(event))
 
@@ -410,9 +406,8 @@ class Controller:
 
 
 def _decision(image: ClusterImage, granted: AuthorizedEvent, *closed: FencedTopics) -> Decision:
-    """Decide the part of an event that was granted; the reply covers the whole event. Raises KafkaError if the decision
-    refuses the event. Pure.
-    """
+    """Decide the granted part of an event; the reply covers the whole event. Raises KafkaError if the decision refuses
+    the event. Pure."""
     if granted.refusal is not None:
         raise granted.refusal
     decision = rule_of(granted.event).decide(image, granted.event, *closed)

@@ -1,6 +1,5 @@
-"""Controller leadership: with an embedded store the only broker holds it. In a cluster the brokers elect one of them,
-and the others wait until the leadership is free.
-"""
+"""Controller election. With an embedded store, the only broker is always the controller. In a cluster with ZooKeeper,
+the brokers elect one of them; the others wait until it resigns or its session ends."""
 
 from __future__ import annotations
 
@@ -34,15 +33,15 @@ from pybroker.errors import FatalError
 log = logging.getLogger(__name__)
 
 LEAVE_S_MAX = 5.0
-"""Limit of the wait for a store that does not answer; the end of this broker's session frees the leadership anyway."""
-OVERWRITTEN_PAUSE_S = 1.0
-"""Pause before this broker runs for the leadership again, if its image differed from the store. Without the pause, a
-broker that cannot read another program's change would take the leadership again and again.
+"""Longest wait for a store that does not respond; the end of this broker's session makes room for another controller.
 """
+OVERWRITTEN_PAUSE_S = 1.0
+"""Pause before this broker becomes a candidate again, after its image differed from the store. If no broker can read
+another program's change, the brokers would otherwise elect each other without end."""
 
 
 class SoleController:
-    """Controller leadership of the only broker of an embedded store, from its start to its stop."""
+    """The controller of a cluster with one broker and an embedded store."""
 
     def __init__(self, leadership: ControllerLeadership, broker_id: int, controller: Controller) -> None:
         self._leadership = leadership
@@ -50,14 +49,12 @@ class SoleController:
         self._controller = controller
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Return when the broker is the controller. Raises LoweredError if the protocol version is too low for the
-        stored topic ids, DamagedNodeError if a node cannot be read.
-        """
+        """Return when the broker is the controller. Raises LoweredError if the configured protocol version is too low
+        for the stored topic ids, DamagedNodeError if a node cannot be read."""
         await self._controller.start(find_local_ids, shows_topic_ids)
         self._leadership.set_controller(self._broker_id)
 
     async def stop(self) -> None:
-        """Stop deciding."""
         await self._controller.stop()
 
     @property
@@ -72,14 +69,14 @@ class SoleController:
 
 
 class TermElection:
-    """An election in which this broker takes part while it runs. Each of its terms has its own `Controller`."""
+    """Takes part in elections while it runs. Each term has its own `Controller`."""
 
     def __init__(self, leadership: ControllerLeadership, on_fatal: Callable[[FatalError], None]) -> None:
         self._leadership = leadership
         self._on_fatal = on_fatal
         self._task: asyncio.Task[None] | None = None
         self._controller: Controller | None = None
-        """The controller of this broker's present term."""
+        """The controller of this broker's current term."""
 
     @property
     def changes(self) -> tuple[int, int]:
@@ -109,7 +106,7 @@ class TermElection:
             )
 
     async def _resign(self) -> None:
-        """End the term, if there is one."""
+        """End the current term, if there is one."""
         controller, self._controller = self._controller, None
         if controller is not None:
             await controller.stop()
@@ -128,7 +125,7 @@ class ControllerElection(TermElection):
         on_fatal: Callable[[FatalError], None],
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`check` raises FatalError if this broker does not recognize the store."""
+        """`check` raises FatalError if the store does not belong to this broker's cluster."""
         super().__init__(leadership, on_fatal)
         self._check = check
         self._store = store
@@ -142,7 +139,7 @@ class ControllerElection(TermElection):
         self._take_part(self._run(find_local_ids, shows_topic_ids))
 
     async def stop(self) -> None:
-        """Give up the leadership, if this broker holds it, so that another broker is elected at once."""
+        """Resign, if this broker is the controller: the other brokers then elect one at once."""
         await self._take_no_part()
         if self._controller is not None:
             await self._resign()
@@ -151,16 +148,14 @@ class ControllerElection(TermElection):
                     await self._vacate(self._broker_id)
 
     async def unseat(self, broker_id: int) -> None:
-        """Free the leadership of a broker before its session ends, because other brokers have seen that its process is
-        dead. If it is alive after all, the store refuses its writes as soon as it has a successor.
-        """
+        """End another broker's term before its session ends, because brokers have seen that its process is dead. If it
+        is still running, the store refuses its writes once there is a new controller."""
         with contextlib.suppress(StoreError):
             await self._vacate(broker_id)
 
     async def _vacate(self, broker_id: int) -> None:
-        """Free the leadership if that broker holds it and no later term has begun. Only the term counter shows whether
-        one has: every new /controller node has the same version.
-        """
+        """Delete /controller if that broker is the controller and no later term has begun. Only the controller epoch
+        shows a later term: every new /controller node has the same version."""
         terms = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
         node = await get_or_none(self._store, znodes.CONTROLLER)
         if terms is None or node is None or znodes.decode_controller(node.data) != broker_id:
@@ -180,7 +175,7 @@ class ControllerElection(TermElection):
             try:
                 await self._stand(find_local_ids, shows_topic_ids)
             except (UnavailableError, UnknownOutcomeError) as problem:
-                # The next read of the store shows whether this succeeded.
+                # The next read of the store shows whether the deletion succeeded.
                 log.warning("cannot read from the metadata store which broker is controller, retrying: %s", problem)
             except StoreClosedError:
                 return
@@ -198,8 +193,8 @@ class ControllerElection(TermElection):
                 self._leadership.set_controller(holder)
                 await changed.wait()
                 return
-            # The node is left over from an earlier session of this broker, or from a term that did not begin. Remove
-            # it: otherwise this broker would wait until that session expires.
+            # The node is left over from an earlier session of this broker, or from a term that did not begin. Without
+            # its removal this broker would wait until that session expires.
             await self._vacate(holder)
         self._leadership.set_controller(None)
         self._session_lost.clear()
@@ -215,9 +210,8 @@ class ControllerElection(TermElection):
         await self._hold(controller)
 
     async def _hold(self, controller: Controller) -> None:
-        """Wait until the term ends: the session is lost, or the store refuses a write because another controller is
-        active.
-        """
+        """Wait until the term ends: with the session, or when the store refuses a write because another controller is
+        active."""
         lost = asyncio.ensure_future(self._session_lost.wait())
         resigned = asyncio.ensure_future(controller.resigned.wait())
         try:

@@ -1,8 +1,8 @@
 """Outcomes of transactions that wrote to topics which have been deleted since. Pure.
 
-The coordinator treats such partitions as finished; their markers wait in the deletion record. If the topic is
-undeleted, the leaders of its partitions write the markers before clients see the topic (`coordinators.transaction`),
-and report it here.
+The transaction coordinator treats partitions of deleted topics as finished, and the deletion record stores the outcome.
+After an undelete, the partition leaders write the missing markers before clients see the topic
+(`coordinators.transaction.dead_topics`), and report them to the controller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.native import Uuid
 
 @decides(KeepOutcome)
 def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
-    """Record the outcome in each deletion record from which an undelete is still possible."""
+    """Record the outcome in the deletion record of each topic that can still be undeleted."""
     by_topic: dict[Uuid, list[int]] = {}
     for topic_id, partition in event.partitions:
         by_topic.setdefault(topic_id, []).append(partition)
@@ -71,7 +71,7 @@ def _is_of(one: TransactionOutcome, other: TransactionOutcome) -> bool:
 
 @decides(OutcomesWritten)
 def decide_written(image: ClusterImage, event: OutcomesWritten) -> Decision:
-    """Remove the written markers from the record of a live topic. Remove the record when nothing is left in it."""
+    """Remove written markers from the record of an undeleted topic. Remove the record when it contains nothing else."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.state != LIVE or not record.outcomes:
         return nothing(None)

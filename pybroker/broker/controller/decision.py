@@ -1,7 +1,7 @@
 """Decisions, and the registry of the functions that decide events.
 
-Each event kind has one pure function of the image and the event, registered with `decides`. Only
-`pybroker.broker.controller.decision_modules` imports the modules for their registrations.
+Each kind of event has one pure function of the image and the event, registered by the decorator `decides`. Only
+`pybroker.broker.controller.decision_modules` imports the modules with these functions.
 """
 
 from __future__ import annotations
@@ -20,34 +20,32 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A decision: the store operations, the change of the image, and the reply. A decision has no effect by itself: the
-    controller's loop makes it durable (one multi), applies it, sends it and answers, in this order.
-    """
+    """A decision: the operations for the store, the change of the image, and the reply. A decision has no effect by
+    itself. The controller makes it durable (in one multi), applies it, sends it to the brokers and responds, in this
+    order."""
 
     operations: tuple[Operation, ...]
     delta: ImageDelta
     reply: Any
     separable: bool = False
-    """True if the operations may become durable one after another, in several multis. If a crash prevents some of them,
-    the next controller decides that part again.
-    """
+    """True if the operations may be written one after another, in several multis. If a crash prevents some of them, the
+    next controller makes that part of the decision again."""
     seams: tuple[int, ...] = ()
-    """Indexes at which the operations may be split if they exceed one multi. If a crash happens between two multis, the
-    next load completes the change or removes it (`metadata.image_loader`).
-    """
+    """Indexes at which the operations may be split if they exceed one multi. After a crash between two multis, the next
+    load completes the change or removes it (`metadata.image_loader`)."""
     warnings: tuple[str, ...] = ()
     """Log warnings for the operator, written when the decision is durable."""
 
 
 class Steps:
-    """Operations in atomic units; they may be split between two units."""
+    """Operations in atomic units: if they exceed one multi, they are split between units."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.seams: list[int] = []
 
     def add(self, units: Iterable[Sequence[Operation]]) -> None:
-        """Add units; each is written atomically."""
+        """Add units; the operations of one unit are written atomically."""
         for unit in units:
             self.seams.append(len(self.operations))
             self.operations += unit
@@ -57,7 +55,7 @@ Units = list[list[Operation]]
 
 
 def require_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-    """Raise KafkaError STALE_BROKER_EPOCH unless this broker epoch is the registered one."""
+    """Raise KafkaError STALE_BROKER_EPOCH unless the broker is registered with this broker epoch."""
     registered = image.brokers.get(broker_id)
     if registered is None or registered.epoch != broker_epoch:
         raise KafkaError(
@@ -71,12 +69,13 @@ def nothing(reply: Any) -> Decision:
 
 
 class FencedTopics(msgspec.Struct, frozen=True):
-    """Log ends and offsets of write-fenced topics, for their decision; valid until the fence is lifted."""
+    """Log offsets and committed offsets of write-fenced topics, as input of a decision; valid until the fence is
+    lifted."""
 
     offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
     """Committed offsets for the deletion record."""
     ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
-    """Log start and log end by partition; -1 if no broker reported it."""
+    """Log start offset and log end offset by partition; -1: no broker reported it."""
 
 
 NOTHING_CLOSED = FencedTopics()
@@ -86,11 +85,10 @@ class DecisionRule(msgspec.Struct, frozen=True):
     """How one kind of event is decided."""
 
     decide: Callable[..., Decision]
-    """The decision function. Its arguments are the image, the event, and a `FencedTopics` if topics are fenced for the
-    event.
+    """The decision function. Arguments: the image, the event, and a `FencedTopics` if topics are fenced for the event.
     """
     closes: Callable[[ClusterImage, Any], Sequence[TopicImage]] | None
-    """Function that returns the topics to fence before the decision."""
+    """Returns the topics to fence before the decision."""
 
 
 _RULES: dict[type[Event[Any]], DecisionRule] = {}
@@ -125,6 +123,6 @@ def decided_kinds() -> frozenset[type[Event[Any]]]:
 
 @decides(CatchUp)
 def decide_catch_up(image: ClusterImage, event: CatchUp) -> Decision:
-    """Decide nothing. The event needs no decision, only its turn in the queue."""
+    """Decide nothing: the reply shows that all earlier events have been decided."""
     del image, event
     return nothing(None)

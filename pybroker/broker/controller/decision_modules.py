@@ -1,4 +1,4 @@
-"""The modules with decisions. Importing them registers the decisions."""
+"""The modules with decision functions. Importing them registers the functions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Durable decisions: one multi for each. The multi also checks that this broker is still the controller, and increments
-the decision count.
+"""Makes decisions durable, each in one multi. The multi also checks that this broker is still the controller, and
+increments the decision count in the store.
 
-If the answer to a write is lost, the controller does not know whether the write has succeeded. The decision count in
-the store shows which: only one controller writes it, and each decision has its own number.
+If the response to a write is lost, the controller does not know whether the write has succeeded. The decision count
+shows it: only the controller writes it, and each decision has its own number.
 """
 
 from __future__ import annotations
@@ -46,31 +46,32 @@ class DecisionWriter(Protocol):
     """Makes the decisions of one term durable."""
 
     def give_up(self) -> None:
-        """Stop waiting for the store: the leadership is lost, or the broker stops."""
+        """Stop waiting for the store: another broker is the controller, or the broker stops."""
         ...
 
     def changes_anything(self, decision: Decision) -> bool:
-        """Return whether a decision has to be written. If not, call `confirm` instead of `write`."""
+        """Return whether a decision has to be written. If not, the controller calls `confirm` instead of
+        `write_decision`."""
         ...
 
     async def write_decision(
         self, before: ClusterImage, decision: Decision, outcome: OutcomeChange | None, begin_by: float | None
     ) -> int:
-        """Make the decision durable. Return the end of the metadata log, or -1 if the store has no log. `before` is the
-        image on which it was decided. `outcome` is the record of the reply for retries. Raises the same errors as
-        `Writer.write`.
+        """Make the decision durable. Return the end of the metadata log, or -1 if the store has no log.
+
+        `before`: the image on which it was decided. `outcome`: the record of the reply, for retries. Raises the same
+        errors as `Writer.write`.
         """
         ...
 
     async def confirm(self, by: float | None = None) -> None:
-        """Return when it is certain that this broker was still the controller at some time after the call began. Raises
-        ResignedError if it is not; KafkaError REQUEST_TIMED_OUT if the store has not answered by `by` (loop time).
-        """
+        """Return once this broker is known to have been the controller at some time after the call. Raises
+        ResignedError if it is not, KafkaError REQUEST_TIMED_OUT if the store has not responded by `by` (loop time)."""
         ...
 
 
 class Writer:
-    """The writer of one term to a metadata store: a `DecisionWriter`."""
+    """Writes the decisions of one term to a metadata store: a `DecisionWriter`."""
 
     def __init__(self, store: MetadataStore, term: ControllerTerm) -> None:
         self._store = store
@@ -79,7 +80,7 @@ class Writer:
         self._given_up = False
 
     def give_up(self) -> None:
-        """Stop waiting for an unreachable store: the leadership is lost, or the broker stops."""
+        """Stop waiting for an unreachable store: another broker is the controller, or the broker stops."""
         self._given_up = True
 
     def changes_anything(self, decision: Decision) -> bool:
@@ -109,10 +110,11 @@ class Writer:
         outcome: Sequence[Operation] = (),
         begin_by: float | None = None,
     ) -> None:
-        """Write operations durably. Waits as long as the store is unreachable; after `begin_by` (loop time) only if the
-        write may have been sent. `separable` allows several multis, in order, with a split at any index. `seams` are
-        the only indexes at which the operations may be split if they exceed one multi. `outcome` is the record of the
-        reply, for retries that this controller or a successor gets.
+        """Write operations durably. Wait as long as the store is unreachable. After `begin_by` (loop time), wait only
+        if the write may have been sent.
+
+        `separable` allows several multis, in order, with a split at any index. Otherwise operations that exceed one
+        multi are split only at the indexes in `seams`. `outcome`: the record of the reply, for retries of the request.
 
         Raises ResignedError if another controller is active; KafkaError INVALID_REQUEST if the write is too large for
         the store (nothing is changed), KAFKA_STORAGE_ERROR if the store has failed, REQUEST_TIMED_OUT if nothing could
@@ -124,15 +126,15 @@ class Writer:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "The change is too large for one write to the metadata store."
                 )
-        # The outcome is written last: if only a part of the decision becomes durable, there is no outcome, and the rest
-        # is decided again.
+        # Write the outcome last: without it, after a crash in the middle, the next controller decides the missing part
+        # again.
         parts[-1] = (*parts[-1], *outcome)
         for number, part in enumerate(parts):
             try:
                 await self._write(part, again=bool(outcome), begin_by=None if number else begin_by)
             except ResignedError as error:
                 if number and not separable:
-                    # The write has begun: the next controller completes or undoes it.
+                    # A part is already written: the next controller completes or undoes the decision.
                     raise ResignedError(
                         "Another broker has become controller, and the change may or may not be made. Read the "
                         "current state before you try again.",
@@ -153,7 +155,7 @@ class Writer:
                 if await self._was_done(number, again):
                     break
             except UnavailableError as error:
-                # This attempt was not sent, and the earlier attempts are known to have failed.
+                # This attempt was not sent, and all earlier attempts are known to have failed.
                 self._unless_given_up(error, begin_by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -163,8 +165,10 @@ class Writer:
 
     async def confirm(self, by: float | None = None) -> None:
         """Wait until the store confirms that this broker is still the controller. A controller that was replaced
-        without noticing must not refuse an event or answer one without a write. Raises ResignedError if another
-        controller is active; KafkaError REQUEST_TIMED_OUT if the store has not confirmed it by `by` (loop time).
+        without noticing must not refuse an event, nor respond to one without a write.
+
+        Raises ResignedError if another controller is active, KafkaError REQUEST_TIMED_OUT if the store has not
+        confirmed by `by` (loop time).
         """
         _, epoch = await self._look(by, count=False)
         if epoch != self._term.epoch_version:
@@ -173,7 +177,7 @@ class Writer:
     async def _was_done(self, number: int, again: bool) -> bool:
         count, epoch = await self._look(None, count=True)
         if epoch != self._term.epoch_version:
-            # NOT_CONTROLLER makes the caller retry: if an outcome is recorded, the successor knows it.
+            # NOT_CONTROLLER makes the caller retry: the next controller has read the recorded outcome, if there is one.
             raise ResignedError(
                 "Another broker has become controller, and the change may or may not be made. Read the current "
                 "state before you try again.",
@@ -182,15 +186,13 @@ class Writer:
         return count == number
 
     async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
-        """Return the decision count, if requested, and the version of the controller epoch, as soon as the store
-        answers.
-        """
+        """Return (decision count if requested, version of the controller epoch) as soon as the store responds."""
         while True:
             try:
-                # Another server of the ensemble may not have the latest writes yet.
+                # The ZooKeeper server of this session may not have the latest writes yet.
                 await self._store.sync()
-                # Read the count before the epoch: a successor changes the epoch first and then increments the count,
-                # too.
+                # Read the count before the epoch: a new controller changes the epoch first, and then increments the
+                # count as well.
                 made = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) if count else None
                 return made, (await self._store.get(znodes.CONTROLLER_EPOCH)).version
             except UnavailableError as error:
@@ -212,5 +214,5 @@ class Writer:
             return KafkaError(
                 ErrorCode.INVALID_REQUEST, f"The metadata store does not accept a value of this size: {error.cause}"
             )
-        # The write is consistent with the image but not with the store: another program has written to the store.
+        # The write matches the image but not the store: another program has written to the store.
         return FatalError(f"another program has changed the metadata store: {error.cause!r}")

@@ -1,9 +1,9 @@
-"""The controller's tracking of deletions and undeletes: confirmations of brokers, repetitions, and the removal of the
-data on every broker.
+"""Tracks deletions and undeletes: confirmations of brokers, repeated requests, and the removal of the data on every
+broker.
 
-A replica that never answers blocks no deletion, because the name is already free. When its broker returns, its first
-FULL LeaderAndIsr makes it stage the replica. Only without topic ids does the name stay in use until every replica has
-answered.
+A broker that never responds does not block a deletion: the topic's name is free at once. When the broker returns, it
+stages its replica after its first LeaderAndIsr of type FULL. Only in clusters without topic ids does the name stay in
+use until every broker has responded.
 """
 
 from __future__ import annotations
@@ -38,19 +38,18 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 30.0
-"""Delay between two StopReplica for the same partitions."""
+"""Delay between two StopReplica requests for the same partitions."""
 PAUSE_S = 0.5
 """Delay after a failed write, while the store is unreachable."""
 RETRIES_MAX = 20
-"""Limit of retries: after that, the broker's next FULL LeaderAndIsr has to remove the replica."""
+"""Limit of retries. After that, the broker stages the replica when it gets its next LeaderAndIsr of type FULL."""
 PARTLY_S = 1.0
-"""Time that all brokers get to confirm before the controller stores a record that names the missing ones: most
-deletions then need only one write.
-"""
+"""Time for brokers to confirm before the controller stores which ones have. Most deletions are confirmed by all brokers
+in this time, and need only one write."""
 
 
 class Deletions:
-    """Deletions of one controller; runs on the loop's thread."""
+    """The deletions of one controller, on the event loop's thread."""
 
     def __init__(
         self,
@@ -64,18 +63,18 @@ class Deletions:
         self._send_again = send_again
         self._tombstones_max = tombstones_max
         self._image = ClusterImage.initial(-1)
-        """Function that returns topic names for log lines."""
+        """The current image, for topic names in log lines."""
         self._unconfirmed: dict[Uuid, set[int]] = {}
-        """Brokers that have not answered StopReplica, by topic."""
+        """Topic id → brokers that have not responded to StopReplica."""
         self._partly: set[Uuid] = set()
-        """The topics of `_unconfirmed` with confirmations that are not stored yet."""
+        """The topics of `_unconfirmed` with confirmations that have not been stored yet."""
         self._partly_due: asyncio.TimerHandle | None = None
         self._pending_undeletes = PendingUndeletes()
         self._tries: dict[Uuid, int] = {}
         self._staged: set[Uuid] = set()
-        """Topics staged on every replica; brokers remove the data when it is due."""
+        """Topics of which all replicas are staged; brokers remove the data after the delay."""
         self._unchecked: set[Uuid] = set()
-        """The topics of `_staged` whose data may be gone since the last check."""
+        """The topics of `_staged` for which a broker has removed data since the last check."""
         self._newly_staged: set[Uuid] = set()
         self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
         self._freed: dict[Uuid, asyncio.Future[None]] = {}
@@ -84,18 +83,18 @@ class Deletions:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def start(self, image: ClusterImage) -> None:
-        """Continue the unfinished deletions. Each broker gets its unconfirmed orders again when it registers."""
+        """Continue unfinished deletions. A broker gets its unconfirmed requests again when it registers."""
         self._image = image
         self._take(image.deletions.values())
         self._spawn(self._run())
 
     def pending_of(self, broker_id: int) -> list[Uuid]:
-        """Return the topics for which a broker has not confirmed its orders."""
+        """Return the topics for which a broker has not confirmed the staging."""
         stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
         return stopping + self._pending_undeletes.pending_of(broker_id)
 
     async def stop(self) -> None:
-        """Stop. Nothing is lost: the store has the deletion records."""
+        """Stop. Nothing is lost: the store contains the deletion records."""
         for timer in (*self._timers, *([] if self._partly_due is None else [self._partly_due])):
             timer.cancel()
         for task in self._tasks:
@@ -131,7 +130,7 @@ class Deletions:
 
     def _take(self, records: Iterable[DeletionRecord]) -> None:
         for record in records:
-            # Confirmations for an earlier version of the record remain valid.
+            # Confirmations of an earlier state of the deletion remain valid.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
             tries = self._tries.get(record.topic_id, 0)
             self._drop(record.topic_id, undeleting=record.state == UNDELETING)
@@ -145,7 +144,7 @@ class Deletions:
                     self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
                 self._pending_undeletes.begin(record)
-                # There may be no broker left that could answer.
+                # If no broker is left to respond, the deletion can advance.
                 self._wake.set()
             elif record.state == STAGED:
                 self._staged.add(record.topic_id)
@@ -165,7 +164,7 @@ class Deletions:
     # --- answers of brokers -------------------------------------------------------------------------------------------
 
     def stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        """Process a broker's answer to StopReplica."""
+        """Process a broker's response to StopReplica."""
         failed = set(_failures(response.topics))
         if response.error_code:
             failed = {topic.topic_id for topic in request.topic_states}
@@ -186,12 +185,12 @@ class Deletions:
             self._later(broker_id, again)
 
     def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
-        """Process a broker's answer to RestoreReplicas."""
+        """Process a broker's response to RestoreReplicas."""
         if self._pending_undeletes.handle_answer(broker_id, request, response):
             self._wake.set()
 
     def _note_partly(self, topic_id: Uuid) -> None:
-        """Store the confirming brokers after `PARTLY_S`; the deletion's report then names the missing ones."""
+        """Store after `PARTLY_S` which brokers have confirmed; tools then show the missing ones."""
         self._partly.add(topic_id)
         if self._partly_due is None:
             self._partly_due = asyncio.get_running_loop().call_later(PARTLY_S, self._partly_is_due)
@@ -201,7 +200,7 @@ class Deletions:
         self._wake.set()
 
     def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
-        """Return a future for the reply to FinishUndelete. The future completes when the running undelete has ended."""
+        """Return a future for the reply to FinishUndelete, which completes when the running undelete has ended."""
         future = self._undeletes.get(topic_id)
         if future is None:
             future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
@@ -250,7 +249,7 @@ class Deletions:
     # --- records ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Store confirmations, and find deletions whose data is gone on every broker."""
+        """Store confirmations, and find deletions whose data has been removed on every broker."""
         while True:
             self._wake.clear()
             try:
@@ -258,7 +257,7 @@ class Deletions:
             except StoreClosedError:
                 return  # The broker is stopping.
             except UnavailableError as problem:
-                # The store client has already retried for a while. A longer pause here would delay undeletes.
+                # The store client has already retried for a while. A longer pause would delay undeletes.
                 log.warning("cannot record deletions yet, retrying: %s", problem)
                 await asyncio.sleep(PAUSE_S)
                 continue
@@ -299,7 +298,7 @@ class Deletions:
         return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Return the staged deletions without any data left on a broker."""
+        """Return the staged deletions of which no broker has data any more."""
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()
@@ -308,7 +307,7 @@ class Deletions:
         except StoreError:
             self._unchecked |= topics
             raise
-        # If the topic was undeleted while the store was read, it is no longer staged.
+        # A topic may have been undeleted during the read; it is no longer staged then.
         return tuple(topic_id for topic_id in unheld if topic_id in self._staged)
 
     def _staged_data_changed(self, topic_id: Uuid) -> None:

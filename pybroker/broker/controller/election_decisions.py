@@ -1,4 +1,4 @@
-"""Leader elections that an operator requests, and the balance of preferred leaders. Pure functions."""
+"""Decisions about leader elections on request, and about the balance of preferred leaders. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.protocol.error_codes import ErrorCode
 
 BALANCED_AT_ONCE = 1_000
-"""Limit of leader changes in one decision: after each change, producers and consumers have to look up the new leader.
-"""
+"""Leader changes per decision, at most: after each change, clients have to look up the new leader."""
 
 
 @decides(ElectLeaders)
 def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
-    """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions, all
-    partitions are considered, and the reply omits those without a need for an election.
-    """
+    """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions,
+    consider all of them, and return only the partitions that needed an election."""
     alive = frozenset(image.brokers) - image.leaving
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
@@ -115,7 +113,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
     operations: list[Operation] = []
     for name, topic in image.topics.items():
         for index, before in enumerate(topic.partitions):
-            # During a reassignment the first replica may soon be removed, or may only just have joined the ISR.
+            # During a reassignment the first replica may soon be removed, or may have joined the ISR only now.
             if before.leader == before.replicas[0] or before.replicas[0] not in uneven or is_moving(before):
                 continue
             election = preferred(before, alive)
@@ -130,7 +128,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
 
 @decides(ElectAnyLeaders)
 def decide_any_leaders(image: ClusterImage, _event: ElectAnyLeaders) -> Decision:
-    """Elect any live replica for each partition that has no leader, in topics that allow unclean elections."""
+    """Elect any live replica for each partition without a leader, in topics that allow unclean elections."""
     alive = frozenset(image.brokers) - image.leaving
 
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:

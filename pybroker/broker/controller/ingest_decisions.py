@@ -1,7 +1,7 @@
 """Decisions about staged ingests: begin, commit, end. Pure.
 
-The commit is one multi, which checks the controller epoch and replaces the open record with the committed one. The
-commit is then final, whatever crashes: the brokers link the segments, and `FinishIngest` records their offsets.
+The commit is one multi, which checks the controller epoch and replaces the open record by the committed one. After it,
+the commit is final even if processes crash: the brokers link the segments, and `FinishIngest` records their offsets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OFFSET_MAX = 2**63 - 1
 
 @decides(BeginIngest)
 def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
-    """Open an ingest. Reply: the open record, or the committed one."""
+    """Open an ingest. Return the open record, or the committed one if the ingest has already been committed."""
     topic_id, ingest_id, batch_id = event.key
     if image.topic_by_id(topic_id) is None:
         raise unknown_topic(image, topic_id)
@@ -85,9 +85,8 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
 
 
 def _check_readable(image: ClusterImage, key: IngestKey) -> None:
-    """Refuse an ingest id if its record is damaged: the ingest may have been committed, and a new one could duplicate
-    its records.
-    """
+    """Raise KafkaError if the record of this ingest id is damaged: the ingest may have been committed, and a new one
+    could duplicate its records."""
     for path in ingest_paths(key):
         if path in image.damaged_ingests:
             raise KafkaError(
@@ -102,9 +101,8 @@ def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid
 
 
 def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition], code: ErrorCode) -> None:
-    """Refuse an ingest if its record would exceed the store's limit for a value once it has its offsets. This
-    guarantees that every decided commit can be finished.
-    """
+    """Refuse an ingest whose record, including its offsets, would exceed the store's limit for a value. Every commit
+    can therefore be finished."""
     widest = {
         index: msgspec.structs.replace(part, base_offset=OFFSET_MAX, end_offset=OFFSET_MAX)
         for index, part in partitions.items()
@@ -121,7 +119,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
 
 @decides(CommitIngest)
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
-    """Commit an ingest. Reply: the record; its state is COMMITTING until all partitions have the records."""
+    """Commit an ingest. Return the record; its state is COMMITTING until all partitions have the records."""
     done = image.commit_of(event.key)
     if done is not None:
         return nothing(done)
@@ -161,10 +159,8 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
 
 
 def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, int]) -> None:
-    """Refuse a commit that was prepared for another leader or ISR. It is enough to look at the image: only the
-    controller writes partition states, and the multi checks the controller epoch, so it fails if the image is not
-    current.
-    """
+    """Refuse a commit that was prepared for another leader or ISR. Comparing with the image is sufficient: only the
+    controller writes partition states, and the multi checks the controller epoch."""
     partitions = image.topics[image.names[topic_id]].partitions
     for index, version in versions.items():
         if partitions[index].state_version != version:
@@ -175,7 +171,7 @@ def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, in
 
 @decides(ReopenIngest)
 def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
-    """Allow appends again after a failed prepare. An ingest that is no longer open stays as it is."""
+    """Allow appends again after a failed prepare. If the ingest is no longer open, do nothing."""
     known = image.ingests.get(event.key)
     if known is None or known.epoch != event.epoch:
         return nothing(None)
@@ -185,8 +181,7 @@ def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
 
 @decides(TouchIngests)
 def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
-    """Record the time of the last append. An ingest stays as it is if it is no longer open or already has a later time.
-    """
+    """Record the time of the last append, unless the ingest is no longer open or already has a later time."""
     touched = [
         msgspec.structs.replace(known, touched_ms=at_ms)
         for key, epoch, at_ms in event.touched
@@ -200,7 +195,7 @@ def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
 
 @decides(FinishIngest)
 def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
-    """Record the offsets of partitions that have the records. Reply: the record with its offsets."""
+    """Record the offsets of partitions that have linked the records. Return the record with its offsets."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit of this ingest is no longer known.")
@@ -219,16 +214,15 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
 
 
 def _finished(known: IngestRecord, partitions: Mapping[int, IngestedPartition]) -> IngestRecord:
-    """Return the record. Its state is COMMITTED if no partition is pending."""
+    """Return the record with these offsets. Its state is COMMITTED if no partition is missing."""
     record = msgspec.structs.replace(known, partitions=partitions)
     return record if record.pending else record.committed()
 
 
 @decides(LoseIngest)
 def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
-    """Handle the loss of staged data on a leader. A report of a former leader changes nothing: the present leader may
-    have the data.
-    """
+    """Handle the loss of staged data on a leader. Ignore the report of a former leader: the current leader may have the
+    data."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit of this ingest is no longer known.")
@@ -270,9 +264,8 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
 
 @decides(DropIngests)
 def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
-    """End open ingests (aborted, expired, topic deleted) and forget committed ones. An ingest is ignored if it is
-    missing or has been begun again since. Reply: the open ingests that ended.
-    """
+    """End open ingests (aborted, expired, topic deleted) and forget committed ones. Ignore an ingest that is missing or
+    has been begun again since. Return the open ingests that ended."""
     ended = [
         record for key, epoch in event.open if (record := image.ingests.get(key)) is not None and epoch == record.epoch
     ]
@@ -292,7 +285,7 @@ def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
 
 
 def _emptied_folders(image: ClusterImage, topics: Iterable[Uuid], dropped: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the parent nodes of dead topics that will be empty when `dropped` is removed."""
+    """Return the parent znodes of deleted topics that will be empty after the removal of `dropped`."""
     left = {record.path for record in (*image.ingests.values(), *image.committed_ingests.values())}
     used = {path.rpartition("/")[0] for path in (left | image.damaged_ingests) - dropped}
     return tuple(

@@ -1,4 +1,4 @@
-"""The controller's internal events: answers of brokers, and their consequences."""
+"""The controller's internal events: responses of brokers, and follow-up events."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ class Arrival(msgspec.Struct, frozen=True):
 
     broker: BrokerImage
     intact: bool
-    """True if the restart cannot have lost a record that was visible before it."""
+    """Whether the restart cannot have lost a record that was visible before it."""
 
 
 class BrokersChanged(Event[None], frozen=True):
-    """Change of the registrations: brokers that have a new registration, and brokers that have lost their registration.
-    """
+    """A change of the registrations: brokers with a new registration, and brokers that have lost theirs."""
 
     arrived: tuple[Arrival, ...] = ()
     gone: tuple[int, ...] = ()
@@ -36,43 +35,41 @@ class FinalizeFeatures(Event[None], frozen=True):
 
 
 class FenceBroker(Event[None], frozen=True):
-    """Fencing of a broker before its session with the store ends, because other brokers have seen that its process is
-    dead. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered.
-    """
+    """Fence a broker before its ZooKeeper session ends, because other brokers have seen that its process is dead.
+    KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerSessionEnded(Event[None], frozen=True):
-    """A broker of a metadata quorum has sent no heartbeat for too long, or other brokers have seen that its process is
-    dead. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered.
-    """
+    """Fence a broker of a metadata quorum that has sent no heartbeat for too long, or whose process was seen dead by
+    other brokers. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerForgotten(Event[None], frozen=True):
-    """Report that the nodes which an unregistered broker wrote to the store have been removed."""
+    """The znodes that an unregistered broker wrote have been removed."""
 
     broker_id: int
 
 
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
-    """End of an undelete: enough replicas have their data back, or it is impossible (`problem`)."""
+    """End an undelete: enough replicas have their data back, or the topic cannot come back (`problem`)."""
 
     topic_id: Uuid
     problem: str | None = None
     holders: Mapping[int, tuple[int, ...]] | None = None
-    """Brokers that have the data, by partition; None means all."""
+    """Brokers that have the data, by partition; None: all brokers."""
 
 
 class AdvanceDeletions(Event[None], frozen=True):
-    """Progress of deletions: all replicas have confirmed (`staged`), or the data is gone everywhere (`removed`)."""
+    """Advance deletions: all replicas have confirmed (`staged`), or the data is removed everywhere (`removed`)."""
 
     confirmed: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
-    """Brokers that have confirmed; others are still missing."""
+    """(topic id, brokers that have confirmed), while other brokers are missing."""
     staged: tuple[Uuid, ...] = ()
     removed: tuple[Uuid, ...] = ()
     tombstones_max: int = 10_000
@@ -80,29 +77,28 @@ class AdvanceDeletions(Event[None], frozen=True):
 
 
 class RemoveLeftovers(Event[None], frozen=True):
-    """Remove the next part of a dead topic's nodes. The topic had too many nodes for the multi that freed its name."""
+    """Remove the next part of a deleted topic's znodes. The topic had too many znodes for the multi that freed its
+    name."""
 
     name: str
 
 
 class FinishMigrations(Event[None], frozen=True):
-    """Report of migrated topics: all their replicas have written the new topic id to `partition.metadata`."""
+    """All replicas of these migrated topics have written their topic id to `partition.metadata`."""
 
     topics: tuple[str, ...]
 
 
 class BalanceLeaders(Event[int], frozen=True):
     """Elect the preferred leaders of each broker that lacks more than `percentage` of the leaderships it should have.
-    Reply: number of elections.
-    """
+    Reply: the number of elections."""
 
     percentage: int
 
 
 class ElectAnyLeaders(Event[None], frozen=True):
-    """Election in topics that now allow unclean elections and did not before: any replica may lead a partition without
-    a leader.
-    """
+    """Elect leaders in topics that allow unclean elections since their last change: any live replica may lead a
+    partition without a leader."""
 
 
 class AdvanceReassignments(Event[None], frozen=True):

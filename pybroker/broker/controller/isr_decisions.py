@@ -18,15 +18,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(AlterIsr)
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
-    """Change ISRs, each partition independently. A broker joins an ISR only if the leader has seen its present broker
-    epoch (KIP-903): if the broker has restarted since, it may have lost records that the leader counts on.
-    """
+    """Change ISRs; each partition succeeds or fails independently. A broker joins an ISR only if the leader has seen
+    its current broker epoch (KIP-903): a broker that has restarted since may have lost records that the leader counts
+    as replicated."""
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []
     held: dict[Uuid, set[int]] = {}
-    """Partitions that accept no new ISR member at present because a staged ingest is linking, by topic."""
+    """Topic id → partitions that accept no new ISR member for now, because a staged ingest is being linked."""
     for change in event.changes:
         name = image.names.get(change.topic_id)
         if name is None or change.partition >= len(image.topics[name].partitions):
@@ -49,7 +49,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
             isr=isr,
             controller_epoch=image.controller_epoch,
             state_version=before.state_version + 1,
-            # The leader is alive, and a leader has every record.
+            # The leader is alive, and it has every record.
             suspect=(),
             young=False,
             offline=tuple(broker_id for broker_id in before.offline if broker_id not in isr or broker_id in before.isr),
@@ -71,7 +71,7 @@ def _refusal(image: ClusterImage, before: PartitionImage, change: IsrChange, lea
     if change.leader_epoch < before.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if change.leader_epoch > before.leader_epoch:
-        # The leader cannot have a newer epoch than the controller.
+        # A leader cannot have a newer epoch than the controller.
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if before.leader != leader:
         return ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Periodically gives leadership back to the preferred leaders (`auto.leader.rebalance.enable`)."""
+"""Moves leadership back to the preferred leaders periodically (`auto.leader.rebalance.enable`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pybroker.errors import KafkaError
 log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
-"""Pause between two batches of leader changes: clients have to look up their leaders in between."""
+"""Pause between two decisions: in between, clients look up their new leaders."""
 
 
 class LeaderBalance:
-    """The leader balance of one controller; on the loop's thread."""
+    """The leader balance of one controller, on the event loop's thread."""
 
     def __init__(self, port: ControllerClient, settings: Mapping[str, Any]) -> None:
         self._port = port

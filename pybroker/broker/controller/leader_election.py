@@ -22,15 +22,16 @@ from pybroker.native import Uuid
 
 
 class LeaderElection(NamedTuple):
-    """The outcome of an election: the leader (-1 for none), the in-sync replicas, and the new suspects."""
+    """The result of an election: the leader (-1: none), the ISR, and the suspects (replicas that may have lost the end
+    of their logs)."""
 
     leader: int
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     doubtful: bool = False
-    """True if the leader is a suspect: it may have lost records that consumers or followers have seen."""
+    """Whether the leader is a suspect and may have lost records that consumers or followers have seen."""
     unclean: bool = False
-    """True if the election did not wait for other replicas that may have more records."""
+    """Whether other replicas, which were not waited for, may have more records."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -38,9 +39,8 @@ UNCLEAN = "unclean.leader.election.enable"
 
 def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
     """Record the ISR members in `suspect` as suspects: they may have lost the end of their logs. The brokers in `anew`
-    have restarted, so the log ends that they reported before no longer count. If a replica was allowed to begin with an
-    empty log, it still is.
-    """
+    have restarted: log ends that they reported before no longer count. A replica that was allowed to begin with an
+    empty log still is."""
     known = {log_end.broker_id: log_end for log_end in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
     told = tuple(
@@ -66,14 +66,15 @@ def elect(
     unclean: bool = False,
 ) -> LeaderElection:
     """Elect the first replica in assignment order that is in sync and alive. Without one, the partition has no leader
-    and keeps its ISR: only those replicas hold all acknowledged records. If `unclean` is true, any live replica then
-    becomes leader, alone in the ISR.
+    and keeps its ISR: only these replicas have all acknowledged records. If `unclean`, any live replica then becomes
+    leader, alone in the ISR.
 
     Suspects leave every ISR that has another member, alive or not. If all members are suspects, the election waits
-    until all of them have reported their log ends, and the longest log wins; a single suspect becomes leader without a
-    report. Brokers in `emptied` have lost a log directory, so their log may be missing. If all candidates are among
-    them and the partition has other replicas, they become leader only in an unclean election, and only if none of the
-    other replicas can.
+    until all of them have reported their log ends, and the longest log wins. A single suspect becomes leader without a
+    report.
+
+    Brokers in `emptied` have lost a log directory: their log may be missing. If the partition has other replicas, such
+    a broker becomes leader only in an unclean election, and only if no other replica can.
     """
     told = {log_end.broker_id: log_end for log_end in partition.suspect}
     trusted = tuple(member for member in partition.isr if member not in told)
@@ -117,19 +118,20 @@ def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
 
 
 def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
-    """Return the mark that allows a leader without a log to create an empty one, see `begins_empty`."""
+    """Return the entry that lets a leader without a log create an empty one; see `begins_empty`."""
     missing = any(log_end.broker_id == leader and log_end.end == MISSING_LOG for log_end in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
 
 
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
-    """Return whether the reported logs prove that no record was ever acknowledged. They prove it if the partition is
-    young, no reported log has a record, and an in-sync replica has no log. This happens when the controller dies before
-    it sends the order to create the log. A lost log directory proves nothing.
+    """Return whether the reported logs prove that no record was ever acknowledged.
+
+    They do if the partition is young, no reported log has a record, and an in-sync replica has no log. This happens
+    when the controller dies before it has told the replica to create its log. A lost log directory proves nothing.
     """
     told = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
     missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
-    # A replica without a log costs at most two state changes: its election, and its answer.
+    # A replica without a log causes at most two state changes: its election, and its report.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
     return (
         young
@@ -139,14 +141,13 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
 
 
 def without_false_alarm(election: LeaderElection, partition: PartitionImage, emptied: frozenset[int]) -> LeaderElection:
-    """Return the election without the mark `doubtful` if no record can be lost."""
+    """Return the election, with `doubtful` set to False if no record can be lost."""
     return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
 
 
 def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]:
     """Return the brokers that are down and may have records which the live replicas have lost. Empty if the partition
-    has a leader, or if no replica has lost anything.
-    """
+    has a leader, or if no replica has lost anything."""
     if partition.leader != NO_LEADER or not partition.suspect:
         return ()
     told = {log_end.broker_id: log_end for log_end in partition.suspect}
@@ -158,23 +159,21 @@ def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]
 
 
 def emptied_of(image: ClusterImage) -> frozenset[int]:
-    """Return the brokers that have lost a log directory, see `elect`."""
+    """Return the brokers that have lost a log directory; see `elect`."""
     return frozenset(broker_id for broker_id, broker in image.brokers.items() if broker.emptied)
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
-    """Return whether the topic allows unclean elections. It does not while a staged ingest is linking: a leader without
-    the staged segments could never finish the ingest.
-    """
+    """Return whether the topic allows unclean elections. It does not while a staged ingest is being linked: a leader
+    without the staged segments could never finish the ingest."""
     own = topic.config.get(UNCLEAN)
     allowed = image.unclean_elections if own is None else own == "true"
     return allowed and not linking_partitions(image, topic.topic_id)
 
 
 def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:
-    """Return `unclean.leader.election.enable` for topics that do not set it, as this controller sees it; `static` is
-    the value from its configuration file.
-    """
+    """Return `unclean.leader.election.enable` for topics without a setting of their own. `static`: the value in this
+    controller's configuration file."""
     for name in (str(broker_id), DEFAULT_BROKER_CONFIG):
         stored = broker_configs.get(name)
         if stored is not None and UNCLEAN in stored.config:
@@ -183,7 +182,7 @@ def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: i
 
 
 def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> bool:
-    """Return whether a change allows unclean elections that were not allowed before it."""
+    """Return whether a change allows unclean elections that were not allowed before."""
     if after.unclean_elections and not before.unclean_elections:
         return True
     return any(
@@ -194,7 +193,7 @@ def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) ->
 
 
 def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElection | None:
-    """Return the election of the preferred leader; None if that replica is not alive or not in sync."""
+    """Return the election of the preferred leader; None if that replica is down or not in sync."""
     first = partition.replicas[0]
     return (
         LeaderElection(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None
@@ -202,10 +201,9 @@ def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElectio
 
 
 def linking_partitions(image: ClusterImage, topic_id: Uuid) -> set[int]:
-    """Return the partitions of a topic for which an ingest is committed but an in-sync replica may still lack the
-    records. Until all have them, no other replica may join the ISR or become leader: it may have neither the records
-    nor the staged segments.
-    """
+    """Return the partitions of a topic for which an ingest is committed while an in-sync replica may still lack the
+    records. Until all in-sync replicas have them, no other replica may join the ISR or become leader: it may have
+    neither the records nor the staged segments."""
     return {
         index
         for record in image.committed_ingests.values()

@@ -1,4 +1,4 @@
-"""The control channel to the broker in this process: messages are passed as objects, without serialization."""
+"""The control channel to the broker in this process: passes messages as objects, without serialization."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ Receiver = Callable[[ControlRequest], Awaitable[ControlResponse]]
 
 
 class LocalChannel:
-    """The local `cluster.channel.Channel`. If the receiver raises an exception (a bug), the answer is
-    UNKNOWN_SERVER_ERROR.
-    """
+    """The channel to the local broker (`cluster.channel.Channel`). If its handler raises an exception (a bug), the
+    response is UNKNOWN_SERVER_ERROR."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -58,7 +57,7 @@ class LocalChannel:
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         try:
             return await self._receiver(request)
-        except Exception:  # The controller waits for an answer, and the requests after this one must still run.
+        except Exception:  # The controller waits for a response, and the requests behind this one must still run.
             log.exception(
                 "control request failed in the local broker request=%s: this is a bug in pybroker",
                 type(request).__name__,
@@ -74,12 +73,12 @@ class LocalOnly:
         self._local = local
 
     def to(self, broker: BrokerImage) -> Channel | None:
-        """Return the channel to the local broker, None for another one."""
+        """Return the channel to the local broker; None for another broker."""
         return self._local if broker.broker_id == self._broker_id else None
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
         """Do nothing: there are no other brokers."""
 
     async def close(self) -> None:
-        """Wait for the local answers."""
+        """Wait for the local broker's responses."""
         await self._local.drain()

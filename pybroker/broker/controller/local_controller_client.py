@@ -18,12 +18,10 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 DECISION_MS_MIN = 1_000
-"""Minimum time for a decision, in ms. With a shorter timeout, the caller does not wait until the change is applied
-everywhere, but the decision itself still takes a moment.
-"""
+"""Shortest time for a decision. With a shorter timeout, the caller does not wait until the change is applied
+everywhere, but the decision itself takes a moment."""
 EVENTS_QUEUED_MAX = 10_000
-"""Limit of queued events. Each client waits for its answer before it submits more, so a longer queue is a sign of a
-fault.
+"""Length limit of the queue. Each client waits for its answer before it submits more: a longer queue indicates a fault.
 """
 
 R = TypeVar("R")
@@ -36,22 +34,22 @@ class Submission(msgspec.Struct, eq=False):
     asked_by: int
     """The broker that waits for the answer. It gets the answer only after its own metadata shows the change."""
     deadline: float | None
-    """When to stop waiting for the decision to be applied everywhere, by the loop's clock."""
+    """Loop time until which to wait for the brokers to apply the decision; None: no limit."""
     decide_by: float | None
-    """If the decision has not begun by then, the event is dropped."""
+    """Loop time at which the event is dropped if the decision has not begun."""
     answered: asyncio.Future[EventAnswer[Any]]
     came: float
     """Arrival time, by the clock of the queue metrics."""
     asked: RequestIdentity | None = None
-    """The request id under which the outcome is recorded, if any."""
+    """The request id under which the outcome is recorded; None: it is not recorded."""
     caller: Caller | None = None
     """The client that submits the event and whose permissions apply; None for a broker."""
     closed: ClosedTopics | None = None
-    """The topics fenced for the decision. If a topic still has to be fenced, the event waits for that."""
+    """The topics fenced for the decision; None while no topic is fenced."""
     over_quota: Mapping[int, KafkaError] | None = None
     """Items that the client's quota refuses, by index; None until the quota has been checked."""
     throttle_time_ms: int = 0
-    """How long the client has to wait."""
+    """Throttle time for the client's quota."""
 
     def require_time(self) -> None:
         """Raise KafkaError REQUEST_TIMED_OUT if the decision can no longer begin in time."""
@@ -73,8 +71,8 @@ class Submission(msgspec.Struct, eq=False):
 
 
 class LocalControllerClient:
-    """The controller client in the controller's own process (`cluster.controller_client.InProcessControllerClient`);
-    the controller takes events from the other end."""
+    """The controller client in the controller's own process (`cluster.controller_client.InProcessControllerClient`),
+    and the queue from which the controller takes the events."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -82,7 +80,7 @@ class LocalControllerClient:
         self._open = False
         self.figures = QueueFigures()
         self.heartbeats: Callable[[BrokerHeartbeat], None] | None = None
-        """Takes heartbeats immediately: they must not wait behind decisions. Raises KafkaError."""
+        """Processes heartbeats immediately: they must not wait behind decisions. Raises KafkaError."""
         self._under_way: dict[Uuid, asyncio.Future[EventAnswer[Any]]] = {}
 
     @property
@@ -103,7 +101,7 @@ class LocalControllerClient:
         asked: RequestIdentity | None = None,
     ) -> EventAnswer[R]:
         """Submit an event and return its answer (see `InProcessControllerClient`). A retry with the same request id
-        shares the first submission's answer."""
+        gets the first submission's answer."""
         again = None if asked is None else self._under_way.get(asked.request_id)
         if again is not None:
             return await asyncio.shield(again)
@@ -123,7 +121,7 @@ class LocalControllerClient:
         request_id = asked.request_id
         self._under_way[request_id] = answered
         answered.add_done_callback(lambda done: self._answered(request_id, done))
-        # If the first caller has gone, a retry may still wait for the answer.
+        # A cancellation of this caller must not cancel the submission: a retry may still wait for the answer.
         return await asyncio.shield(answered)
 
     def _put(
@@ -147,12 +145,12 @@ class LocalControllerClient:
     def _answered(self, request_id: Uuid, done: asyncio.Future[EventAnswer[Any]]) -> None:
         del self._under_way[request_id]
         if not done.cancelled():
-            done.exception()  # Retrieve the exception: asyncio warns otherwise if no caller waits any more.
+            done.exception()  # Retrieve the exception: asyncio logs a warning otherwise if no caller waits any more.
 
     # --- the controller's end -----------------------------------------------------------------------------------------
 
     def open(self, first: Event[R] | None) -> asyncio.Future[EventAnswer[R]] | None:
-        """Begin to accept events, with `first` before any other; return its future."""
+        """Start to accept events, with `first` before all others; return the future of its answer."""
         self._open = True
         return None if first is None else self._put(first, self._broker_id)
 
@@ -173,8 +171,7 @@ class LocalControllerClient:
         return submission
 
     def put_back(self, submission: Submission) -> None:
-        """Put a submission back at the end of the queue. The controller had taken it, but it had to wait for something.
-        """
+        """Put a submission that the controller has taken back at the end of the queue, because it has to wait."""
         self._queue.put_nowait(submission)
 
     def left(self) -> list[Submission]:

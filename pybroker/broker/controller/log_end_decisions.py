@@ -21,16 +21,17 @@ from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 def _was_just_made(partition: PartitionImage) -> bool:
-    """Return whether the partition is new, and since its creation only its controller or leader has died, right
-    afterwards. Its logs may then not exist yet.
-    """
+    """Return whether the partition is new and no broker has died since its creation, apart from the controller or
+    leader right after it. Its logs may then not exist yet."""
     return partition.state_version <= 1 + sum(log_end.end == MISSING_LOG for log_end in partition.suspect)
 
 
 def _asking_the_others(partition: PartitionImage) -> PartitionImage:
-    """Return the partition with the replicas outside the ISR recorded as suspects, so that they report their log ends
-    too. The controller records them as soon as one replica reports that it has no log, because the next in-sync replica
-    may die before it reports the same. The replica with the longest log then becomes leader, even if that log is empty.
+    """Return the partition with the replicas outside the ISR recorded as suspects, which makes them report their log
+    ends.
+
+    The controller calls it as soon as one replica reports that it has no log: the other in-sync replicas may die before
+    they report the same. The replica with the longest log then becomes leader, even if that log is empty.
     """
     known = {log_end.broker_id for log_end in partition.suspect}.union(partition.isr)
     asked = tuple(LogEnd(replica, -1, UNKNOWN_END) for replica in partition.replicas if replica not in known)
@@ -40,11 +41,11 @@ def _asking_the_others(partition: PartitionImage) -> PartitionImage:
 def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> PartitionImage:
     """Return the partition with a log end that a broker has just reported.
 
-    A missing log either never existed or is lost. Its broker can tell which only if the whole log directory is lost. In
-    a young partition the log probably never existed: the controller asks the other replicas, and if none of them has a
-    record, they may become leader. If one has a record, the partition has had a leader, and the lost log may have held
-    more than the other logs: the controller stops waiting for reports, and only an unclean election gives the partition
-    a leader.
+    A missing log either never existed or has been lost. Its broker can tell the difference only if the whole log
+    directory is lost. In a young partition the log probably never existed: the controller asks the other replicas. If
+    none of them has a record, a replica may become leader. If one has a record, the partition has had a leader, and the
+    lost log may have had more records than the others. The controller then stops waiting for reports, and only an
+    unclean election gives the partition a leader.
     """
     after = with_reported_log_end(before, told)
     if told.end == MISSING_LOG:
@@ -61,12 +62,11 @@ def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> Parti
 
 @decides(LogEndsTold)
 def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
-    """Elect leaders of partitions after all their replicas have reported. A replica without a log leaves the ISR if the
-    ISR has another member; it then copies the whole log.
-    """
+    """Elect leaders of partitions of which all replicas have reported. A replica without a log leaves the ISR if the
+    ISR has another member; it then copies the whole log."""
     registered = image.brokers.get(event.broker_id)
     if registered is None or registered.epoch != event.broker_epoch:
-        # The broker reports again under its later broker epoch.
+        # The broker will report again in its later broker epoch.
         return nothing(None)
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
@@ -92,7 +92,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         losses.note(f"{topic.name}-{index}", before, election)
         after = next_state(image, heard, election)
         if election.leader == before.leader == NO_LEADER:
-            # No broker has to act, so the leader epoch does not change.
+            # No broker has to act on the change: keep the leader epoch.
             after = msgspec.structs.replace(after, leader_epoch=before.leader_epoch)
         partitions[index] = after
         changed[topic.name] = partitions
@@ -118,7 +118,7 @@ def _matters(before: PartitionImage, told: LogEnd) -> bool:
     missing = told.end == MISSING_LOG
     if not known and not (missing and told.broker_id in before.isr):
         return False
-    # If the partition has a leader, the replica can copy from it.
+    # If the partition has a leader, the replica copies the log from it.
     return missing or before.leader == NO_LEADER
 
 

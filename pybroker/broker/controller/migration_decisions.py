@@ -1,11 +1,11 @@
 """Decisions that finish the migration from metadata without topic ids.
 
-Topic ids: when all replicas of a topic have written its id, the controller removes the record of the migration. A
+Topic ids: when all replicas of a topic have written its id, the controller removes the topic's migration record. A
 controller that starts after a crash finds the record and continues.
 
-Unfinished deletions in the old format, `/admin/delete_topics/[topic]`: when the topic has its id, the controller
-deletes it like any other topic, and the same multi removes the order. If the topic does not exist, the controller drops
-the order.
+Deletions requested in the old format, `/admin/delete_topics/[topic]`: when the topic has its id, the controller deletes
+it like any other topic, and the same multi removes the znode of the request. If the topic does not exist, the
+controller only removes that znode.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
 
 @decides(DropDeleteOrders)
 def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
-    """Remove the nodes of old delete orders that still exist."""
+    """Remove the znodes of old deletion requests, as far as they still exist."""
     names = tuple(name for name in event.topics if name in image.delete_orders)
     operations = tuple(Delete(znodes.old_deletion_path(name)) for name in names)
     return Decision(operations, ImageDelta(dropped_orders=names), None)
 
 
 class Migrations:
-    """The replicas that have not confirmed their topic ids. On the loop's thread."""
+    """The replicas that have not confirmed their topic ids. On the event loop's thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[tuple[int, int]]] = {}
-        """(partition, broker) by topic name."""
+        """Topic name → (partition, broker)."""
 
     def start(self, image: ClusterImage, names: Collection[str]) -> tuple[str, ...]:
         """Wait for the replicas of these topics. Return the topics that no longer exist."""
@@ -60,7 +60,7 @@ class Migrations:
     def confirmed(
         self, broker_id: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
     ) -> tuple[str, ...]:
-        """Process a broker's answer; return the topics that it completes."""
+        """Process a broker's response; return the topics whose migration it completes."""
         if not self._waiting or response.error_code:
             return ()
         errors = {

@@ -1,7 +1,7 @@
 """Controller mutation quotas: how many partitions a client may create and delete (`controller_mutation_rate`, KIP-599).
 
-The controller counts, so a client has one quota for all brokers. Like Kafka's controller, it counts only changes that
-it would otherwise make: a topic that it refuses for another reason costs nothing, and `validate_only` costs nothing.
+The controller counts: a client therefore has one quota for all brokers. Like Kafka's controller, it counts only changes
+that it would otherwise make. A topic that it refuses for another reason is not counted, and neither is `validate_only`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MutationUsage(Protocol):
 
 
 ITEMS = "topics"
-"""The field of each of these events that has the items. Items succeed or fail independently."""
+"""The field with the items, in each of these events. Items succeed or fail independently."""
 
 
 def _created_partitions(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
@@ -47,7 +47,7 @@ def _added_partitions(image: ClusterImage, topic: e.NewPartitions, _: None) -> i
 
 def _removed_partitions(image: ClusterImage, topic_id: Uuid, _: e.DeletedTopic) -> int:
     topic = image.topic_by_id(topic_id)
-    # A deletion record without a topic (stray replicas) counts, too.
+    # A deletion record without a topic (stray replicas) counts as well.
     return len(image.deletions[topic_id].partitions if topic is None else topic.partitions)
 
 
@@ -56,15 +56,14 @@ COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
     e.CreatePartitions: _added_partitions,
     e.DeleteTopics: _removed_partitions,
 }
-"""Functions that return the number of partitions which an item creates or deletes. Arguments: the image before the
-event, the item, its reply.
-"""
+"""Functions that return how many partitions an item creates or deletes. Arguments: the image before the event, the
+item, its reply."""
 
 
 def count_mutations(
     image: ClusterImage, granted: AuthorizedEvent, caller: Caller, mutations: MutationUsage
 ) -> tuple[dict[int, KafkaError], int]:
-    """Return the refused items by index in the original event, and how many milliseconds the client has to wait."""
+    """Return (refused items by index in the original event, throttle time in ms for the client)."""
     event = granted.event
     if getattr(event, "validate_only", False):
         return {}, 0
@@ -72,7 +71,7 @@ def count_mutations(
     try:
         would_be = rule_of(event).decide(image, event).reply
     except KafkaError:
-        return {}, 0  # the whole event is refused; the decision reports it
+        return {}, 0  # The decision refuses the whole event, and reports the error.
     refused: dict[int, KafkaError] = {}
     throttle_time_ms = 0
     for place, item, reply in zip(granted.remaining_indexes(ITEMS), getattr(event, ITEMS), would_be, strict=True):

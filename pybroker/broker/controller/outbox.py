@@ -1,5 +1,5 @@
-"""The controller's outgoing messages: it numbers them, hands them to the brokers' channels and passes the
-answers on."""
+"""The controller's messages to brokers: numbers them, passes them to the brokers' channels and reports the responses.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MessageAnswered = Callable[[int, ControlRequest, ControlResponse], None]
 
 
 class SentMessage(msgspec.Struct, frozen=True):
-    """A sent message and the future of its answer."""
+    """A sent message and the future of its response."""
 
     broker_id: int
     request: ControlRequest
@@ -37,22 +37,20 @@ class SentMessage(msgspec.Struct, frozen=True):
 
 
 class ChangeDelivery(Protocol):
-    """A decision on its way to the brokers."""
+    """The delivery of one decision to the brokers."""
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
-        """Return futures that are done when the submitting broker has the change and shows it to its clients."""
+        """Return futures that complete when the submitting broker has the change and shows it to its clients."""
         ...
 
     def led(self) -> list[asyncio.Future[Any]]:
-        """Return futures that are done when the new leaders have taken over and show it: a leader accepts requests only
-        for partitions that its own metadata shows.
-        """
+        """Return futures that complete when the new leaders have taken over and show the change: a leader accepts
+        requests only for partitions in its own metadata."""
         ...
 
     def applied(self) -> list[asyncio.Future[Any]]:
-        """Return futures that are done when every live broker has applied the decision: leaders accept records, and the
-        data of deleted topics is staged.
-        """
+        """Return futures that complete when every live broker has applied the decision: leaders accept records, and the
+        data of deleted topics is staged."""
         ...
 
 
@@ -90,7 +88,7 @@ class SentChange(msgspec.Struct, frozen=True):
 
 
 class OwedOrders(NamedTuple):
-    """The orders that a broker has not confirmed."""
+    """Requests that a broker has not confirmed."""
 
     deletions: Callable[[int], Sequence[Uuid]]
     removals: Callable[[int], Sequence[Uuid]]
@@ -108,15 +106,14 @@ class Outbox:
         self._number = 0
 
     def messages_for(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
-        """Return the messages of a decision for each live broker. Pure; takes long for a large change."""
+        """Return the messages of a decision for each live broker. Pure; slow for a large change."""
         return self._broadcast.changes(before, after, delta, self._number + 1)
 
     def send_change(
         self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
     ) -> ChangeDelivery:
-        """Send a durable decision to every live broker; `messages` is the result of `said`. If the change adds a
-        broker, the broker also gets its pending orders.
-        """
+        """Send a durable decision to every live broker. `messages`: the result of `messages_for`. A broker that the
+        change adds also gets its unconfirmed requests."""
         if not delta.empty:
             self._number += 1
         if delta.brokers or delta.lost_brokers:
@@ -133,7 +130,7 @@ class Outbox:
             self._send(image, broker_id, [self._broadcast.whole(image, broker_id, self._number)])
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
-        """Send a broker again its pending orders for topics that are being deleted or undeleted."""
+        """Repeat a broker's unconfirmed requests for topics that are being deleted or undeleted."""
         if broker_id not in image.brokers:
             return []
         records: list[DeletionRecord] = [image.deletions[topic_id] for topic_id in ids if topic_id in image.deletions]
@@ -147,7 +144,7 @@ class Outbox:
         return self._send(image, broker_id, messages)
 
     def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
-        """Send a broker again its pending replica removals."""
+        """Repeat a broker's unconfirmed replica removals."""
         known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
         left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
         if broker_id not in image.brokers or not left:
@@ -155,7 +152,7 @@ class Outbox:
         return self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)])
 
     def send_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
-        """Ask every live broker immediately to fence topics. `number` identifies the fence."""
+        """Send every live broker a request to fence topics, ahead of its queue. `number` identifies the fence."""
         asked = []
         for broker in image.brokers.values():
             channel = self._channels.to(broker)
@@ -167,7 +164,7 @@ class Outbox:
     def send_reopen(
         self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int
     ) -> None:
-        """Lift the fence on the brokers that were asked to fence. Call it after the decision."""
+        """Lift the fence on the brokers that got the request to fence. Call it after the decision."""
         for broker_id in asked:
             broker = image.brokers.get(broker_id)
             if broker is not None:
@@ -180,7 +177,7 @@ class Outbox:
         return self._number
 
     async def close(self) -> None:
-        """Wait until each message is answered or its channel has given it up."""
+        """Wait until each message has a response or its channel has given up."""
         await self._channels.close()
 
     def _send(self, image: ClusterImage, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:

@@ -1,4 +1,4 @@
-"""The new state of a partition after an election: image and store operation together. Pure."""
+"""The new state of a partition after an election: in the image, and as an operation for the store. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionIma
 from pybroker.broker.metadata.metadata_store import Operation, Set
 
 NAMED_MAX = 100
-"""Number of partitions in one log line."""
+"""Partitions named in one log line, at most."""
 
 
 class PartitionChange(msgspec.Struct, frozen=True):
-    """Partitions with a new state."""
-
     topics: tuple[TopicImage, ...] = ()
     operations: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     more: bool = False
-    """Whether `at_most` of `change_partitions` has left partitions unchanged."""
+    """Whether there are more partitions to change than the limit (`at_most` of `change_partitions`)."""
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
@@ -32,9 +30,9 @@ def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> 
 
 
 def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElection) -> PartitionImage:
-    """Return the state for a new leadership; the leader may be the same replica as before.
+    """Return the partition's state for a new leader epoch; the leader may stay the same.
 
-    If the election adds a suspect, that replica was in the ISR and had a log. A missing log then no longer proves that
+    If the election adds a suspect, the suspect was in the ISR and had a log. A missing log then no longer proves that
     the partition is empty.
     """
     known = {log_end.broker_id for log_end in before.suspect}
@@ -54,7 +52,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElec
 
 
 def set_state(name: str, index: int, after: PartitionImage, before: PartitionImage) -> Operation:
-    """Return an operation that writes the state, but only if the stored state has not changed since."""
+    """Return an operation that writes the state if the stored state has not changed since it was read."""
     return Set(znodes.state_path(name, index), encode_state(after), before.state_version)
 
 
@@ -65,13 +63,15 @@ def change_partitions(
     *,
     at_most: int | None = None,
 ) -> PartitionChange:
-    """Change partitions. `change` returns the election of a partition, or None for no change; its second argument is
-    true if the topic allows unclean elections. At most `at_most` partitions change.
+    """Change the states of partitions.
+
+    `change` returns the election of a partition, or None for no change; its second argument is whether the topic allows
+    unclean elections. At most `at_most` partitions change.
     """
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     losses = Losses()
-    # Partitions in equal states change equally, so they share one object and one encoding.
+    # Partitions in equal states change in the same way, and share one object and one encoding.
     known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, LeaderElection] | None] = {}
     more = False
     for topic in topics:
@@ -115,7 +115,7 @@ MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interru
 
 
 class Losses:
-    """Warnings for the operator about records that elections may lose: partitions by cause."""
+    """Collects warnings for the operator about records that elections may lose: partitions by cause."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {BEHIND: [], NOT_AWAITED: [], FURTHEST: []}
@@ -128,7 +128,7 @@ class Losses:
             self._found[BEHIND].append(partition)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings, each about many partitions."""
+        """Return the warnings; one warning covers many partitions."""
         return tuple(
             f"{what}; acknowledged records may be lost: {', '.join(found[at : at + NAMED_MAX])}"
             for what, found in self._found.items()
@@ -139,9 +139,8 @@ class Losses:
 def waiting_warnings(
     before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int], emptied: frozenset[int]
 ) -> tuple[str, ...]:
-    """Return warnings, once for each partition, about partitions that have no leader and wait for brokers which may
-    never come back. `emptied` has the brokers that lost a log directory.
-    """
+    """Return warnings about partitions that have no leader and wait for brokers which may never come back. Each
+    partition is reported once. `emptied`: the brokers that lost a log directory."""
     waiting: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for topic in changed:
         known = before.topics.get(topic.name)

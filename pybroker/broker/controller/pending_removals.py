@@ -1,10 +1,10 @@
-"""Pending replica removals: a reassignment has moved a replica away from a broker, and the broker has not confirmed
-that.
+"""Pending replica removals: a reassignment has moved a replica away from a broker, and the broker has not confirmed the
+removal.
 
-The controller sends StopReplica again, to each new broker epoch and from each new controller, until the broker confirms
-that it has staged the data. Until then the topic's node names the broker (`TopicImage.departed`); if the topic is
-deleted meanwhile, its deletion record names the broker. Without this, nothing would show the data on a broker that was
-down when its replica was removed.
+The controller repeats StopReplica, to each new broker epoch and from each new controller, until the broker confirms
+that it has staged the data. Until then the topic's znode names the broker (`TopicImage.departed`), or the deletion
+record does if the topic is deleted in the meantime. Without this entry, the data on a broker that was down during the
+removal would be forgotten.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Delay before another try if a confirmation could not be stored."""
+"""Delay before another attempt to store a confirmation."""
 AGAIN_S = 30.0
-"""Delay before another StopReplica if a broker could not stage its data."""
+"""Delay before another StopReplica to a broker that could not stage its data."""
 
 
 class PendingRemovals:
-    """Pending replica removals of one controller; runs on the loop's thread."""
+    """The pending replica removals of one controller, on the event loop's thread."""
 
     def __init__(self, port: ControllerClient, send_again: Callable[[int, Sequence[Uuid]], None]) -> None:
         self._port = port
@@ -38,13 +38,13 @@ class PendingRemovals:
         self._topics: dict[Uuid, TopicImage] = {}
         """Topics with pending replica removals."""
         self._confirmed: set[tuple[Uuid, int, int, int]] = set()
-        """Confirmations to store: topic id, partition, broker, leader epoch."""
+        """Confirmations to store: (topic id, partition, broker, leader epoch)."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
 
     def start(self, image: ClusterImage) -> None:
-        """Take over the pending removals of earlier controllers. Brokers receive them when they register."""
+        """Take over the pending removals of earlier controllers. Brokers get them when they register."""
         self._track(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="departures")
 
@@ -67,7 +67,7 @@ class PendingRemovals:
         return [topic_id for topic_id, topic in self._topics.items() if topic.left(broker_id)]
 
     def handle_answer(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        """Process a broker's answer to StopReplica."""
+        """Process a broker's response to StopReplica."""
         failed = {
             (topic.topic_id, partition.partition_index)
             for topic in response.topics
@@ -80,8 +80,8 @@ class PendingRemovals:
             left = {} if known is None else known.left(broker_id)
             for state in topic.partition_states:
                 index, epoch = state.partition_index, state.leader_epoch
-                # The answer may belong to an earlier removal: the broker may have become a replica again and been
-                # removed once more since.
+                # The response may belong to an earlier removal: the broker may have become a replica again, and its
+                # replica may have been removed again.
                 if left.get(index, epoch + 1) > epoch:
                     continue
                 if response.error_code or (topic.topic_id, index) in failed:

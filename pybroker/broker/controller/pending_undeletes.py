@@ -1,9 +1,9 @@
 """Undeletes that wait for their replicas: which replicas have the data back, and when the topic can be live again.
 
 Only a replica that was in sync at the deletion may become leader: only such a replica is sure to have every record.
-When all live brokers have answered, the topic becomes live if each partition has such a replica; the other replicas
-copy from it. If all replicas that were in sync are down, the undelete waits for them: any other leader would lose
-records silently.
+When all live brokers have responded, the topic becomes live if each partition has such a replica; the other replicas
+copy its log. If all replicas that were in sync are down, the undelete waits for them: any other leader would lose
+records without a warning.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 class _Restore:
     def __init__(self, record: DeletionRecord) -> None:
         self.waiting = record.brokers
-        """Brokers that have not answered."""
+        """Brokers that have not responded."""
         self.holders: dict[int, list[int]] = {index: [] for index in record.partitions}
         """Brokers that have the data back, by partition."""
         self.codes: set[int] = set()
-        """Error codes of the brokers that could not move the data back."""
+        """Error codes of the brokers that could not restore the data."""
 
 
 class PendingUndeletes:
-    """Running undeletes of one controller; runs on the loop's thread."""
+    """The running undeletes of one controller, on the event loop's thread."""
 
     def __init__(self) -> None:
         self._restores: dict[Uuid, _Restore] = {}
 
     def begin(self, record: DeletionRecord) -> None:
-        """Begin an undelete that was just decided or that a new controller has loaded; or continue one without the
-        brokers that were unregistered meanwhile.
-        """
+        """Begin an undelete that was just decided or that a new controller has loaded. If it is already running,
+        continue it without the brokers that have been unregistered since."""
         known = self._restores.get(record.topic_id)
         if known is None:
             self._restores[record.topic_id] = _Restore(record)
@@ -49,13 +48,12 @@ class PendingUndeletes:
         self._restores.pop(topic_id, None)
 
     def pending_of(self, broker_id: int) -> list[Uuid]:
-        """Return the topics for which a broker has not answered."""
+        """Return the topics for which a broker has not responded."""
         return [topic_id for topic_id, restore in self._restores.items() if broker_id in restore.waiting]
 
     def handle_answer(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> bool:
-        """Record an answer and return whether it changes anything. If the answer reports a stale epoch, ignore it: the
-        broker gets the order again under its new epoch.
-        """
+        """Record a response and return whether it changes anything. Ignore a response for an earlier broker epoch: the
+        broker gets the request again in its new epoch."""
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH):
             return False
         failed = {
@@ -80,7 +78,7 @@ class PendingUndeletes:
         return changed
 
     def ready(self, image: ClusterImage) -> list[FinishUndelete]:
-        """Return the undeletes that can be finished now: either the topic can become live, or it is impossible."""
+        """Return the undeletes that can be finished now: the topic can become live, or cannot come back."""
         found = []
         for topic_id, restore in self._restores.items():
             record = image.deletions.get(topic_id)

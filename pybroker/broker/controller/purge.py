@@ -1,8 +1,8 @@
 """Purge: removes a deleted topic's data immediately, or earlier than its delay says. Pure.
 
-The deletion record contains the new delay, and every broker gets the record: running brokers obey it now, the others
-after their start. A purge closes the deletion, so that no undelete finds only half of the topic. If the delay is only
-shortened, an undelete is possible until it ends.
+The deletion record contains the new delay, and every broker gets the record; a broker that is down gets it after its
+start. A purge closes the deletion: an undelete can then no longer begin, and cannot find only half of the topic. If the
+delay is only shortened, an undelete is possible until it ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(PurgeTopics)
 def decide_purge(image: ClusterImage, event: PurgeTopics) -> Decision:
-    """Shorten delays; each topic succeeds or fails independently. If the data is already gone, that is a success."""
+    """Shorten delays; each topic succeeds or fails independently. It is a success if the data is already removed."""
     steps = Steps()
     records: dict[Uuid, DeletionRecord] = {}
     reply: list[PurgedTopic | KafkaError] = []

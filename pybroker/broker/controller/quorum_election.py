@@ -1,5 +1,5 @@
-"""Controller leadership in a metadata quorum: the leader of the log is the controller. Each epoch that this node leads
-has its own `Controller`."""
+"""Controller election in a metadata quorum: the leader of the metadata log is the controller. In each epoch that this
+node leads, it creates a `Controller`."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class QuorumElection(TermElection):
         loader.follow_leader(self._leader_changed)
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Lead when the quorum elects this node; return at once."""
+        """Become the controller when the quorum elects this node; return at once."""
         self._take_part(self._run(find_local_ids, shows_topic_ids))
 
     async def stop(self) -> None:
-        """Give up the leadership, if this broker holds it."""
+        """Resign, if this broker is the controller."""
         self._log.resign()
         await self._take_no_part()
         await self._resign()
 
     async def unseat(self, broker_id: int) -> None:
-        """Tell the quorum that the process of its leader was seen dead."""
+        """Report to the quorum that the process of its leader was seen dead."""
         self._log.port_refused(broker_id)
 
     def _leader_changed(self, epoch: int, leader: int | None) -> None:

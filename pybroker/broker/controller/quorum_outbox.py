@@ -1,5 +1,5 @@
-"""The controller's messages in a metadata quorum: brokers pull the changes from the log, and only write fences are
-sent."""
+"""The controller's messages in a metadata quorum: brokers fetch changes from the metadata log, and the controller sends
+write fences only."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pybroker.native import Uuid
 
 
 class CommittedChange(msgspec.Struct, frozen=True):
-    """A `ChangeDelivery`: brokers report how far they have applied the log."""
+    """A `ChangeDelivery`: each broker reports up to which offset it has applied the metadata log."""
 
     sessions: BrokerSessions
     image: ClusterImage
     delta: ImageDelta
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
-        """Return nothing: the submitting broker waits for its own view."""
+        """Return nothing: the submitting broker itself waits until it has applied the log."""
         del broker_id
         return []
 
@@ -45,14 +45,14 @@ class QuorumOutbox(Outbox):
         self._sessions = sessions
 
     def messages_for(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
-        """Return nothing: each broker derives its messages itself."""
+        """Return nothing: each broker derives its tasks from the metadata log."""
         del before, after, delta
         return {}
 
     def send_change(
         self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
     ) -> ChangeDelivery:
-        """Note the end of the log."""
+        """Note the end of the metadata log."""
         del messages, owed
         self._number = after.offset
         if delta.brokers or delta.lost_brokers:
@@ -61,20 +61,20 @@ class QuorumOutbox(Outbox):
         return CommittedChange(self._sessions, after, delta)
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:
-        """Send nothing: brokers cannot miss a change."""
+        """Send nothing: brokers read every change from the log."""
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
-        """Send nothing: brokers repeat their orders themselves."""
+        """Send nothing: brokers repeat unfinished stagings and restores themselves."""
         del image, broker_id, ids
         return []
 
     def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
-        """Send nothing: brokers repeat their orders themselves."""
+        """Send nothing: brokers repeat unfinished removals themselves."""
         del image, broker_id, topics
         return []
 
     def send_reopen(self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int) -> None:
-        """Lift the fence on each broker after it has applied the decision: a deleted topic must not take records in
+        """Lift the fence on each broker after it has applied the decision: a deleted topic must not accept records in
         between."""
         for broker_id in asked:
             self._sessions.applied([broker_id], image.offset)[0].add_done_callback(

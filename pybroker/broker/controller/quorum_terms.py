@@ -1,4 +1,5 @@
-"""Terms of a controller that leads the metadata quorum: its image is this node's copy, and brokers report to it."""
+"""Terms of the controller in a metadata quorum: its image is this node's copy, and brokers report to it by heartbeats.
+"""
 
 from __future__ import annotations
 
@@ -61,29 +62,30 @@ class QuorumTerms:
         return self._sessions
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
-        """Return the image as of the start of the epoch: the node delivers it before it says that this node leads."""
+        """Return the image as of the start of the epoch: this node has applied the log before it reports its
+        leadership."""
         del find_local_ids, shows_topic_ids
         image = msgspec.structs.replace(self._loader.image, controller_epoch=self._epoch)
         return TermStart(image, QuorumWriter(self._log, self._epoch))
 
     async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
-        """Take the outcomes of the image."""
+        """Load the outcomes from the image."""
         outcomes.take(self._loader.image.outcomes)
 
     def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
-        """Begin the brokers' sessions."""
+        """Start the brokers' sessions."""
         self._report_event = report
         return SessionWatch(self._sessions, self._image, self._bootstrap_users)
 
     def outbox(
         self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered
     ) -> Outbox:
-        """Return the outbox, which sends only write fences."""
+        """Return the outbox, which sends write fences only."""
         del between, answered
         return QuorumOutbox(broker_id, channels, self._sessions)
 
     def heartbeat(self, event: BrokerHeartbeat) -> None:
-        """Take a heartbeat. Raises KafkaError STALE_BROKER_EPOCH."""
+        """Process a heartbeat. Raises KafkaError STALE_BROKER_EPOCH."""
         self._sessions.heartbeat(event)
 
 
@@ -107,25 +109,25 @@ class SessionWatch:
         return FinalizeFeatures(self._bootstrap_users) if image.features.metadata_version is None else None
 
     async def stop(self) -> None:
-        """End them."""
+        """End the sessions."""
         await self._sessions.stop()
 
 
 class ImageStagedData:
-    """`StagedData` of the image. The tracker of deletions observes the removal of marks itself."""
+    """`StagedData` from the image. `Deletions` observes removals itself."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Look at the marks."""
+        """Read the marks in the image."""
         del changed
         marks = self._image().staged.values()
         return [topic_id for topic_id in topics if not any(topic_id in held for held in marks)]
 
 
 class ImageBrokerNotes:
-    """`BrokerNotes` in the image: the decision that forgets the broker removes them."""
+    """`BrokerNotes` from the image. The decision on `BrokerForgotten` removes them."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image

@@ -1,4 +1,5 @@
-"""Durable decisions in a metadata quorum: the records of a decision's delta, committed by a majority."""
+"""Makes decisions durable in a metadata quorum: appends the records of the decision's delta, and waits until a majority
+has them."""
 
 from __future__ import annotations
 
@@ -17,15 +18,14 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class QuorumWriter:
-    """The `DecisionWriter` of one epoch. The operations of decisions are for metadata stores and have no meaning
-    here."""
+    """The `DecisionWriter` of one epoch. It ignores the operations of decisions, which are for metadata stores."""
 
     def __init__(self, log: MetadataLog, epoch: int) -> None:
         self._log = log
         self._epoch = epoch
 
     def give_up(self) -> None:
-        """Do nothing: the log fails proposals when the node no longer leads."""
+        """Do nothing: when the node stops leading, the metadata log fails the pending appends."""
 
     def changes_anything(self, decision: Decision) -> bool:
         """Return whether the decision changes the image."""
@@ -42,7 +42,7 @@ class QuorumWriter:
             return await self._log.propose(self._epoch, to_records(before, delta))
         except NotLeaderError as error:
             if not error.maybe_committed or outcome is not None:
-                # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.
+                # NOT_CONTROLLER makes the caller retry: the next controller has the recorded outcome, if there is one.
                 raise ResignedError("This broker is no longer controller.") from error
             raise ResignedError(
                 "Another broker has become controller, and the change may or may not be made. Read the current state "
@@ -51,7 +51,7 @@ class QuorumWriter:
             ) from error
 
     async def confirm(self, by: float | None = None) -> None:
-        """Wait for the quorum's confirmation."""
+        """Wait until a majority confirms that this node is still the leader."""
         try:
             async with asyncio.timeout_at(by):
                 await self._log.confirm(self._epoch)

@@ -16,8 +16,8 @@ _NO_NODE = ConfigImage({}, -1)
 
 @decides(AlterClientQuotas)
 def decide_alter_client_quotas(image: ClusterImage, event: AlterClientQuotas) -> Decision:
-    """Change quotas, each entity independently; an event may name an entity several times. A user's quotas share a node
-    with the user's credentials."""
+    """Change quotas; each entity succeeds or fails independently. An event may name an entity several times. A user's
+    quotas and credentials share a znode."""
     wanted: dict[str, Mapping[str, str]] = {}
     for change in event.changes:
         path = path_of(change.entity)

@@ -1,15 +1,15 @@
 """Decisions about the replicas of partitions (KIP-455). Pure functions.
 
     replicas      adding removing
-    1 2 3         -      -        a client asks for 4 2 1
+    1 2 3         -      -        a client requests 4 2 1
     4 2 1 3       4      3        4 copies the log; the leader stays
     4 2 1 3       4      3        4 is in the ISR
-    4 2 1         -      -        3 is ordered to delete; if it led, another replica leads
+    4 2 1         -      -        3 gets StopReplica; if it was the leader, another replica is elected
 
-The topic's node holds the running reassignment in Kafka's format: `replicas` are all present replicas, the target
-replicas first. Each step begins a new leader epoch, so that proposals which the leader made before the step are
-refused. The controller writes the states of partitions before the node of their topic. After a crash between the two
-writes, removed replicas have left the ISR but are still replicas. That is a valid state, and the next controller
+The topic's znode holds the running reassignment in Kafka's format: `replicas` are all current replicas, the target
+replicas first. Each step begins a new leader epoch: the controller refuses ISR changes that the leader proposed before
+the step. The controller writes the states of partitions before the znode of their topic. After a crash between the two
+writes, removed replicas have left the ISR but are still replicas. That state is valid, and the next controller
 continues from it.
 """
 
@@ -42,8 +42,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(ReassignPartitions)
 def decide_reassign(image: ClusterImage, event: ReassignPartitions) -> Decision:
-    """Begin, change or cancel reassignments; each partition succeeds or fails independently. A change without a copy
-    (fewer replicas, another order) takes effect at once."""
+    """Begin, change or cancel reassignments; each partition succeeds or fails independently. A change that needs no
+    copy (fewer replicas, another order) takes effect at once."""
     changed: dict[str, list[PartitionImage]] = {}
     reply: list[KafkaError | None] = []
     for wanted in event.partitions:
@@ -61,9 +61,8 @@ def decide_reassign(image: ClusterImage, event: ReassignPartitions) -> Decision:
 
 @decides(AdvanceReassignments)
 def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision:
-    """Finish the reassignments whose new replicas are in sync. The other reassignments wait for the next change of
-    their partition's ISR.
-    """
+    """Finish the reassignments whose new replicas are in sync. The others wait for the next change of their partition's
+    ISR."""
     changed: dict[str, list[PartitionImage]] = {}
     for topic_id in event.topics:
         topic = image.topic_by_id(topic_id)
@@ -77,9 +76,8 @@ def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision
 
 @decides(ReplicasGone)
 def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
-    """Record confirmed replica removals. The leader epoch tells removals apart: if a broker became a replica again and
-    was removed once more, it still has to confirm the later removal.
-    """
+    """Record confirmed replica removals. The leader epoch distinguishes removals: a broker that became a replica again,
+    and was removed again, still has to confirm the later removal."""
     operations: list[Operation] = []
     topics: list[TopicImage] = []
     by_topic: dict[Uuid, list[tuple[int, int, int]]] = {}
@@ -103,9 +101,8 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
 
 
 def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
-    """Return the replicas that this change removes, and the replicas of earlier changes whose removal their broker has
-    not confirmed yet.
-    """
+    """Return the replicas that this change removes, and replicas that were removed earlier without a confirmation of
+    their broker."""
     departed: dict[int, Mapping[int, int]] = dict(topic.departed)
     for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
         if before.replicas is after.replicas:
@@ -131,7 +128,7 @@ def _decision(image: ClusterImage, changed: dict[str, list[PartitionImage]], rep
         topic = image.topics[name]
         for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
             if before is not after:
-                # One request may name a partition twice; it is written only once.
+                # A request may name a partition twice; write it only once.
                 partitions[index] = msgspec.structs.replace(after, state_version=before.state_version + 1)
                 operations.append(set_state(name, index, partitions[index], before))
         new = msgspec.structs.replace(
@@ -160,9 +157,8 @@ def _partition(
 def _reassigned(
     image: ClusterImage, before: PartitionImage, wanted: NewReplicas, factor_may_change: bool
 ) -> PartitionImage:
-    """Return the partition's state after the reassignment has begun. If nothing has to be copied, it has already ended
-    in that state.
-    """
+    """Return the partition's state after the reassignment has begun. If nothing has to be copied, the reassignment is
+    already finished in that state."""
     origin = tuple(broker for broker in before.replicas if broker not in before.adding_replicas)
     if wanted.replicas is None:
         if not is_moving(before):
@@ -221,9 +217,10 @@ def _check(
 
 
 def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
-    """If the added replicas are in sync, return the partition without its removed replicas. The ISR must contain as
-    many target replicas as it has members apart from the added ones (at most all targets), so that acknowledged records
-    keep their number of copies.
+    """Return the partition without its removed replicas, if the added replicas are in sync.
+
+    Of its target replicas, the ISR must contain as many as it has members without the added ones (or all targets): the
+    number of copies of acknowledged records must not decrease.
     """
     if not is_moving(partition):
         return partition

@@ -1,6 +1,6 @@
 """Decisions about the events by which brokers of a metadata quorum register and report their state. Pure functions.
 
-With a metadata store, brokers write their registrations, marks and blocks of producer ids to the store.
+With a metadata store, brokers instead write registrations, staging marks and producer id blocks to the store.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ PRODUCER_ID_MAX = (1 << 63) - 1
 @decides(RegisterBroker)
 def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
     """Register a broker. Its broker epoch is the offset of the registration in the metadata log, or a lower offset that
-    no registration has. The same decision also handles records that the broker's previous run may have lost.
-    """
+    no registration has. The decision also covers records that the broker may have lost since its previous run."""
     known, before = image.brokers.get(event.broker_id), image.running.get(event.broker_id)
     if known is not None and known.incarnation == event.incarnation:
         return nothing(RegisteredBroker(known.epoch))
@@ -77,7 +76,7 @@ def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
 
 @decides(StopBroker)
 def decide_stop(image: ClusterImage, event: StopBroker) -> Decision:
-    """End a registration, and record that the run has ended cleanly."""
+    """End a registration, and record that the broker has stopped cleanly."""
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     decision = decide_brokers(image, BrokersChanged(gone=(event.broker_id,)))
     mark = image.running.get(event.broker_id)
@@ -91,15 +90,14 @@ def decide_stop(image: ClusterImage, event: StopBroker) -> Decision:
 
 @decides(BrokerSessionEnded)
 def decide_session_end(image: ClusterImage, event: BrokerSessionEnded) -> Decision:
-    """Fence a broker. If the broker is alive after all, it notices the fencing and registers with a new broker epoch.
-    """
+    """Fence a broker. If the broker is still running, it notices the fencing and registers with a new broker epoch."""
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     return decide_brokers(image, BrokersChanged(gone=(event.broker_id,)))
 
 
 @decides(MarkStaged)
 def decide_marks(image: ClusterImage, event: MarkStaged) -> Decision:
-    """Write and remove marks."""
+    """Add and remove a broker's marks of staged data."""
     known = image.staged.get(event.broker_id, {})
     staged = {topic_id: mark for topic_id, mark in event.staged.items() if known.get(topic_id) != mark}
     removed = tuple((event.broker_id, topic_id) for topic_id in event.removed if topic_id in known)
@@ -119,34 +117,34 @@ def decide_producer_ids(image: ClusterImage, event: AllocateProducerIds) -> Deci
 
 @decides(BrokerHeartbeat)
 def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
-    """Decide nothing: the controller answers heartbeats before they are queued."""
+    """Decide nothing: heartbeats are processed before the queue."""
     del image, event
     return nothing(None)
 
 
 @decides(QuorumMessage)
 def decide_quorum_message(image: ClusterImage, event: QuorumMessage) -> Decision:
-    """Refuse: nodes answer these without a controller."""
+    """Refuse the event: nodes answer it without a controller."""
     del image, event
     raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
 
 
 @decides(AskClusterId)
 def decide_cluster_id(image: ClusterImage, event: AskClusterId) -> Decision:
-    """Refuse: nodes answer these without a controller."""
+    """Refuse the event: nodes answer it without a controller."""
     del image, event
     raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
 
 
 @decides(ReplicasStopped)
 def decide_stopped(image: ClusterImage, event: ReplicasStopped) -> Decision:
-    """Decide nothing: `Confirmations` takes the answer."""
+    """Decide nothing: `Confirmations` processes the response."""
     del image, event
     return nothing(None)
 
 
 @decides(ReplicasRestored)
 def decide_restored(image: ClusterImage, event: ReplicasRestored) -> Decision:
-    """Decide nothing: `Confirmations` takes the answer."""
+    """Decide nothing: `Confirmations` processes the response."""
     del image, event
     return nothing(None)

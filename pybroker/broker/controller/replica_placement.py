@@ -1,9 +1,9 @@
 """Placement of replicas. Pure; the caller chooses the starting point.
 
-The leaders of successive partitions are successive brokers, from a start that the seed chooses. The distance between a
-leader and its followers grows with each round over the brokers, so that the loss of one broker spreads its work over
-all others (KIP-36 describes the result). If the racks of all brokers are known, consecutive brokers are in different
-racks, and no rack gets a second replica of a partition before every rack has one.
+The leaders of consecutive partitions are consecutive brokers, starting at a broker that the seed determines. The
+distance between a leader and its followers grows with each round over the brokers: when one broker fails, all others
+share its work (KIP-36 describes the result). If the racks of all brokers are known, consecutive brokers are in
+different racks, and no rack gets a second replica of a partition before every rack has one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def away(image: ClusterImage) -> frozenset[int]:
-    """Return the brokers that are down and expected back: they still have replicas or pending deletions. A drained
-    broker is not expected back.
-    """
+    """Return the brokers that are down and expected back: they have replicas or pending deletions. A drained broker is
+    not expected back."""
     hosts = {
         replica for topic in image.topics.values() for partition in topic.partitions for replica in partition.replicas
     }
@@ -42,10 +41,9 @@ def place_new(
     image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
     """Place partitions on live brokers, like `place`. If there are too few live brokers, brokers that are down get the
-    remaining replicas and copy them when they return. Apache Kafka with KRaft does the same; this allows clients to
-    create a topic again while a broker is down. Brokers with only cordoned log directories get no replicas. Raises
-    KafkaError INVALID_REPLICATION_FACTOR if the cluster has too few brokers.
-    """
+    remaining replicas, and copy the logs when they return. Kafka with KRaft does the same: clients can create a topic
+    again while a broker is down. Brokers with only cordoned log directories get no replicas. Raises KafkaError
+    INVALID_REPLICATION_FACTOR if the cluster has too few brokers."""
     live = [broker for broker in image.brokers.values() if not is_cordoned(image, broker)]
     missing = replication_factor - len(live)
     if missing <= 0:
@@ -67,8 +65,8 @@ def place_new(
 def place(
     brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """Return replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤
-    len(brokers)."""
+    """Return replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤ len(brokers).
+    """
     walk = _walk(brokers)
     racks = (
         {}
@@ -98,7 +96,7 @@ def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[i
     while len(chosen) < wanted:
         fresh = next((broker for broker in candidates if racks[broker] not in had), None)
         if fresh is None:
-            # Each rack that has a free broker has got its replica; begin another round.
+            # Each rack with a free broker has its replica: begin another round.
             had = set()
             continue
         candidates.remove(fresh)

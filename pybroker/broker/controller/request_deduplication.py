@@ -1,9 +1,9 @@
-"""Request deduplication log: the outcomes of recent requests by request id, in the store. If an answer is lost, the
-caller repeats the request and gets the answer from the present controller. No request is decided twice.
+"""Request deduplication log: the outcomes of recent requests by request id, in the store. A caller that loses the
+response repeats the request, and gets the recorded response from the current controller. No request is decided twice.
 
-The multi that makes a decision durable also writes its outcome. If a request has no outcome, it was not decided and
-never will be by a former controller: the multi of a former controller fails, because the controller epoch has changed.
-A decision that changes nothing writes no outcome, because the controller may decide it again.
+The multi that makes a decision durable also writes its outcome. A request without an outcome has not been decided, and
+no former controller can still decide it: its multi fails because the controller epoch has changed. A decision that
+changes nothing has no outcome; the controller may decide it again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pybroker.protocol.error_codes import ErrorCode
 KEPT_MS = 600_000
 """Outcomes older than this are removed."""
 OUTCOMES_MAX = 4_000
-"""Limit of outcomes; the oldest are removed beyond it."""
+"""Number of outcomes; above it, the oldest are removed."""
 REPLY_BYTES_MAX = 64 * 1024
-"""Size limit of a kept reply: if a reply is longer, the log only records that the request was decided."""
+"""Size limit of a stored reply. For a longer reply, the log only records that the request was decided."""
 FORGOTTEN_AT_ONCE_MAX = 50
-"""Limit of removals in one multi."""
+"""Removals per multi, at most."""
 
 
 class OutcomeChange(NamedTuple):
@@ -55,14 +55,14 @@ class _OutcomeJson(msgspec.Struct):
 
 
 class RequestOutcomes:
-    """The log of one controller, its only writer."""
+    """The log, as its only writer (the controller) sees it."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._known: dict[Uuid, RequestOutcome] = {}
-        """Oldest first."""
+        """Request id → outcome, the oldest first."""
         self._complete_since_ms = 0
-        """Outcomes before this time may have been removed."""
+        """Wall time (ms); outcomes before it may have been removed."""
 
     async def load(self, store: MetadataStore) -> None:
         """Load all outcomes from the store."""
@@ -70,7 +70,8 @@ class RequestOutcomes:
         self.fill(await store.subtree(OUTCOMES))
 
     def fill(self, nodes: Mapping[str, Node]) -> None:
-        """Load outcomes from nodes. A damaged node loses the reply but still proves that the request was decided."""
+        """Load outcomes from nodes. A damaged node has lost the reply, but still proves that the request was decided.
+        """
         found: dict[Uuid, RequestOutcome] = {}
         for path, node in nodes.items():
             if path == OUTCOMES:
@@ -87,14 +88,14 @@ class RequestOutcomes:
         self.take(found)
 
     def take(self, found: Mapping[Uuid, RequestOutcome]) -> None:
-        """Take over outcomes that earlier controllers have recorded."""
+        """Load outcomes that earlier controllers have recorded."""
         self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
         if len(found) >= OUTCOMES_MAX:
             self._complete_since_ms = next(iter(self._known.values())).at_ms
 
     def find(self, event: Event[Any], request: RequestIdentity) -> RequestOutcome | None:
-        """Return the outcome of a request, None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
-        outcome or its reply is no longer known."""
+        """Return the outcome of a request; None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
+        outcome or its reply has been removed."""
         found = self._known.get(request.request_id)
         if found is None:
             if request.ms_ago and self._wall_ms() - request.ms_ago < self._oldest_ms():
@@ -125,7 +126,7 @@ class RequestOutcomes:
             ) from None
 
     def change_for(self, event: Event[Any], asked: RequestIdentity, reply: object) -> OutcomeChange:
-        """Return the outcome for the multi that makes the decision durable."""
+        """Return the outcome to write in the multi that makes the decision durable."""
         now_ms = self._wall_ms()
         packed = pack_reply(reply)
         outcome = RequestOutcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)

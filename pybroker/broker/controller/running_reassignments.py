@@ -1,6 +1,5 @@
-"""Running reassignments: the controller tries to finish one as soon as a change may have brought its new replicas into
-sync.
-"""
+"""Running reassignments: the controller tries to finish a reassignment after each change that may have brought its new
+replicas into sync."""
 
 from __future__ import annotations
 
@@ -22,18 +21,18 @@ RETRY_S = 1.0
 
 
 class Reassignments:
-    """The reassignments of one controller; on the loop's thread."""
+    """The reassignments of one controller, on the event loop's thread."""
 
     def __init__(self, port: ControllerClient) -> None:
         self._port = port
         self._moving: dict[Uuid, str] = {}
-        """Topics with running reassignments."""
+        """Topic id → name, of topics with running reassignments."""
         self._due: set[Uuid] = set()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self, image: ClusterImage) -> None:
-        """Take over the reassignments of earlier controllers; the new replicas of any of them may already be in sync.
+        """Take over the reassignments of earlier controllers. The new replicas of any of them may already be in sync.
         """
         self._notice(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="reassignments")
@@ -45,9 +44,8 @@ class Reassignments:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Update the set of reassignments after a change of the image. Then try to finish the reassignments that the
-        change may have completed.
-        """
+        """Update the set of reassignments after a change of the image, then try to finish the ones which the change may
+        have completed."""
         for removed in delta.removed:
             self._moving.pop(removed.topic_id, None)
         self._notice(delta.topics)

@@ -19,7 +19,7 @@ _NO_NODE = AclNode((), -1)
 
 @decides(CreateAcls)
 def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
-    """Add ACLs; existing ones stay."""
+    """Add ACLs that do not exist yet."""
     wanted: dict[AclPattern, dict[AclBinding, None]] = {}
     for binding in event.bindings:
         entries = wanted.setdefault(binding.pattern, dict.fromkeys(image.acls.get(binding.pattern, _NO_NODE).bindings))
@@ -29,7 +29,7 @@ def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
 
 @decides(DeleteAcls)
 def decide_delete_acls(image: ClusterImage, event: DeleteAcls) -> Decision:
-    """Delete ACLs. If several filters match an ACL, each filter's reply contains it."""
+    """Delete ACLs. An ACL that matches several filters is in the reply of each."""
     everything = [binding for node in image.acls.values() for binding in node.bindings]
     reply = [tuple(binding for binding in everything if one.matches(binding)) for one in event.filters]
     gone = {binding for found in reply for binding in found}
@@ -61,7 +61,7 @@ def _acl_decision(image: ClusterImage, wanted: Mapping[AclPattern, tuple[AclBind
 
 @decides(AlterUsers)
 def decide_alter_users(image: ClusterImage, event: AlterUsers) -> Decision:
-    """Change credentials; each user succeeds or fails as a whole (KIP-554)."""
+    """Change credentials; each user's changes succeed or fail together (KIP-554)."""
     operations: list[Operation] = []
     users: dict[str, ConfigImage] = {}
     reply: list[KafkaError | None] = []

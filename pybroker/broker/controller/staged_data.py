@@ -1,4 +1,4 @@
-"""Which brokers hold staged data of deleted topics: a deletion ends when none does."""
+"""Which brokers hold staged data of deleted topics. A deletion ends when no broker does."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from pybroker.native import Uuid
 
 
 class StagedData(Protocol):
-    """The brokers' marks of staged data of deleted topics."""
+    """The marks by which brokers record that they hold staged data of deleted topics."""
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Return the topics of which no broker has staged data. `changed` is called when another topic may have lost
-        its last staged data. Raises StoreError if the store cannot be read.
-        """
+        """Return the topics of which no broker has staged data. `changed` is called when a broker may have removed the
+        last staged data of another topic. Raises StoreError if the store cannot be read."""
         ...
 
 
 class StoredStagedData:
-    """`StagedData` in the store: each broker lists its staged replicas before it confirms, and removes the entry after
-    the data, so no clock is needed."""
+    """`StagedData` in the store. A broker adds a mark before it confirms the staging, and removes it after the data: no
+    clock is needed."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Read each broker's entries, and watch the existing ones."""
+        """Read each broker's marks, and watch the existing ones."""
         brokers = await self._store.children(znodes.STAGED)
         found = []
         for topic_id in topics:
-            # Read every entry, even if the answer is already clear: each read sets a watch.
+            # Read every mark, even if the result is already known: each read sets a watch.
             if not any([await self._holds(broker, topic_id, changed) for broker in brokers]):
                 found.append(topic_id)
         return found

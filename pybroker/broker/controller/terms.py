@@ -1,7 +1,7 @@
-"""The source of controller terms: the image and the writer with which a term begins, and what the controller observes
-besides events.
+"""What a controller gets for a term: the image and the writer with which it begins, and the changes to observe besides
+events.
 
-With a metadata store the controller reads and watches nodes (`StoreTerms`).
+With a metadata store the controller reads and watches znodes (`StoreTerms`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class TermStart(msgspec.Struct, frozen=True):
     image: ClusterImage
     writer: DecisionWriter
     unfinished: Collection[str] = ()
-    """Topics whose migration to topic ids is not finished."""
+    """Topics whose migration to topic ids has not finished."""
 
 
 class RegistrationWatch(Protocol):
-    """The watch of the broker registrations."""
+    """Watches the broker registrations."""
 
     async def start(self) -> Event[Any] | None:
         """Return an event with what the image lacks, and report later changes."""
@@ -49,22 +49,23 @@ class RegistrationWatch(Protocol):
 
 
 class ControllerTerms(Protocol):
-    """The source of a controller's terms."""
+    """Begins a controller's terms."""
 
     @property
     def staged(self) -> StagedData:
-        """The brokers' marks of staged data."""
+        """The marks by which brokers record staged data."""
         ...
 
     @property
     def notes(self) -> BrokerNotes:
-        """The nodes that unregistered brokers have left in the store."""
+        """The znodes that unregistered brokers have left in the store."""
         ...
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
-        """Take the leadership and load everything. Raises LeadershipTakenError if another broker is the controller,
-        LoweredError if the protocol version is too low for the stored topic ids, DamagedNodeError if a node cannot be
-        read.
+        """Become the controller and load everything.
+
+        Raises LeadershipTakenError if another broker is the controller, LoweredError if the configured protocol version
+        is too low for the stored topic ids, DamagedNodeError if a node cannot be read.
         """
         ...
 
@@ -81,7 +82,7 @@ class ControllerTerms(Protocol):
         ...
 
     def heartbeat(self, event: BrokerHeartbeat) -> None:
-        """Take a broker's heartbeat. Raises KafkaError."""
+        """Process a broker's heartbeat. Raises KafkaError."""
         ...
 
 
@@ -102,11 +103,11 @@ class StoreTerms:
         return TermStart(loaded.image, Writer(self._store, term), loaded.unfinished)
 
     async def load_outcomes(self, outcomes: RequestOutcomes) -> None:
-        """Load the nodes."""
+        """Load the outcomes from their znodes."""
         await outcomes.load(self._store)
 
     def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
-        """Return a watch of the registrations' nodes."""
+        """Return a watch of the registrations' znodes."""
         return BrokerWatch(self._store, report)
 
     def outbox(self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered) -> Outbox:
@@ -114,6 +115,6 @@ class StoreTerms:
         return Outbox(broker_id, channels, between, answered)
 
     def heartbeat(self, event: BrokerHeartbeat) -> None:
-        """Refuse heartbeats: the sessions with the store show which brokers are alive."""
+        """Refuse heartbeats: brokers are alive as long as their sessions with the store."""
         del event
         raise KafkaError(ErrorCode.INVALID_REQUEST, "This cluster has a metadata store and takes no heartbeats.")

@@ -15,8 +15,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(CreateToken)
 def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
-    """Store a new token. If the id already exists, the event is a retry, because ids are random: the image stays
-    unchanged.
+    """Store a new token. Ids are random: if the id already exists, the event is a retry, and the image stays unchanged.
     """
     token = msgspec.structs.replace(event.token, version=0)
     if token.token_id in image.tokens:

@@ -1,4 +1,4 @@
-"""Decisions about live topics: create, add partitions. Pure functions of image and event; no I/O, no await."""
+"""Decisions that create topics and add partitions. Pure functions of image and event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 50_000
-"""Limit of partitions that one request adds; it bounds the multi, the messages and the files created at once."""
+"""Partitions that one request may add; limits the size of the multi, the messages, and the files created at once."""
 
 Replicas = tuple[int, ...]
 
@@ -46,8 +46,8 @@ Replicas = tuple[int, ...]
 
 @decides(CreateTopics)
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
-    """Create topics; each succeeds or fails independently (KIP-4). The ids of new topics are made here and in
-    `truncate`, the ids of migrated ones in `metadata.image_loader`."""
+    """Create topics; each succeeds or fails independently (KIP-4). This function and `truncate` generate the ids of new
+    topics; `metadata.image_loader` generates those of migrated ones."""
     steps = Steps()
     created: list[TopicImage] = []
     reply: list[CreatedTopic | KafkaError] = []
@@ -113,7 +113,7 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
 
 
 def unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
-    """Return a random id that is not reserved and that no live or known dead topic has."""
+    """Return a random id that is not reserved and that no existing or deleted topic has."""
     while True:
         topic_id = new_id()
         if (
@@ -174,9 +174,9 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
 def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
     """Return the state of a new partition.
 
-    If the leader dies before it has created its log, it may create the log when it is back, even though replicas that
-    were down at the creation cannot confirm that nothing is lost. If all replicas were up, they report instead that
-    none of them has a log.
+    If the leader dies before it has created its log, it may create an empty one after its return, even if replicas that
+    were down at the creation cannot confirm that nothing is lost. If all replicas were up at the creation, they report
+    instead that none of them has a log.
     """
     alive = tuple(broker for broker in replicas if broker in image.brokers)
     return PartitionImage(
@@ -206,8 +206,8 @@ def new_topic(
     lineage: TopicLineage,
     created_ms: int,
 ) -> TopicImage:
-    """Return a topic whose partitions begin with the lineage's first leader epoch."""
-    # Most partitions of a topic have the same replicas; they share one object.
+    """Return a topic whose partitions start with the lineage's first leader epoch."""
+    # Most partitions of a topic have the same replicas: they share one object.
     states: dict[Replicas, PartitionImage] = {}
     partitions = []
     for assigned in replicas:
@@ -228,15 +228,14 @@ def new_topic(
 
 
 def create_operations(image: ClusterImage, topic: TopicImage) -> list[Operation]:
-    """Return the operations that create all nodes of a topic."""
+    """Return the operations that create all znodes of a topic."""
     return [operation for unit in create_units(image, topic) for operation in unit]
 
 
 def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operation] = ()) -> Units:
-    """Like `_creation`, but in units. The unit with the topic's own node makes the topic exist and also contains
-    `beside`; after a crash, the next load completes the units behind it. The first units remove nodes that an earlier
-    topic of the name has left.
-    """
+    """Like `create_operations`, but in atomic units. The unit with the topic's own znode makes the topic exist, and
+    also contains `beside`; if a crash prevents the units after it, the next load completes them. The first units remove
+    znodes that an earlier topic of the name has left."""
     left = image.leftovers.get(topic.name)
     units, head = ([], []) if left is None else leftover_units(topic.name, left)
     head += [
@@ -250,7 +249,7 @@ def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operat
 
 
 def belongings(topic: TopicImage) -> list[Operation]:
-    """Return the operations that create a topic's config and lineage nodes."""
+    """Return the operations that create a topic's config and lineage znodes."""
     lineage = Create(znodes.lineage_path(topic.topic_id), topic.lineage.encode())
     if not topic.config:
         return [lineage]
@@ -258,7 +257,7 @@ def belongings(topic: TopicImage) -> list[Operation]:
 
 
 def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> Units:
-    """Return units that create the nodes of the partitions from index `first`."""
+    """Return units that create the znodes of the partitions from index `first` on."""
     prefix = znodes.partitions_path(name)
     encoded: dict[PartitionImage, bytes] = {}
     units: Units = []
@@ -271,9 +270,8 @@ def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> 
 
 
 def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
-    """Return the operations that remove a dead topic's nodes, if there were too many for the multi that freed the name.
-    They remove the nodes of the partitions first, from the last to the first, then the topic's own.
-    """
+    """Return the operations that remove a deleted topic's znodes, if there were too many for the multi that freed the
+    name: first those of the partitions, from the last to the first, then the topic's own."""
     prefix = znodes.partitions_path(name)
     units: Units = [
         [Delete(f"{prefix}/{index}/state"), Delete(f"{prefix}/{index}")] for index in reversed(range(partitions))
@@ -282,12 +280,12 @@ def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
 
 
 def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int]:
-    """Return the names whose leftover nodes have all been removed."""
+    """Return the names whose leftover znodes will all be removed."""
     return {topic.name: -1 for topic in created if topic.name in image.leftovers}
 
 
 def encode_state(partition: PartitionImage) -> bytes:
-    """Return the content of a partition's state node."""
+    """Return the content of a partition's state znode."""
     return znodes.encode_state(
         partition.controller_epoch,
         partition.leader,
@@ -321,7 +319,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
         bigger = msgspec.structs.replace(
             topic, partitions=topic.partitions + tuple(added), node_version=topic.node_version + 1
         )
-        # The version check makes the write fail if the decision read another incarnation of the topic.
+        # The version check makes the write fail if the image is of another incarnation of the topic.
         node = Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version)
         steps.add([[node], *state_units(topic.name, len(topic.partitions), added)])
         grown.append(bigger)

@@ -1,16 +1,16 @@
-"""Deletions of topics, stored at each step so that a controller change or a crash loses nothing.
+"""Deletions of topics. Every step is stored: a change of the controller or a crash loses nothing.
 
-    deleting    the multi that freed the name wrote the record; StopReplica is on its way to the replicas
+    deleting    one multi has freed the name and written the record; replicas get StopReplica
     staged      every replica has confirmed that its data is in `deleting/`; it stays until `remove_after_ms`
-    removed     the data is gone on every broker; the record stays as a tombstone, the proof that the id is dead
+    removed     the data is removed on every broker; the record stays as a tombstone: it proves that the id is deleted
 
     found       stray replicas: brokers hold data of an unknown topic id, and keep it
 
-Transitions here: found → deleting (by order), deleting → staged → removed, and deleting → removed for a topic whose
-replicas held nothing; `undelete` has the way back. A deletion in the format without topic ids (`by_order`) frees the
-name with its first transition, which removes the topic's node and the order in `/admin/delete_topics`. If there are
+Transitions in this module: found → deleting (on request), deleting → staged → removed, and deleting → removed for a
+topic whose replicas held nothing. `undelete` has the transitions back. In clusters without topic ids (`by_order`) the
+first transition frees the name: it removes the topic's znode and the request in `/admin/delete_topics`. If there are
 more than `topic.history.max.incarnations` tombstones, the oldest are removed. A replica of such a topic that appears
-later is kept for the operator, because without a tombstone nothing proves that its topic was deleted.
+later is kept for the operator: without a tombstone nothing proves that its topic was deleted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 TOMBSTONES_MAX = 10_000
-"""Default of the broker's setting."""
+"""Default of the broker's setting `topic.history.max.incarnations`."""
 
 _MOVES: dict[str, tuple[str, ...]] = {
     DELETING: (STAGED, REMOVED),
@@ -67,11 +67,11 @@ _MOVES: dict[str, tuple[str, ...]] = {
 
 
 PROTECTION = "delete.protection.enable"
-"""The topic config that protects against deletion."""
+"""The topic config that protects a topic against deletion."""
 
 
 def is_protected(topic: TopicImage) -> bool:
-    """Return whether the topic is protected, so that it may be neither deleted nor truncated."""
+    """Return whether the topic is protected: it may be neither deleted nor truncated."""
     return topic.config.get(PROTECTION) == "true"
 
 
@@ -85,18 +85,19 @@ def refuse_protected(topic: TopicImage) -> None:
 
 
 def topics_to_fence(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
-    """Return the topics to fence: those to delete that may have appends of clients or commits of groups."""
+    """Return the topics to fence: the topics of the event to which clients may append or groups may commit."""
     topics = [image.topic_by_id(which) for which in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
 @decides(DeleteTopics, closes=topics_to_fence)
 def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics = NOTHING_CLOSED) -> Decision:
-    """Delete at once: one multi removes the topic's nodes, writes its deletion record and raises the name's epoch
-    floor.
+    """Delete topics at once: one multi removes the topic's znodes, writes its deletion record and raises the name's
+    epoch floor.
 
-    After it the name is free and the id is dead, whether or not the replicas answer. Without topic ids the multi writes
-    the order to delete and keeps the topic's node: the name is free after the replicas have answered.
+    After the multi, the name is free and the topic id is deleted, even if replicas do not respond. Without topic ids,
+    the multi writes the request to delete and keeps the topic's znode: the name is free when the replicas have
+    responded.
     """
     steps = Steps()
     removed: dict[Uuid, TopicImage] = {}
@@ -139,7 +140,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics
 
 
 def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
-    """Return the record of stray replicas as an ordered deletion."""
+    """Return the record of stray replicas as a requested deletion."""
     return msgspec.structs.replace(
         found,
         state=DELETING,
@@ -153,14 +154,14 @@ def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
 
 @decides(FoundReplicas)
 def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
-    """Record the brokers that hold stray replicas. Ignore the topic ids that the cluster knows."""
+    """Record the brokers that hold stray replicas. Ignore topic ids that the cluster knows."""
     steps = Steps()
     records: list[DeletionRecord] = []
     for topic in event.topics:
         before = image.deletions.get(topic.topic_id)
         if topic.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
-        # `holders` omits unregistered brokers; if one comes back, this adds it again.
+        # `holders` omits unregistered brokers; a broker that has come back is added again.
         known = {} if before is None else {index: before.holders(index) for index in before.partitions}
         new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in topic.partitions}
         if before is not None and known == {**known, **new}:
@@ -190,7 +191,7 @@ class DeletionWrites(msgspec.Struct, frozen=True):
     record: DeletionRecord
     units: Units
     leftover: bool = False
-    """True if the nodes of the topic's partitions still exist."""
+    """Whether the znodes of the topic's partitions still exist after the writes."""
 
 
 def add_tombstones(
@@ -205,11 +206,11 @@ def add_tombstones(
     offsets_for: Uuid | None = None,
     beside: int = 0,
 ) -> DeletionWrites:
-    """Return the deletion record of a topic and the operations that delete it. `beside` is the size in bytes of other
+    """Return the deletion record of a topic and the operations that delete it. `beside`: the size in bytes of other
     operations in the same multi.
 
-    If all operations are too large for one multi, earlier units write most of the record, and the nodes of the
-    partitions are removed later. The first operation of the last unit then marks the topic's own node as dead.
+    If all operations are too large for one multi, earlier units write most of the record, and the znodes of the
+    partitions are removed later. The first operation of the last unit then marks the topic's own znode as deleted.
     """
     last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
     before = image.deletions.get(topic.topic_id)
@@ -232,14 +233,14 @@ def add_tombstones(
         offsets_for=offsets_for,
         by_order=not image.topic_ids,
         isr=tuple(partition.isr for partition in topic.partitions),
-        # Transaction markers may still be pending from an earlier deletion and undelete; they remain pending.
+        # Keep transaction markers that are still pending from an earlier deletion and undelete.
         outcomes=() if before is None else before.outcomes,
         departed={index: tuple(brokers) for index, brokers in topic.departed.items()},
     )
     free, gone = _name_given_up(image, topic, record), _belongings(topic)
     path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
     floor = Set(path, data) if topic.name in image.floors else Create(path, data)
-    # A record already exists if the topic was undeleted only a moment ago.
+    # The record still exists if the topic was undeleted only a moment ago.
     after, written = write_operations(before, record)
     whole = [*free, *gone, *written, floor]
     if record.by_order or before is not None or operations_bytes(whole) + beside <= DECISION_BYTES_MAX:
@@ -274,7 +275,7 @@ def _belongings(topic: TopicImage) -> list[Operation]:
 
 @decides(RemoveLeftovers)
 def decide_remove_leftovers(image: ClusterImage, event: RemoveLeftovers) -> Decision:
-    """Remove as many leftover nodes of a dead topic as fit into one multi."""
+    """Remove as many leftover znodes of a deleted topic as fit into one multi."""
     left = image.leftovers.get(event.name)
     if left is None:
         return nothing(None)
@@ -294,7 +295,7 @@ def decide_remove_leftovers(image: ClusterImage, event: RemoveLeftovers) -> Deci
 
 
 def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
-    """Return the operations that remove the nodes of a topic name."""
+    """Return the operations that remove the znodes of a topic name."""
     prefix = znodes.partitions_path(name)
     operations: list[Operation] = []
     for index in range(partitions):
@@ -304,13 +305,13 @@ def name_operations(name: str, partitions: int, version: int = -1) -> list[Opera
 
 
 def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
-    """Return the epoch floor of the name for the time after the deletion of this incarnation."""
+    """Return the name's epoch floor after the deletion of this incarnation."""
     return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
 
 
 @decides(AdvanceDeletions)
 def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
-    """Advance deletions. Ignore an invalid transition: it comes from a late confirmation."""
+    """Advance deletions. Ignore an invalid transition: it results from a late confirmation."""
     moved: dict[Uuid, DeletionRecord] = {}
     for topic_id, brokers in event.confirmed:
         record = image.deletions.get(topic_id)
@@ -332,17 +333,16 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 
 
 def not_awaiting(record: DeletionRecord, brokers: Iterable[int]) -> DeletionRecord:
-    """Return the record without these brokers, because they have confirmed or never will."""
+    """Return the record without brokers that have confirmed or never will."""
     missing = tuple(sorted(record.unconfirmed.difference(brokers)))
-    # The name waits for the present replicas only, not for brokers that lost their replica earlier.
+    # The name stays in use for the current replicas only, not for brokers that lost their replica earlier.
     by_order = record.by_order and not record.brokers.isdisjoint(missing)
     return msgspec.structs.replace(record, missing=missing, by_order=by_order)
 
 
 def write_moved(image: ClusterImage, moved: dict[Uuid, DeletionRecord], steps: Steps) -> dict[str, int]:
     """Add the writes of changed records to `steps`, put the written records into `moved`, and free the names that
-    waited for replicas. Return the names that still have leftover nodes.
-    """
+    waited for replicas. Return the names that still have leftover znodes."""
     leftovers: dict[str, int] = {}
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
@@ -358,7 +358,7 @@ def write_moved(image: ClusterImage, moved: dict[Uuid, DeletionRecord], steps: S
 
 
 def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
-    # A tombstone needs no offsets, unless its successor still waits for them.
+    # A tombstone needs no offsets, unless a successor still has to restore them.
     offsets = record.offsets if state != REMOVED or record.offsets_for is not None else ()
     outcomes = record.outcomes if state != REMOVED else ()
     return msgspec.structs.replace(

@@ -1,17 +1,18 @@
-"""How the metadata store shows topic ids, and how a cluster begins to show them (KIP-516).
+"""Where the metadata store contains topic ids, and how a cluster starts to show them to clients (KIP-516).
 
 With `inter.broker.protocol.version` below 2.8, clients and old brokers see no topic ids. Internally nothing changes:
-every partition has its id, and `partition.metadata` is written. Kafka's own topic node must not contain the id then, so
-a separate node, `/admin/topic_ids/[topic]`, holds it. A migration records the ids it assigns in the same node.
+every topic has its id, and `partition.metadata` is written. Kafka's own topic znode must not contain the id in these
+versions; another znode, `/admin/topic_ids/[topic]`, contains it. A migration records the ids that it assigns in the
+same znode.
 
-    version 2 node + record of the id ──AlterConfigs──► version 3 node + record ──FinishMigrations──► version 3 node
+    version 2 znode + record of the id ──AlterConfigs──► version 3 znode + record ──FinishMigrations──► version 3 znode
 
 One multi changes all topics when the version is raised. If the version is raised while the broker runs, that multi also
 stores the setting. A crash cannot leave some topics with ids and others without, and each topic gets its id only once.
 
-`partition.metadata` is written below 2.8 too, for three reasons: the directory must name its topic before the log takes
-a byte; Kafka's brokers without topic ids ignore unknown files; and a topic whose node an old tool has rewritten gets
-its id back from the file.
+`partition.metadata` is also written below 2.8, for three reasons. The directory must name its topic before the log
+accepts a byte. Kafka's brokers without topic ids ignore unknown files. And a topic whose znode an old tool has
+rewritten gets its id back from the file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def topic_node(topic: TopicImage, topic_ids: bool) -> bytes:
 
 
 def id_operations(topic: TopicImage, topic_ids: bool) -> list[Operation]:
-    """Return the operations that record the id of a new topic whose node does not show it."""
+    """Return the operations that record the id of a new topic whose znode does not contain it."""
     if topic_ids:
         return []
     record = znodes.TopicIdRecord(topic.topic_id, znodes.WITH_ITS_TOPIC)
@@ -43,16 +44,15 @@ def id_operations(topic: TopicImage, topic_ids: bool) -> list[Operation]:
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """The change to shown topic ids: the writes, and the topics after them."""
+    """The change to visible topic ids: the writes, and the topics after them."""
 
     operations: tuple[Operation, ...]
     topics: dict[str, TopicImage]
 
 
 def decide_raise(image: ClusterImage) -> Raise:
-    """Return the writes that make every topic's node version 3. The records of the ids stay until the replicas have
-    confirmed that they have written their ids.
-    """
+    """Return the writes that make every topic's znode version 3. The records of the ids stay until all replicas have
+    written their ids."""
     operations = tuple(
         Set(znodes.topic_path(name), topic_node(topic, True), topic.node_version)
         for name, topic in image.topics.items()

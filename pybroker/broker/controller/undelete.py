@@ -1,12 +1,12 @@
 """Undelete: a deleted topic comes back under its id while its data is still staged. Pure.
 
     deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored, OutcomesWritten──► (no
-                             the name is reserved;        its nodes are back;                                   record)
+                             the name is reserved;        its znodes are back;                                  record)
                              replicas move data back      groups get their offsets, transactions their markers
 
 If a topic cannot come back (a broker has begun to remove its data, or a disk fails), it returns to `deleting`. The
-controller stores every step before brokers or clients see it, so that the next controller can repeat it; replicas
-accept the same order twice.
+controller stores every step before brokers or clients see it, and the next controller can repeat it: replicas accept
+the same request twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(UndeleteTopic)
 def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
-    """Reserve the name and order the replicas to move their data back, if the topic can come back."""
+    """Reserve the name and tell the replicas to move their data back, if the topic can come back."""
     record = image.deletions.get(event.topic_id)
     try:
         record = _waiting(image, event, record)
@@ -121,7 +121,7 @@ def _gone(record: DeletionRecord) -> KafkaError:
 
 def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
     if name in INTERNAL_TOPICS and name != record.topic:
-        # The broker would interpret the records that clients wrote as its own, and the internal topic's retention would
+        # The broker would interpret records that clients wrote as its own, and the internal topic's retention would
         # delete them.
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -142,7 +142,7 @@ def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
 
 @decides(FinishUndelete)
 def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decision:
-    """Bring the topic's nodes back, or continue its deletion."""
+    """Restore the topic's znodes, or continue its deletion."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.state != UNDELETING or record.restore_as is None:
         return nothing(
@@ -206,8 +206,7 @@ def _led_by_holders(
     image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
 ) -> tuple[PartitionImage, ...]:
     """Return the partitions with leader and ISR. The ISR consists of the replicas that have the data back and were in
-    sync before the deletion.
-    """
+    sync before the deletion."""
     staying = image.brokers.keys() - image.leaving
     known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
     partitions = []
@@ -231,9 +230,8 @@ def _led_by_holders(
 
 @decides(KeepOffsets)
 def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
-    """Add offsets to the deletion record. If the topic is live again, or if a successor continues its offsets, the
-    groups then get them back.
-    """
+    """Add offsets to the deletion record. If the topic is live again, or a successor continues its offsets, the groups
+    then get them back."""
     before = image.deletions.get(event.topic_id)
     live = image.topic_by_id(event.topic_id)
     if before is not None:
@@ -266,14 +264,13 @@ def _heir(image: ClusterImage, record: DeletionRecord) -> Uuid | None:
     if record.state == LIVE:
         return record.topic_id
     successor = None if record.successor is None else image.topic_by_id(record.successor)
-    # Only a successor that keeps the offsets begins at the old log ends.
+    # Only a successor that keeps the offsets starts at the old log ends.
     return successor.topic_id if successor is not None and successor.lineage.start_offsets else None
 
 
 def _record_of_live(topic: TopicImage) -> DeletionRecord:
     """Return a record for an undeleted topic whose own record is already removed. It exists until the groups have their
-    offsets.
-    """
+    offsets."""
     return DeletionRecord(
         topic=topic.name,
         topic_id=topic.topic_id,
@@ -292,8 +289,7 @@ def _record_of_live(topic: TopicImage) -> DeletionRecord:
 @decides(OffsetsRestored)
 def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
     """Record the groups that have their offsets back. When all have them, remove the record of a live topic; from the
-    record of a truncated topic, remove only the pending offsets.
-    """
+    record of a truncated topic, remove only the pending offsets."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.offsets_for != event.target:
         return nothing(None)

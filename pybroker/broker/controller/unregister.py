@@ -1,8 +1,8 @@
 """Decisions about brokers that will not come back under their id (UnregisterBroker). Pure functions.
 
-The broker must be dead and have no replica, so that no acknowledged record depends on it. Deletions, undeletes and
-pending replica removals no longer wait for it. If it comes back, no replica is assigned to it. Its data of topics that
-were deleted or moved is removed in the usual way, with the usual delay; data of unknown topics stays for the operator.
+The broker must be down and have no replica: no acknowledged record may depend on it. Deletions, undeletes and pending
+replica removals no longer wait for it. If it comes back, no replica is assigned to it. It removes data of topics that
+were deleted or moved as usual, after the usual delay; data of unknown topics stays for the operator.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMED_MAX = 10
-"""Limit of partitions that an error message names."""
+"""Partitions named in an error message, at most."""
 
 WAITING = (DELETING, STAGED, UNDELETING, FOUND)
-"""States of deletions in which brokers hold data, or may hold it."""
+"""States of deletions in which brokers may hold data."""
 
 
 @decides(UnregisterBroker)
 def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
     """Remove all references to the broker. The last write marks the broker epoch. If a crash prevents some of the
-    writes, the operator repeats the command, which then makes the others.
-    """
+    writes, the operator repeats the command, which then makes the others."""
     broker_id = event.broker_id
     _check(image, broker_id)
     records = {

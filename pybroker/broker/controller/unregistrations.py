@@ -1,9 +1,9 @@
-"""Removal of the nodes that unregistered brokers wrote to the store themselves.
+"""Removal of the znodes that unregistered brokers wrote to the store themselves.
 
-These nodes are the running mark and the list of data in the broker's `deleting/`. The list must go, because a deletion
-ends only when no broker lists any of its data. If the broker returns, it writes its running mark and its registration
-in one multi, so each step here checks that the mark is unchanged. If a removal is not finished, the next controller
-repeats it.
+These znodes are the mark of a running broker and the list of data in the broker's `deleting/`. The list must be
+removed, because a deletion ends only when no broker lists data of the topic. A broker that returns writes its running
+mark and its registration in one multi. Each step of the removal therefore checks that the mark is unchanged. The next
+controller repeats an unfinished removal.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ RETRY_S = 1.0
 
 
 class BrokerNotes(Protocol):
-    """What an unregistered broker has written itself."""
+    """The znodes or records that an unregistered broker has left."""
 
     async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
-        """Remove the nodes. Return False if the broker is back. Raises StoreError."""
+        """Remove them. Return False if the broker is back. Raises StoreError."""
         ...
 
 
 class Unregistrations:
-    """Pending removals of one controller; runs on the loop's thread."""
+    """The pending removals of one controller, on the event loop's thread."""
 
     def __init__(self, notes: BrokerNotes, port: ControllerClient, image: Callable[[], ClusterImage]) -> None:
         self._notes = notes
@@ -112,7 +112,7 @@ class StoredBrokerNotes:
         if not is_unregistered() or await get_or_none(self._store, f"{znodes.BROKER_IDS}/{broker_id}"):
             return False
         if mark is None:
-            # Remove the mark last.
+            # The running mark is removed last: nothing else is left.
             return True
         same = Check(running, mark.version)
         for part in in_parts([Delete(path) for path in await self._store.subtree(staged)]):

@@ -1,9 +1,9 @@
-"""Write fences: before a deletion or truncation, all live brokers refuse appends and commits of the topic. The log ends
-and committed offsets in the deletion record are then complete.
+"""Write fences: before a deletion or truncation, all live brokers refuse appends and commits for the topic. The log
+ends and committed offsets in the deletion record are then complete.
 
-The fence lasts for one decision; clients get retriable errors meanwhile. A deletion does not wait for absent brokers:
-if another broker does not answer within 20 ms, its log ends and offsets count as unknown. The controller's own broker
-has no time limit, because it may be slow but cannot be absent.
+The fence lasts for one decision; clients get retriable errors in that time. A deletion does not wait for brokers that
+are down: if another broker does not respond within 20 ms, its log ends and offsets count as unknown. The controller's
+own broker has no time limit: it may be slow, but it cannot be down.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ClosedTopics(msgspec.Struct, frozen=True):
 
 
 class WriteFences:
-    """The write fences of one controller; runs on the loop's thread."""
+    """The write fences of one controller, on the event loop's thread."""
 
     def __init__(self, broker_id: int, outbox: Outbox) -> None:
         self._broker_id = broker_id
@@ -55,7 +55,7 @@ class WriteFences:
         return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _combine_answers(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
-        """Lift the fence after the decision. The order is sent after the messages of the decision."""
+        """Lift the fence after the decision: brokers get this request after the messages of the decision."""
         self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 

@@ -415,8 +415,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return any(self.protocol_counts.get(name) == len(self.members) for name in names)
 
     def select_protocol(self) -> str:
-        """Return the protocol with most votes among those that every member supports; the protocol voted for first wins
-        a tie."""
+        """Return the protocol with most votes among the protocols that all members support; the first one voted for
+        wins a tie."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():

@@ -459,10 +459,10 @@ class GroupCoordinator:
     ) -> dict[str, asyncio.Future[ErrorCode]]:
         """Restore offsets from `committed_for` to the groups that this broker coordinates.
 
-        `topic_id` is an undeleted incarnation, or a new one that continues the offsets of another. Newer commits of a
-        group win. Groups see the restored offsets when this method returns. Return one future per group, which gets the
-        error code once the offsets are stored. Groups of other brokers get NOT_COORDINATOR at once, and groups that are
-        loading get COORDINATOR_LOAD_IN_PROGRESS.
+        `topic_id` is an undeleted incarnation, or a new incarnation that continues the offsets of another. Newer
+        commits of a group win. Groups see the restored offsets when this method returns. Return one future per group,
+        which gets the error code once the offsets are stored. Groups of other brokers get NOT_COORDINATOR at once, and
+        groups that are loading get COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._dependencies.commits.give_back(topic_id, name, kept, self._loop.create_future)
 

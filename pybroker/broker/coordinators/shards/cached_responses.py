@@ -7,8 +7,8 @@ response never differs from the coordinator's own:
 * The response depends on the group, topics and their leaders, settings and features. Before a group changes, the
   coordinator invalidates the group's cached responses, in the same step of the event loop. No client can learn about
   the change before. Other changes invalidate all cached responses of the broker: native code does so when it updates
-  the data threads, and when the metadata image is replaced. A heartbeat answered during the update counts as one that
-  came before the change.
+  the data threads, and when the metadata image is replaced. A heartbeat answered during the update counts as if it
+  had come before the change.
 * Time matters only because the coordinator removes members whose session expires. Data threads record the time of a
   member's last heartbeat. When a session timer fires, the coordinator first reads that time, and invalidates the
   member's cached responses before it removes the member.

@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Shard[Any])
 
 
 class Shards(Generic[S]):
-    """All shards of partitions that this broker leads, including those that are loading; iterable.
+    """All shards of partitions that this broker leads, including loading ones; iterable.
 
     topic: name of the internal topic. make: creates a shard for the log of a partition. buffer_bytes: returns how many
     bytes one read fetches while a shard loads; called for each load, because the setting is dynamic.

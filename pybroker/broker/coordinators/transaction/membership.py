@@ -199,7 +199,7 @@ def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
 
 
 def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:
-    """Map the codes to those that the client's version knows."""
+    """Map the codes to codes that the client's version knows."""
     if abortable:
         return codes
     return [ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for code in codes]
