@@ -60,6 +60,11 @@ class QuorumTransport:
                 raise UnreachableNodeError(str(problem)) from problem
             return answer
 
+    async def answers(self, node_id: int, host: str, port: int) -> bool:
+        """Return whether a node answers."""
+        broker = self._address_of(node_id, host, port)
+        return broker is not None and await cluster_id_of(self._open_connection, broker, self._broker_id) is not None
+
     async def _connection(self, key: tuple[int, bool], broker: BrokerImage) -> InterBrokerConnection:
         connection = self._open.get(key)
         if connection is None or not connection.is_open:

@@ -97,6 +97,8 @@ class Broker:
         self._reporters = Reporters(())
         self._store_guard: StoreGuard | None = None
         self._quorum: OpenQuorum | None = None
+        self._leaves = True
+        """False: a stop is not recorded in the metadata."""
 
     @property
     def services(self) -> Services | None:
@@ -383,6 +385,27 @@ class Broker:
             await self._loop.run_in_executor(None, parts.following.stop)
             return
 
+    async def _can_hand_over(self) -> bool:
+        """Return whether the cluster can decide about the leaders of this broker's partitions. A stop is recorded only
+        if the other voters are a majority: this broker's node no longer votes then."""
+        if self._quorum is None:
+            return True
+        from pybroker.broker.lifecycle.majority import answering_voters, majority_of
+
+        quorum, here = self._quorum, self._config.broker_id
+        status = quorum.log.status()
+        others = await answering_voters(status, here, quorum.answers)
+        votes = any(voter.node_id == here for voter in status.voters)
+        self._leaves = others >= majority_of(status)
+        if not self._leaves:
+            log.warning(
+                "no majority of the other voters answers: the metadata does not record this stop, and the next start "
+                "treats it as a crash answering=%d voters=%d",
+                others,
+                len(status.voters),
+            )
+        return others + votes >= majority_of(status)
+
     def metrics_text(self) -> str:
         """Return the text of /metrics; empty during the start."""
         from pybroker.broker.observability.broker_metrics import broker_metrics
@@ -417,7 +440,7 @@ class Broker:
         self._reporters.close()
         native, parts, dispatcher = self._native, self.parts, self._dispatcher
         self._native = self._dispatcher = None
-        if clean and parts is not None and dispatcher is not None:
+        if clean and parts is not None and dispatcher is not None and await self._can_hand_over():
             await self._hand_over(parts)
         if parts is not None:
             parts.membership.stop_staying()
@@ -477,7 +500,7 @@ class Broker:
     async def _close_quorum(self, quorum: OpenQuorum, parts: BrokerParts | None, *, clean: bool) -> None:
         self._quorum = None
         if parts is not None:
-            if clean:
+            if clean and self._leaves:
                 await self._leave(parts)
             assert parts.quorum is not None
             await parts.quorum.stop()

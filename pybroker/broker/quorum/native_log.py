@@ -19,6 +19,7 @@ from pybroker.native_quorum import (
     QuorumEndpoint,
     QuorumReplica,
     QuorumRequest,
+    QuorumStatus,
     SnapshotEnd,
     SnapshotStart,
 )
@@ -79,6 +80,10 @@ class NativeMetadataLog:
     async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
         """Return the response to another node's request. Raises ValueError for what is no message of the quorum."""
         return await self._node.answer(api_key, api_version, body)
+
+    def status(self) -> QuorumStatus:
+        """Return what this node knows of the quorum."""
+        return self._node.status()
 
     # --- MetadataLog --------------------------------------------------------------------------------------------------
 

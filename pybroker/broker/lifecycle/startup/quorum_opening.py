@@ -22,7 +22,7 @@ from pybroker.config.listener_addresses import VoterAddress
 from pybroker.errors import FatalError, StartError
 from pybroker.files import write_atomically
 from pybroker.native import NativeError, Uuid
-from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica
+from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica, QuorumReplicaStatus
 from pybroker.protocol import messages as m
 
 log = logging.getLogger(__name__)
@@ -125,6 +125,11 @@ class OpenQuorum(NamedTuple):
     transport: QuorumTransport
     loader: MetadataLoader
     voters: VoterDirectory
+
+    async def answers(self, voter: QuorumReplicaStatus) -> bool:
+        """Return whether a voter answers."""
+        host, port = next(((endpoint.host, endpoint.port) for endpoint in voter.endpoints), ("", 0))
+        return await self.transport.answers(voter.node_id, host, port)
 
 
 async def open_quorum(
