@@ -518,6 +518,10 @@ class PartitionOffsets:
         """The last leader epoch in the log; -1: none."""
     @property
     def size_bytes(self) -> int: ...
+    @property
+    def lags_epoch_start(self) -> bool:
+        """Whether this broker is a new leader whose high watermark has not reached the start of its leader epoch
+        (KIP-207): clients may have been told a higher one."""
 
 @final
 class LogDirPartition:

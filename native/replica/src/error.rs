@@ -48,10 +48,11 @@ pub enum PartitionError {
         /// Largest offset that a request may name.
         end: i64,
     },
-    /// The high watermark that this replica knows is below the requested offset (`OFFSET_NOT_AVAILABLE`).
+    /// The high watermark that this replica knows is below the requested offset, or a new leader's below the start of
+    /// its epoch (`OFFSET_NOT_AVAILABLE`).
     #[error("offset {requested} is above the high watermark {known} of this replica")]
     OffsetNotAvailable {
-        /// Offset in the request.
+        /// Offset in the request; for ListOffsets, the start of the leader epoch.
         requested: i64,
         /// High watermark of this replica.
         known: i64,

@@ -250,6 +250,7 @@ impl Progress {
 
     /// Begin to lead, or continue to lead with another ISR or other replicas.
     pub(crate) fn lead(&self, broker_id: i32, leader: Leader, log: &Log, now: Instant) {
+        let local = self.local_end(log);
         let mut led = self.led.lock();
         let goes_on = matches!(&**self.role.load(), Role::Leader(before) if before.leader_epoch == leader.leader_epoch);
         match led.as_mut() {
@@ -266,6 +267,10 @@ impl Progress {
                     now,
                 ));
             }
+        }
+        // A leader that is alone in the ISR knows its high watermark before any client asks for it.
+        if let Some(minimum) = led.as_ref().and_then(|ends| ends.minimum(local)) {
+            self.raise_to(minimum, log, &mut Woken::default());
         }
         self.role.store(Arc::new(Role::Leader(leader)));
         drop(led);

@@ -115,7 +115,8 @@ def lag_metrics(
         ),
         Metric(
             "pybroker_lag_unknown_partitions",
-            "Committed offsets of groups coordinated here in partitions that other brokers host.",
+            "Committed offsets of groups coordinated here in partitions whose end this broker does not know: other "
+            "brokers host them, or it has just begun to lead them.",
             lambda: unknown,
         ),
     ]

@@ -226,4 +226,8 @@ def _read_as_member(config: dict[str, Any], topic: str, output: Output, *, follo
 
 def _is_read(consumer: Consumer) -> bool:
     ours = consumer.assignment()
-    return bool(ours) and all(consumer.lag(each) == 0 for each in ours)
+    if not ours or any(consumer.lag(each) != 0 for each in ours):
+        return False
+    # The lag is by the last Fetch response, where a new leader's high watermark may be too low for a moment.
+    ends = consumer.end_offsets(ours)
+    return all(consumer.position(each) >= end for each, end in ends.items())

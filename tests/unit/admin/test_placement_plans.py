@@ -169,8 +169,7 @@ def test_any_cluster(seed: int) -> None:
         held = [replicas_on(placed)[one.broker_id] for one in all_brokers]
         assert max(held) - min(held) <= 1
     again = [
-        PlanPartition(one.topic, one.partition, placed[one.topic, one.partition], one.size_bytes)
-        for one in partitions
+        PlanPartition(one.topic, one.partition, placed[one.topic, one.partition], one.size_bytes) for one in partitions
     ]
     assert sum(move.moved_bytes for move in balance(again, all_brokers)) == 0
     if factor < count:

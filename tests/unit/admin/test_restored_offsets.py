@@ -175,9 +175,7 @@ def test_late_offsets_go_to_a_successor_that_keeps_offsets(keeps: bool) -> None:
     new = played.image.topics["new"]
     lineage = TopicLineage(start_offsets=(7,) if keeps else ())
     replaced = msgspec.structs.replace(new, lineage=lineage)
-    played.image = played.image.apply(
-        ImageDelta(topics=(replaced,), removed=(played.image.topics["old"],))
-    )
+    played.image = played.image.apply(ImageDelta(topics=(replaced,), removed=(played.image.topics["old"],)))
     played.keep(late("late"))
     assert played.image.deletions[OLD].offsets_for == (NEW if keeps else None)
 

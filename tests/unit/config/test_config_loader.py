@@ -317,7 +317,8 @@ MISTAKES = [
         "remove one of the two",
     ),
     (
-        CLUSTER + "\nlisteners=PLAINTEXT://:9092,B://:9093\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT\n"
+        CLUSTER
+        + "\nlisteners=PLAINTEXT://:9092,B://:9093\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT\n"
         "security.inter.broker.protocol=SSL",
         "security.inter.broker.protocol=SSL ({file} line 6): no listener has this name; set "
         "inter.broker.listener.name to the listener of brokers",
@@ -402,7 +403,11 @@ def test_settings_of_others_and_of_the_past_are_ignored_with_one_warning() -> No
 
 @pytest.mark.parametrize(
     "content",
-    ["# Prüfstand\nnode.id=7".encode("latin-1"), b"\xef\xbb\xbfnode.id=7\r\nbroker.rack=a", b"\xef\xbb\xbf# x\nnode.id=7"],
+    [
+        "# Prüfstand\nnode.id=7".encode("latin-1"),
+        b"\xef\xbb\xbfnode.id=7\r\nbroker.rack=a",
+        b"\xef\xbb\xbf# x\nnode.id=7",
+    ],
     ids=["latin-1", "BOM", "BOM before a comment"],
 )
 def test_encodings(tmp_path: Path, content: bytes) -> None:
@@ -421,7 +426,10 @@ def test_an_empty_zookeeper_connect_is_unset() -> None:
 
 def test_security_inter_broker_protocol_names_the_listener_of_brokers() -> None:
     given = [*CLUSTER.split("\n"), "listeners=PLAINTEXT://127.0.0.1:1,B://127.0.0.1:2"]
-    given += ["listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT", "zookeeper.metadata.migration.enable=false"]
+    given += [
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+        "zookeeper.metadata.migration.enable=false",
+    ]
     config, _ = load_config(None, [*given, "security.inter.broker.protocol=PLAINTEXT"])
     assert config.between_brokers == "PLAINTEXT"
 

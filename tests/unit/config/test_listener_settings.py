@@ -45,7 +45,7 @@ def test_users_of_plain(text: str, users: dict[str, str]) -> None:
         f'{MODULE} required user_a="x"; {MODULE} required user_b="hidden";',
         f'KafkaServer {{ {MODULE} required user_a="hidden"; }};',
         f'"{MODULE} required user_a=hidden;"',
-        f'{MODULE} required user_a= ;',
+        f"{MODULE} required user_a= ;",
         f'{MODULE} required user_a="hidden" ="x";',
     ],
 )

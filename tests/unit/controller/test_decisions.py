@@ -363,9 +363,7 @@ def test_what_has_had_a_leader_is_not_begun_anew_without_its_last_member_in_sync
     # Nor where a leader has shown before that it lives.
     image = a_first_leader_that_never_began()
     partition = image.topics["a"].partitions[0]
-    change = IsrChange(
-        image.topics["a"].topic_id, 0, partition.leader_epoch, ((1, 1), (3, 9)), partition.state_version
-    )
+    change = IsrChange(image.topics["a"].topic_id, 0, partition.leader_epoch, ((1, 1), (3, 9)), partition.state_version)
     image = image.apply(decide_alter_isr(image, AlterIsr(1, 1, (change,))).delta)
     image = image.apply(decide_brokers(image, BrokersChanged(gone=(3,))).delta)
     image = stored(image.apply(decide_brokers(image, BrokersChanged((arrival(3, 12),))).delta))

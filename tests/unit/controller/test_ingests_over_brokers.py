@@ -150,9 +150,7 @@ def test_what_a_broker_does_about_changes(image: ClusterImage) -> None:
         assert (found.over, found.may_attach) == ([], True)
     finish = decide_finish_ingest(decided, FinishIngest(key, {0: (0, 3), 1: (0, 1)})).delta
     finished = decided.apply(finish)
-    assert [record.directory for record in changes_of(decided, finished, finish).over] == [
-        image.ingests[key].directory
-    ]
+    assert [record.directory for record in changes_of(decided, finished, finish).over] == [image.ingests[key].directory]
     assert changes_of(image, finished, finished).over
     gone = msgspec.structs.replace(decided, committed_ingests={})
     assert changes_of(decided, gone, gone).over, "forgotten with its topic"

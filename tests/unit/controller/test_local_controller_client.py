@@ -63,9 +63,7 @@ async def test_an_answer_in_force_is_seen_by_who_asked(control_plane: ControlPla
     assert control_plane.parts.services.cache.topic("a") is None
 
 
-async def test_time_is_over_before_it_is_in_force(
-    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch, LeaderAndIsrRequest, RestoreReplicasRequest)
     await control_plane.start()
     port = control_plane.parts.port

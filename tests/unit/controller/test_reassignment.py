@@ -297,9 +297,7 @@ def test_a_controller_that_dies_at_any_step_leaves_what_the_next_one_ends(
         list(walk(image, target, crash))
 
 
-def walk(
-    image: ClusterImage, target: tuple[int, ...] | None, crash: tuple[int, int] | None
-) -> Iterator[Decision]:
+def walk(image: ClusterImage, target: tuple[int, ...] | None, crash: tuple[int, int] | None) -> Iterator[Decision]:
     """The decisions until the end; the controller dies in one step after so many writes."""
     store = Store(image)
     wanted = (1, 2, 3) if target is None else target

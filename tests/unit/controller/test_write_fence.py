@@ -66,9 +66,7 @@ async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_nee
     # The paused one has had its time over and over; the own one is slow.
     await asyncio.sleep(0.2)
     assert not work.done()
-    channels[OWN].asked[CloseTopics].set_result(
-        CloseTopicsResponse(0, (ClosedTopic(topic.topic_id, {0: (0, 5)}, ()),))
-    )
+    channels[OWN].asked[CloseTopics].set_result(CloseTopicsResponse(0, (ClosedTopic(topic.topic_id, {0: (0, 5)}, ()),)))
     closed = await work
     assert closed.closed.ends == {topic.topic_id: ((0, 5), (3, 9), (-1, -1))}
     assert closed.closed.offsets == {topic.topic_id: offsets}

@@ -145,9 +145,7 @@ def test_topics_that_a_value_of_version_4_names_are_read() -> None:
     st.none() | st.integers(0, 2**62),
     st.none() | st.just(Uuid(1, 1)),
 )
-def test_offsets_survive(
-    key: OffsetKey, offset: int, metadata: str, expire: int | None, topic_id: Uuid | None
-) -> None:
+def test_offsets_survive(key: OffsetKey, offset: int, metadata: str, expire: int | None, topic_id: Uuid | None) -> None:
     value = OffsetValue(offset, 3, metadata, 7, expire, topic_id)
     stored = encode_offset(key, value)
     assert (decode_key(stored[0]), decode_offset_value(stored[1])) == (key, value)

@@ -44,9 +44,7 @@ class HeldIngests(FakeIngests):
     def reopen(self, key: IngestKey, epoch: int) -> None:
         self.calls.append(("reopen", key[1]))
 
-    def attach(
-        self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool
-    ) -> AttachedPartition:
+    def attach(self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool) -> AttachedPartition:
         if self.full:
             raise NativeError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         return AttachedPartition(0, 1, False, True)

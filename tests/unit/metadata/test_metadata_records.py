@@ -110,12 +110,9 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
         ],
     ),
     "a reassignment": (
-        ImageDelta(
-            topics=(changed(replicas=(4, 1), adding_replicas=(4,), removing_replicas=(1,), state_version=8),)
-        ),
+        ImageDelta(topics=(changed(replicas=(4, 1), adding_replicas=(4,), removing_replicas=(1,), state_version=8),)),
         [
-            "01050000000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa03020903000000040000000103050200000001040502000000"
-            "04",
+            "01050000000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa0302090300000004000000010305020000000104050200000004",
         ],
     ),
     "a new partition": (
@@ -131,8 +128,7 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
         [
             "010400020274026b027600",
             "0104000202740d726574656e74696f6e2e6d730000",
-            "01140001914e2b02aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00000000000003e800000000000000010100000000010100"
-            "0100",
+            "01140001914e2b02aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00000000000003e8000000000000000101000000000101000100",
         ],
     ),
     "a removed topic": (
@@ -207,9 +203,7 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
         ],
     ),
     "settings of groups and subscriptions": (
-        ImageDelta(
-            group_configs={"g": ConfigImage({"k": "v"}, 0)}, client_metrics={"s": ConfigImage({"k": "v"}, 0)}
-        ),
+        ImageDelta(group_configs={"g": ConfigImage({"k": "v"}, 0)}, client_metrics={"s": ConfigImage({"k": "v"}, 0)}),
         [
             "010400200267026b027600",
             "010400100273026b027600",
@@ -270,9 +264,7 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
         ],
     ),
     "a deletion": (
-        ImageDelta(
-            deletions=(msgspec.structs.replace(DELETION, topic_id=A),), floors={"t": 5}, leftovers={"t": 1}
-        ),
+        ImageDelta(deletions=(msgspec.structs.replace(DELETION, topic_id=A),), floors={"t": 5}, leftovers={"t": 1}),
         [
             "01140004964e080202740000000500974e0802027400000001009a4ed701020274aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
             "aa0964656c6574696e670000000000000001000000000000000207557365723a61000000000000000302026b02760000"

@@ -40,6 +40,7 @@ pub(crate) struct PartitionOffsets {
     leader_epoch: i32,
     last_epoch: i32,
     size_bytes: u64,
+    lags_epoch_start: bool,
 }
 
 /// Start and end offsets of a partition's log.
@@ -411,6 +412,7 @@ impl NativePartitions {
                 leader_epoch: hosted.leader_epoch(),
                 last_epoch: hosted.last_epoch(),
                 size_bytes: hosted.size_bytes(),
+                lags_epoch_start: hosted.lags_epoch_start(),
             }))
     }
 

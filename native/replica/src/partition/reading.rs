@@ -8,7 +8,7 @@ use pybroker_storage::{Log, LogSlice};
 use super::Partition;
 use super::attaches::Ahead;
 use crate::{
-    EpochEnd, FetchRead, Follower, Isolation, ListedOffset, OffsetSpec, PartitionError,
+    EpochEnd, FetchRead, Follower, Isolation, Leader, ListedOffset, OffsetSpec, PartitionError,
     PartitionRead, Registration, Role, check_leader_epoch,
 };
 
@@ -180,11 +180,14 @@ impl Partition {
 
     /// Return the lag of a consumer at `offset`: the number of records up to the high watermark, and the first
     /// timestamp (in milliseconds) of the batch with the next record, -1 if there is none. `None` if the partition is
-    /// not hosted. Reads index and log files.
+    /// not hosted, or lags the start of its epoch. Reads index and log files.
     pub fn lag(&self, offset: i64) -> Option<(i64, i64)> {
         const HEADER_BYTES: usize = 61;
         const FIRST_TIMESTAMP: core::ops::Range<usize> = 27..35;
         let log = self.log()?;
+        if self.lags_epoch_start() {
+            return None;
+        }
         let (start, end) = (log.log_start_offset(), self.high_watermark());
         let first = offset.max(start);
         if first >= end {
@@ -215,10 +218,22 @@ impl Partition {
         matches!(**role, Role::Leader(_) | Role::Follower { .. }).then_some(registration)
     }
 
+    /// Return whether this broker leads, but its high watermark has not reached the start of its leader epoch: clients
+    /// may have been told a higher one by an earlier leader (KIP-207).
+    pub fn lags_epoch_start(&self) -> bool {
+        let role = self.progress.role();
+        role.leader().is_ok_and(|leader| self.lags(leader))
+    }
+
+    fn lags(&self, leader: &Leader) -> bool {
+        self.progress.high_watermark.get() < leader.start_offset
+    }
+
     /// ListOffsets. Reads index and log files for timestamps: call it on the thread pool.
     ///
     /// # Errors
-    /// As [`Partition::read`].
+    /// As [`Partition::read`]. `OffsetNotAvailable` if the answer to a client depends on records that may be committed,
+    /// but are above the high watermark that a new leader knows so far (KIP-207).
     pub fn list_offset(
         &self,
         spec: OffsetSpec,
@@ -229,12 +244,18 @@ impl Partition {
         let (leader, hosted) = self.led(&role)?;
         check_leader_epoch(current_leader_epoch, leader.leader_epoch)?;
         let log = &hosted.log;
+        let lags = isolation != Isolation::LogEnd && self.lags(leader);
         let bound = match isolation {
             Isolation::ReadUncommitted => self.progress.high_watermark.get(),
             Isolation::ReadCommitted => self.last_stable_offset(),
             Isolation::LogEnd => log.log_end_offset(),
         };
+        let not_available = PartitionError::OffsetNotAvailable {
+            requested: leader.start_offset,
+            known: bound,
+        };
         let found = match spec {
+            OffsetSpec::Latest if lags => return Err(not_available),
             OffsetSpec::Latest => {
                 return Ok(ListedOffset {
                     offset: bound,
@@ -251,9 +272,16 @@ impl Partition {
                     leader_epoch,
                 });
             }
+            // A record above the watermark may be committed and have a larger timestamp.
+            OffsetSpec::MaxTimestamp if lags => log
+                .max_timestamp_offset(leader.start_offset)?
+                .filter(|found| found.offset < bound),
             OffsetSpec::MaxTimestamp => log.max_timestamp_offset(bound)?,
             OffsetSpec::Timestamp(timestamp) => log.offset_for_timestamp(timestamp, bound)?,
         };
+        if lags && found.is_none() {
+            return Err(not_available);
+        }
         Ok(found.map_or(ListedOffset::NONE, |found| ListedOffset {
             offset: found.offset,
             timestamp: found.timestamp,

@@ -437,3 +437,106 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_new_leader_lists_no_end_below_the_start_of_its_epoch() {
+    let mut three = Three::new(FlushMode::Os);
+    three.elect(1);
+    (1..=3).for_each(|broker| three.tell(broker));
+    for time in [1_000, 1_000, 3_000] {
+        let mut builder = BatchBuilder::new(Codec::None);
+        builder.push(time, None, Some(b"v"));
+        let batch = ValidBatches::checked_owned(builder.build().expect("builds"));
+        let appended = three.partition(1).append(batch.expect("valid"), -1, 1_000);
+        appended.expect("appends");
+    }
+    // Both followers have all records, and the first leader has acknowledged them. Broker 2 does not know that yet.
+    three.settle(3);
+    while three.partition(1).high_watermark() < 3 {
+        three.fetch(2, 1);
+    }
+    assert!(three.partition(2).high_watermark() < 3);
+    three.elect(2);
+    three.tell(2);
+    let leader = three.partition(2);
+    let listed = |spec, isolation| {
+        leader
+            .list_offset(spec, isolation, 2)
+            .map(|found| found.offset)
+    };
+    let refused = Err(PartitionError::OffsetNotAvailable {
+        requested: 3,
+        known: leader.high_watermark(),
+    });
+    assert!(leader.lags_epoch_start());
+    for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted] {
+        assert_eq!(listed(OffsetSpec::Latest, isolation), refused);
+        assert_eq!(listed(OffsetSpec::MaxTimestamp, isolation), refused);
+        assert_eq!(listed(OffsetSpec::Timestamp(2_000), isolation), refused);
+        assert_eq!(listed(OffsetSpec::Earliest, isolation), Ok(0));
+    }
+    assert_eq!(
+        listed(OffsetSpec::Latest, Isolation::LogEnd),
+        Ok(3),
+        "followers ask for the log end"
+    );
+    assert_eq!(leader.lag(0), None);
+    append(&leader, &["d"]).expect("appends");
+    for broker in [1, 3] {
+        three.tell(broker);
+        three.fetch(broker, 2);
+    }
+    assert!(!leader.lags_epoch_start());
+    for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted] {
+        assert_eq!(listed(OffsetSpec::Latest, isolation), Ok(3));
+        assert_eq!(listed(OffsetSpec::MaxTimestamp, isolation), Ok(2));
+        assert_eq!(listed(OffsetSpec::Timestamp(2_000), isolation), Ok(2));
+        assert_eq!(listed(OffsetSpec::Timestamp(4_000), isolation), Ok(-1));
+    }
+}
+
+#[test]
+fn a_new_leader_finds_times_below_its_high_watermark() {
+    let mut three = Three::new(FlushMode::Os);
+    three.elect(1);
+    (1..=3).for_each(|broker| three.tell(broker));
+    append(&three.partition(1), &["a"]).expect("appends");
+    // The second round tells the followers that the record is committed.
+    for _ in 0..2 {
+        three.settle(3);
+        three.settle(2);
+    }
+    assert_eq!(three.partition(2).high_watermark(), 1);
+    append(&three.partition(1), &["b"]).expect("appends");
+    three.fetch(2, 1);
+    three.elect(2);
+    three.tell(2);
+    let leader = three.partition(2);
+    let listed = |spec| {
+        leader
+            .list_offset(spec, Isolation::ReadUncommitted, 2)
+            .map(|found| found.offset)
+    };
+    assert!(leader.lags_epoch_start());
+    assert_eq!(listed(OffsetSpec::Timestamp(1_000)), Ok(0));
+    assert_eq!(listed(OffsetSpec::MaxTimestamp), Ok(0));
+    assert!(matches!(
+        listed(OffsetSpec::Timestamp(1_001)),
+        Err(PartitionError::OffsetNotAvailable { .. })
+    ));
+}
+
+#[test]
+fn a_leader_alone_in_the_isr_knows_its_end_at_once() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 0);
+    order.config = topic_config(FlushMode::Os, |_| {});
+    let partition = lead(&host, &order);
+    append(&partition, &["a"]).expect("appends");
+    order.leader_epoch = 1;
+    order.is_new = false;
+    let partition = lead(&host, &order);
+    assert!(!partition.lags_epoch_start());
+    assert_eq!(partition.high_watermark(), 1);
+}

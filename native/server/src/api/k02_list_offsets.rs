@@ -7,6 +7,10 @@
 //! no offset, −1. Other values, or these below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest
 //! offset first.
 //!
+//! A new leader whose high watermark has not reached the start of its epoch does not know the end that clients were
+//! told before (KIP-207). Until then answers that depend on that end are OFFSET_NOT_AVAILABLE (v5+), below v5
+//! LEADER_NOT_AVAILABLE: the end, and times for which no record below the high watermark answers. Clients retry both.
+//!
 //! Answers that depend on the log end wait for a flush in progress, so that a client whose acks=1 write was
 //! acknowledged finds its record.
 
@@ -20,7 +24,7 @@ use pybroker_protocol::hot::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
 };
 use pybroker_protocol::hot::of_topic::TopicRef;
-use pybroker_replica::{Commit, Isolation, ListedOffset, OffsetSpec, Partition};
+use pybroker_replica::{Commit, Isolation, ListedOffset, OffsetSpec, Partition, PartitionError};
 
 use super::each_partition::{answer_each, naming, refusals};
 use super::pool_answer::{PendingPoolAnswer, PoolResponse};
@@ -210,7 +214,12 @@ fn find(
     let look_up = |spec| {
         partition
             .list_offset(spec, isolation, wanted.current_leader_epoch)
-            .map_err(|error| of_partition(&error, naming))
+            .map_err(|error| match error {
+                PartitionError::OffsetNotAvailable { .. } if version < 5 => {
+                    ErrorCode::LEADER_NOT_AVAILABLE
+                }
+                error => of_partition(&error, naming),
+            })
     };
     let found = look_up(spec)?;
     let mut old_style = Vec::new();

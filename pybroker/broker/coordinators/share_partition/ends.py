@@ -22,11 +22,11 @@ class PartitionEnds:
         self._brokers = brokers
 
     async def end(self, topic_id: Uuid, partition: int) -> int | None:
-        """Return the high watermark; None if the partition's leader does not answer."""
+        """Return the high watermark; None if the partition's leader does not answer, or does not know it yet."""
         leader, epoch = self._topics.leader(topic_id, partition)
         if leader == self._broker_id:
             ends = self._log.offsets(topic_id, partition)
-            return None if ends is None else ends.high_watermark
+            return None if ends is None or ends.lags_epoch_start else ends.high_watermark
         if leader < 0 or self._brokers is None:
             return None
         wanted = wire.ListOffsetsRequest_ListOffsetsPartition(

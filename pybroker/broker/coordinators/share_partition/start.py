@@ -37,7 +37,10 @@ class StartContext(Protocol):
 
 async def first_offset(dependencies: StartContext, key: Key, committed: bool) -> int:
     """Return the start offset by the group's setting. `committed`: whether the group reads committed records only.
-    Raise KafkaError NOT_LEADER_OR_FOLLOWER, or NativeError."""
+
+    Raise KafkaError NOT_LEADER_OR_FOLLOWER, or OFFSET_NOT_AVAILABLE if a new leader does not know the end yet
+    (KIP-207); NativeError.
+    """
     reset = dependencies.settings.auto_offset_reset(key.group)
     ends = dependencies.log.offsets(key.topic_id, key.partition)
     if ends is None:
@@ -45,6 +48,8 @@ async def first_offset(dependencies: StartContext, key: Key, committed: bool) ->
     latest = ends.last_stable_offset if committed else ends.high_watermark
     if reset == "earliest":
         return ends.log_start_offset
+    if ends.lags_epoch_start:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "The high watermark has not reached the leader epoch's start.")
     back_ms = duration_ms(reset)
     if back_ms is None:
         return latest
