@@ -1,1 +1,2 @@
-"""The metadata store, its znodes, the immutable image of the cluster, and this broker's view of it."""
+"""The metadata store and its znodes, the immutable image of the cluster, and the metadata that this broker's clients
+see."""

@@ -1,6 +1,7 @@
-"""ACLs with Kafka's wire codes (KIP-140, KIP-290), and their nodes in the store.
+"""ACLs with Kafka's wire codes (KIP-140, KIP-290), and their znodes in the store.
 
 /kafka-acl/[Type]/[name]                       ACLs of literal patterns; the name * is the wildcard
+
 /kafka-acl-extended/prefixed/[Type]/[prefix]   ACLs of prefixed patterns
 """
 
@@ -20,13 +21,12 @@ CLUSTER_NAME = "kafka-cluster"
 """The only name of resource type CLUSTER."""
 
 WILDCARD = "*"
-"""As the name of a literal pattern, it means every resource; as a host, every host; as the name in "User:*", every
-principal.
-"""
+"""Matches everything: as the name of a literal pattern, every resource; as a host, every host; in "User:*", every
+principal."""
 
 
 class AclBinding(NamedTuple):
-    """One ACL with its resource pattern; numbers are those of pybroker.protocol.acl_codes."""
+    """One ACL with its resource pattern; the numbers are those of pybroker.protocol.acl_codes."""
 
     resource_type: int
     pattern_type: int
@@ -40,11 +40,11 @@ class AclBinding(NamedTuple):
 
     @property
     def pattern(self) -> AclPattern:
-        """The pattern without the ACL: one node of the store has all ACLs of a pattern."""
+        """The resource pattern alone: one znode holds all ACLs of a pattern."""
         return self.resource_type, self.pattern_type, self.name
 
     def for_native(self) -> AclEntry:
-        """Return the ACL in native code's form."""
+        """Return the ACL in the form that native code takes."""
         return AclEntry(
             resource_type=self.resource_type,
             prefixed=self.pattern_type == PatternType.PREFIXED,
@@ -107,7 +107,7 @@ TYPE_NAMES = {
     ResourceType.DELEGATION_TOKEN: "DelegationToken",
     ResourceType.USER: "User",
 }
-"""The names of types as Kafka writes them in paths and in its tools."""
+"""The names of resource types that Kafka writes in paths and in its tools."""
 
 OPERATION_NAMES = {operation: operation.name.title().replace("_", "") for operation in AclOperation}
 PERMISSION_NAMES = {PermissionType.ALLOW: "Allow", PermissionType.DENY: "Deny"}
@@ -118,18 +118,18 @@ _PERMISSIONS = {name: permission for permission, name in PERMISSION_NAMES.items(
 ACL_PATHS = tuple(
     path for name in TYPE_NAMES.values() for path in (f"{ACLS}/{name}", f"{EXTENDED_ACLS}/prefixed/{name}")
 )
-"""Parents of the nodes. They are created once."""
+"""Parents of the ACLs' znodes. They are created once."""
 
 
 class AclNode(msgspec.Struct, frozen=True):
-    """The ACLs of one pattern, and the version of its node."""
+    """The ACLs of one pattern, and the version of its znode."""
 
     bindings: tuple[AclBinding, ...]
     version: int
 
 
 def acl_path(pattern: AclPattern) -> str:
-    """Return Kafka's path: `/kafka-acl/<Type>/<name>`, prefixed patterns under `/kafka-acl-extended/prefixed`.
+    """Return Kafka's path: `/kafka-acl/<Type>/<name>`, or below `/kafka-acl-extended/prefixed` for prefixed patterns.
     Characters that a path cannot contain are percent-encoded."""
     kind, pattern_type, name = pattern
     parent = ACLS if pattern_type == PatternType.LITERAL else f"{EXTENDED_ACLS}/prefixed"
@@ -169,7 +169,7 @@ class _AclsJson(msgspec.Struct):
 
 
 def decode_acls(path: str, data: bytes) -> tuple[AclBinding, ...]:
-    """Return the ACLs of a node. Raises DamagedNodeError."""
+    """Return the ACLs in a znode. Raises DamagedNodeError."""
     parts = path.split("/")
     prefixed = parts[1] == EXTENDED_ACLS[1:]
     names = parts[3:] if prefixed else parts[2:]

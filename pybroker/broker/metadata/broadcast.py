@@ -1,9 +1,9 @@
 """Messages to each broker for a change of the image. Pure.
 
-The list order is the order on the wire. First every broker gets the change itself with its settings and ACLs, because
-the brokers need them to execute the following orders. Next, UpdateMetadata removes deleted topics from the clients'
-view; then StopReplica stages their data. LeaderAndIsr sends new and changed partitions to their replicas before
-UpdateMetadata shows them to clients.
+The order in the list is the order on the wire. First every broker gets the change itself with its settings and ACLs:
+brokers need them for the requests that follow. Next, UpdateMetadata removes deleted topics from the clients' view, and
+StopReplica stages their data. LeaderAndIsr sends new and changed partitions to their replicas before UpdateMetadata
+shows them to clients.
 """
 
 from __future__ import annotations
@@ -45,16 +45,15 @@ from pybroker.broker.metadata.image import (
 )
 
 Messages = dict[int, list[ControlRequest]]
-"""Messages in order, by receiving broker."""
+"""Receiving broker → messages in order."""
 SHOWN_AT_ONCE_MAX = 10_000
-"""Limit of partitions in one UpdateMetadata among a broker's first messages."""
+"""Partitions per UpdateMetadata among a broker's first messages, at most."""
 IsNew = Callable[[int, int], bool]
-"""Function that returns whether a broker creates an empty log for a partition. Arguments: partition index, broker id.
-"""
+"""Returns whether a broker creates an empty log for a partition. Arguments: partition index, broker id."""
 
 
 class Broadcast:
-    """The message builder of one controller."""
+    """Builds the messages of one controller."""
 
     def __init__(self, controller_id: int, between: str | None) -> None:
         """`between` is the name of the inter-broker listener; None if there is none."""
@@ -73,11 +72,11 @@ class Broadcast:
         number: int,
         receivers: Collection[int] | None = None,
     ) -> Messages:
-        """Return the messages for each live broker, or for these ones, about change `number`. A broker that the change
-        adds gets everything: the whole image, all its replicas (FULL), and the metadata for clients.
+        """Return the messages about change `number`, for each live broker or for the `receivers`. A broker that the
+        change adds gets the whole image, all its replicas (type FULL), and the metadata for clients.
 
-        The messages of all brokers share the state objects, to avoid a copy of 200,000 partitions for each of 100
-        brokers. Receivers must not change them.
+        All messages share the state objects: a copy of 200,000 partitions for each of 100 brokers would be too
+        expensive. Receivers must not change them.
         """
         if delta.empty:
             return {}
@@ -133,7 +132,7 @@ class Broadcast:
         return messages
 
     def controller_shown(self, image: ClusterImage, broker_id: int) -> UpdateMetadataRequest:
-        """Return an UpdateMetadata that names no topic: the controller is another one."""
+        """Return an UpdateMetadata that names no topic, only the new controller."""
         return self._update_metadata(image, image.brokers[broker_id], [], _live_brokers(image))
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
@@ -158,9 +157,8 @@ class Broadcast:
         delta: ImageDelta,
         lost: Sequence[StopReplicaTopicState],
     ) -> StopReplicaRequest | None:
-        """Return StopReplica for deleted topics and for replicas that a reassignment removes. If only the confirmations
-        of a running deletion change, nothing is sent: `Deletions` repeats the orders to the other brokers.
-        """
+        """Return StopReplica for deleted topics and for replicas that a reassignment removes. Return nothing if only
+        the confirmations of a running deletion change: `Deletions` repeats the requests to other brokers."""
         topics = []
         for record in delta.deletions:
             mine = record.held_by(broker.broker_id) if record.state == DELETING else []
@@ -177,7 +175,7 @@ class Broadcast:
     def restore(
         self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]
     ) -> RestoreReplicasRequest | None:
-        """Return the order to move data of undeleted topics back; None if the broker has no replicas of them."""
+        """Return the request to move data of undeleted topics back; None if the broker has no replicas of them."""
         topics = []
         for record in records:
             mine = tuple(index for index in record.partitions if broker_id in record.replicas(index))
@@ -210,7 +208,7 @@ class Broadcast:
 
 
 def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetadataTopicState]]:
-    """Split topics into pieces that are quick to encode; at least one."""
+    """Split topics into parts that are quick to encode; at least one."""
     pieces: list[list[UpdateMetadataTopicState]] = [[]]
     size = 0
     for topic in topics:
@@ -225,7 +223,7 @@ def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetad
 def _orders(
     brokers: Collection[int], topics: Iterable[tuple[TopicImage, Sequence[int], IsNew]]
 ) -> dict[int, list[LeaderAndIsrTopicState]]:
-    """Return, for each of these brokers, the states of the partitions of which it has replicas."""
+    """Return, for each broker, the states of the partitions of which it has a replica."""
     found: dict[int, list[LeaderAndIsrTopicState]] = {broker_id: [] for broker_id in brokers}
     for topic, indexes, is_new in topics:
         mine: dict[int, list[LeaderAndIsrPartitionState]] = {}
@@ -244,15 +242,14 @@ def _orders(
 
 
 def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
-    """Return the address that followers use to reach a broker."""
+    """Return the address at which followers reach a broker."""
     endpoint = next((one for one in broker.endpoints if one.listener == between), broker.endpoints[0])
     return LiveLeader(broker.broker_id, endpoint.host, endpoint.port)
 
 
 def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Return whether the replicas must act on the change. They need not if only the ISR has changed: the leader
-    proposed that change and gets a reply of its own.
-    """
+    """Return whether the replicas must act on the change. A change of the ISR alone requires nothing: the leader
+    proposed it and gets the reply."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id or index >= len(known.partitions):
         return True
@@ -261,9 +258,8 @@ def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
 
 
 def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
-    """Return the partitions for which a broker creates empty logs: all partitions of a new topic, and the partitions
-    that a reassignment adds to the broker. An undeleted topic already has its data.
-    """
+    """Return a function for the partitions of which a broker creates empty logs: all partitions of a new topic, and
+    partitions that a reassignment adds to the broker. An undeleted topic already has its data."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id:
         every = topic.topic_id not in before.deletions
@@ -273,7 +269,7 @@ def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
 
 
 def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[StopReplicaTopicState]]:
-    """Return, by broker, the partitions of which it is no longer a replica."""
+    """Return, by broker, the partitions of which the broker is no longer a replica."""
     found: dict[int, list[StopReplicaTopicState]] = {}
     for topic in topics:
         if not topic.departed:
@@ -293,9 +289,8 @@ def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[
 
 
 def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicState:
-    """Return the StopReplica state. `epochs` has the leader epoch of the removal, by partition. If the broker has
-    become a replica again since, it knows a later epoch and ignores the order.
-    """
+    """Return the StopReplica state. `epochs`: partition → leader epoch of the removal. A broker that has become a
+    replica again knows a later epoch, and ignores the request."""
     return StopReplicaTopicState(
         topic.name,
         topic.topic_id,

@@ -1,6 +1,6 @@
 """Messages from the controller to brokers, and their responses: LeaderAndIsr v5, StopReplica v4 and UpdateMetadata v7
 of KIP-516, and messages that Kafka does not have. Brokers without topic ids (`inter.broker.protocol.version` below 2.8)
-get the previous versions, which use names: LeaderAndIsr v4 without type, StopReplica v3, UpdateMetadata v6.
+get the previous versions, which use names: LeaderAndIsr v4 (without type), StopReplica v3, UpdateMetadata v6.
 
 With the embedded store, the controller's channel passes them to `api.controller_messages` as objects. Controller and
 replicas share only these types.
@@ -21,9 +21,8 @@ NO_ERROR = 0
 
 
 class LeaderAndIsrType(IntEnum):
-    """Whether it means anything that a partition is missing in the request (KIP-516). Receivers treat 0 and unknown
-    values as INCREMENTAL, with which they never delete.
-    """
+    """Whether a partition that is missing in the request is to be stopped (KIP-516). Receivers treat 0 and unknown
+    values as INCREMENTAL, with which they never delete a replica."""
 
     UNKNOWN = 0
     INCREMENTAL = 1
@@ -44,7 +43,8 @@ class LeaderAndIsrPartitionState(msgspec.Struct, gc=False):
     removing_replicas: tuple[int, ...]
     is_new: bool
     start_offset: int = 0
-    """The offset at which a new log starts; above 0 the log continues an earlier incarnation. Our own tagged field."""
+    """The offset at which a new log starts; above 0 if the log continues an earlier incarnation. A tagged field of
+    pybroker."""
 
 
 class LeaderAndIsrTopicState(msgspec.Struct):
@@ -89,7 +89,7 @@ class TopicPartitionErrors(msgspec.Struct):
 
 
 class NamedPartitionError(msgspec.Struct, gc=False):
-    """Result of one partition, in versions with topic names."""
+    """Result of one partition, in versions that use topic names."""
 
     topic_name: str
     partition_index: int
@@ -97,7 +97,7 @@ class NamedPartitionError(msgspec.Struct, gc=False):
 
 
 class LeaderAndIsrResponse(msgspec.Struct):
-    """Version 5 has no names; version 4 has only names."""
+    """Version 5 has topic ids; version 4 has topic names."""
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
@@ -113,22 +113,20 @@ class StopReplicaPartitionState(msgspec.Struct, gc=False):
 
 
 class StopReplicaTopicState(msgspec.Struct):
-    """Version 4 uses only the id: a request for a dead incarnation cannot affect a live one. Version 3 uses only the
-    name, so only leader epochs distinguish incarnations.
-    """
+    """Version 4 names topics by id: a request for a deleted incarnation cannot affect the current one. Version 3 names
+    them by name, and only leader epochs distinguish incarnations."""
 
     topic_name: str
-    """"" if there is none."""
+    """Empty if the topic's name is not known."""
     topic_id: Uuid
     partition_states: list[StopReplicaPartitionState]
     last_epoch: int = -1
-    """The highest leader epoch of a deleted incarnation; if a log has a higher one, it belongs to a successor. Our own
-    tagged field in version 3; -1 if absent.
-    """
+    """The highest leader epoch of a deleted incarnation; a log with a higher epoch belongs to a later incarnation. A
+    tagged field of pybroker in version 3; -1 if it is missing."""
 
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch in StopReplica of a deleted topic: it overrides every known epoch."""
+"""Leader epoch in StopReplica for a deleted topic: it overrides every known epoch."""
 
 
 class StopReplicaRequest(msgspec.Struct):
@@ -142,7 +140,7 @@ class StopReplicaRequest(msgspec.Struct):
 
 
 class StopReplicaResponse(msgspec.Struct):
-    """Version 4 has no names; version 3 has only names."""
+    """Version 4 has topic ids; version 3 has topic names."""
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
@@ -150,7 +148,7 @@ class StopReplicaResponse(msgspec.Struct):
 
 
 class RestoreTopicState(msgspec.Struct, frozen=True):
-    """Partitions of a deleted topic that the receiver may still hold, and the name that the topic will have."""
+    """Partitions of a deleted topic that the receiver may still have, and the name that the topic will get."""
 
     topic_name: str
     topic_id: Uuid
@@ -158,9 +156,8 @@ class RestoreTopicState(msgspec.Struct, frozen=True):
 
 
 class RestoreReplicasRequest(msgspec.Struct, frozen=True):
-    """Undelete: the receiver moves staged data back but does not serve it. When every replica has done so, LeaderAndIsr
-    follows. Not a Kafka message: with the embedded store it travels as an object.
-    """
+    """Undelete: the receiver moves staged data back, but does not serve it yet. When every replica has done so,
+    LeaderAndIsr follows. Not a message of Kafka; with the embedded store it is passed as an object."""
 
     controller_id: int
     controller_epoch: int
@@ -176,7 +173,7 @@ class RestoreReplicasResponse(msgspec.Struct, frozen=True):
 
 
 class UpdateMetadataPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """A partition's metadata for clients. leader -1: none; leader -2: the topic is deleted."""
+    """A partition's metadata for clients. leader -1: no leader; leader -2: the topic is deleted."""
 
     partition_index: int
     controller_epoch: int
@@ -192,7 +189,7 @@ LEADER_DURING_DELETE = -2
 
 
 class UpdateMetadataTopicState(msgspec.Struct):
-    """The partitions of a topic that have a changed state."""
+    """The partitions of a topic whose state has changed."""
 
     topic_name: str
     topic_id: Uuid
@@ -217,7 +214,7 @@ class UpdateMetadataBroker(msgspec.Struct, frozen=True):
 
 
 class UpdateMetadataRequest(msgspec.Struct):
-    """Version 7; version 6 has no topic ids on the wire. `live_brokers` is always the whole list."""
+    """Version 7; version 6 has no topic ids on the wire. `live_brokers` always lists all live brokers."""
 
     controller_id: int
     controller_epoch: int
@@ -237,38 +234,38 @@ SECURITY_PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SAS
 
 
 class UpdateCluster(msgspec.Struct, frozen=True):
-    """A change of the cluster. The controller sends it before the orders that follow from it: for example, a broker
-    applies new settings before it opens a replica that needs them. Not a Kafka message.
+    """A change of the cluster's metadata. The controller sends it before the requests that depend on it: for example, a
+    broker applies new settings before it opens a replica that needs them. Not a message of Kafka.
 
-    Each controller epoch has one order of changes, and every broker gets all of them. If a change does not follow the
-    last change of a broker, the broker refuses it with INVALID_UPDATE_VERSION and then gets the whole image.
+    The changes of one controller epoch are numbered, and every broker gets all of them. A broker refuses a change that
+    does not follow the last one it has got with INVALID_UPDATE_VERSION, and then gets the whole image.
     """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     number: int
-    """The number of the change in the controller's order. For a whole image, the number of the last change in it."""
+    """The number of the change in this controller epoch; for a whole image, the number of the last change in it."""
     change: ImageDelta | ClusterImage
-    """The change; or the whole image, which is the first message to a broker."""
+    """The change, or the whole image, which is the first message to a broker."""
 
 
 class UpdateClusterResponse(msgspec.Struct, frozen=True):
-    """Sent when the broker uses the changed metadata and has applied the settings in it."""
+    """The broker sends it when it uses the changed metadata and has applied the settings in it."""
 
     error_code: int = 0
 
 
 class CloseTopics(msgspec.Struct, frozen=True):
-    """The write fence before topics are deleted or truncated: the receiver's leaders accept no appends, and its group
-    coordinator no commits, until ReopenTopics. Not a Kafka message."""
+    """The write fence before topics are deleted or truncated. Until ReopenTopics, the receiver accepts no appends to
+    their partitions, and its group coordinator no commits. Not a message of Kafka."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
     number: int = 0
-    """The fence's number under this controller; its ReopenTopics has the same. 0: the controller does not number
+    """The fence's number in this controller epoch, which ReopenTopics repeats. 0: the controller does not number
     fences."""
 
 
@@ -277,32 +274,31 @@ class ClosedTopic(msgspec.Struct, frozen=True):
 
     topic_id: Uuid
     ends: Mapping[int, tuple[int, int]]
-    """Log start and log end of each partition that the broker leads."""
+    """Partition → (log start offset, log end offset), for partitions that the broker leads."""
     offsets: tuple[Mapping[str, Any], ...]
     """The groups' committed offsets, in the form of the deletion record."""
 
 
 class CloseTopicsResponse(msgspec.Struct, frozen=True):
-    """The answer to CloseTopics. The broker sends it when earlier appends and commits are on disk."""
+    """The response to CloseTopics. The broker sends it when earlier appends and commits are on disk."""
 
     error_code: int = 0
     topics: tuple[ClosedTopic, ...] = ()
 
 
 class ReopenTopics(msgspec.Struct, frozen=True):
-    """Sent after each CloseTopics, when the controller has decided: live topics accept appends and commits again."""
+    """Sent after each CloseTopics, when the controller has decided: topics that exist accept appends and commits again.
+    """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
     number: int = 0
-    """The number of the CloseTopics to which it belongs."""
+    """The number of the CloseTopics that it ends."""
 
 
 class ReopenTopicsResponse(msgspec.Struct, frozen=True):
-    """The fence is lifted."""
-
     error_code: int = 0
 
 
@@ -337,12 +333,12 @@ _RESPONSES: dict[type, type[ControlResponse]] = {
 
 
 def refusal(request: ControlRequest, error_code: int) -> ControlResponse:
-    """Return the response that refuses a whole request."""
+    """Return a response that refuses the whole request."""
     return _RESPONSES[type(request)](error_code)
 
 
 def partition_state(index: int, partition: PartitionImage, new: bool, start_offset: int) -> LeaderAndIsrPartitionState:
-    """Return the state of a partition for its replicas; if `new` is true, their logs do not exist yet."""
+    """Return the state of a partition for its replicas. `new`: the replicas' logs do not exist yet."""
     return LeaderAndIsrPartitionState(
         index,
         partition.controller_epoch,

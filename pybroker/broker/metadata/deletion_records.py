@@ -1,11 +1,11 @@
-"""Deletion records, `/admin/deleted_topics/[topic id]`. A record describes one deletion, from the request to the
-removal of the last byte. Afterwards it remains as a tombstone, which proves that the id is dead and has its history.
-Stray replicas of an unknown id have a record, too, with a state of its own.
+"""Deletion records, `/admin/deleted_topics/[topic id]`. A record describes one deletion, from the request until the
+last byte is removed. Afterwards it remains as a tombstone with the topic's history: it proves that the id is deleted.
+Stray replicas of an unknown topic id have a record as well, in a state of its own.
 
-A record may exceed the size of a node (50,000 partitions, or a thousand groups' offsets). Its large fields, which
-rarely change, are then cut into pieces: the nodes `/0`, `/1`, … below its own. The controller may write the pieces
-before it decides the deletion; the record's node then has the state PREPARED. If the deletion was not decided, the next
-load removes the node and the pieces.
+A record may exceed the size of a znode (50,000 partitions, or a thousand groups' offsets). Its large fields, which
+rarely change, are then stored in pieces: the znodes `/0`, `/1`, … below its own. The controller may write the pieces
+before it decides the deletion; the record's znode then has the state PREPARED. If the deletion was not decided, the
+next load removes the znode and the pieces.
 """
 
 from __future__ import annotations
@@ -22,48 +22,47 @@ from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 
 DELETING = "deleting"
-"""The name is free. Not every replica has confirmed that its data is staged."""
+"""The topic's name is free. Not every broker has confirmed that its data is staged."""
 STAGED = "staged"
 """Every replica has staged its data; it is kept until the delay ends."""
 UNDELETING = "undeleting"
 """The replicas are moving their data back; the topic's future name is reserved."""
 LIVE = "live"
-"""The topic is live again; group offsets or transaction markers are still to be written back."""
+"""The topic is live again; group offsets or transaction markers still have to be restored."""
 REMOVED = "removed"
-"""The data is gone. The record stays as a tombstone: proof that the id is dead."""
+"""The data is removed. The record stays as a tombstone: it proves that the id is deleted."""
 
 FOUND = "found"
 """Stray replicas: the topic is unknown. Brokers have staged its data and keep it."""
 PREPARED = "prepared"
-"""A state of the node only: the controller is writing the pieces for a deletion that it has not decided yet."""
+"""A state of the znode only: the controller is writing the pieces for a deletion that it has not decided yet."""
 
 DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
 """States in which no replica of the topic may be in service."""
 
 PIECE_BYTES_MAX = 512 * 1024
-"""Limit of a node's value; stores accept 1 MiB."""
+"""Size limit for a znode's value; stores accept 1 MiB."""
 
 
 BULK = ("partitions", "offsets", "ends", "isr", "departed")
-"""Fields stored in the pieces, if the record has pieces."""
+"""Fields stored in pieces if the record exceeds the size of a znode."""
 
 
 class TransactionOutcome(msgspec.Struct, frozen=True):
     """The outcome of a transaction that wrote to the topic before its deletion. If the topic is undeleted, its
-    partitions need a marker with this outcome.
-    """
+    partitions get a marker with this outcome."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     committed: bool
     version: int
-    """The transaction version."""
+    """Version of the transaction protocol."""
     partitions: tuple[int, ...]
 
 
 OUTCOMES_MAX = 10_000
-"""Limit of partitions with an outcome in one record, so that it fits into a node."""
+"""Partitions with an outcome in one record, at most: the record must fit into a znode."""
 
 
 class DeletionRecord(msgspec.Struct, frozen=True):
@@ -76,54 +75,50 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     deleted_ms: int
     deleted_by: str
     remove_after_ms: int
-    """The time before which no broker removes the data, by its own clock."""
+    """Wall time before which no broker removes the data, by its own clock."""
     partitions: Mapping[int, tuple[int, ...]]
     config: Mapping[str, str]
     leader_epoch_max: int
     offsets: tuple[Mapping[str, Any], ...] = ()
-    """Committed offsets of groups: an undelete writes them back."""
+    """Committed offsets of groups; an undelete restores them."""
     how: str = DELETED
     """delete or truncate; "found" for stray replicas before an operator decides."""
     ends: tuple[tuple[int, int], ...] = ()
-    """Log start and log end by partition; -1 if unknown."""
+    """(log start offset, log end offset) by partition; -1: not known."""
     lineage: TopicLineage = TopicLineage()
     successor: Uuid | None = None
     """The incarnation that replaced the topic, if the same decision created it."""
     restore_as: str | None = None
-    """While UNDELETING: the future name."""
+    """In state UNDELETING: the topic's future name."""
     restored_by: str = ""
     restored_ms: int = -1
     offsets_for: Uuid | None = None
-    """The incarnation that still has to get `offsets`: the topic itself after an undelete, its successor after a
-    truncate."""
+    """The incarnation for which `offsets` have to be restored: the topic itself after an undelete, its successor after
+    a truncate. None: there is nothing to restore."""
     by_order: bool = False
-    """True if the topic was deleted in the format without topic ids: the topic's node and the order in
-    `/admin/delete_topics` occupy the name until every replica has answered.
-    """
+    """True if the topic was deleted in the format without topic ids: the topic's znode and the request in
+    `/admin/delete_topics` keep the name in use until every replica has responded."""
     isr: tuple[tuple[int, ...], ...] = ()
-    """The ISR by partition: only its members may lead after an undelete. () in old records without this field."""
+    """The ISR by partition: only its members may lead after an undelete. Empty in old records, which lack the field."""
     missing: tuple[int, ...] | None = None
-    """While DELETING: brokers that have not confirmed that their data is staged. None: no broker has confirmed yet."""
+    """In state DELETING: brokers that have not confirmed the staging. None: no broker has confirmed."""
     closed: bool = False
-    """True if the topic can no longer be undeleted, so brokers may remove its data."""
+    """Whether the topic can no longer be undeleted: brokers may remove its data."""
     outcomes: tuple[TransactionOutcome, ...] = ()
-    """Outcomes of transactions that have ended since the deletion. While the state is LIVE: the outcomes whose markers
-    are not written yet.
-    """
+    """Outcomes of transactions that ended after the deletion. In state LIVE: the outcomes whose markers are not written
+    yet."""
     departed: Mapping[int, tuple[int, ...]] = {}
-    """By partition: brokers from which the partition was moved away earlier, and which may still have its data."""
+    """Partition → brokers from which the partition was moved away earlier and which may still have its data."""
     pieces: int = 0
-    """Number of nodes below the record's own, as last read or written."""
+    """Number of znodes below the record's own, as last read or written."""
     unregistered: tuple[int, ...] = ()
-    """Brokers that had data of the topic and were unregistered since: the deletion does not wait for them."""
+    """Brokers that had data of the topic and have been unregistered: the deletion does not wait for them."""
     offsets_given: tuple[str, ...] = ()
-    """Groups that already have their offsets of `offsets_for` back. The coordinators of the other groups are on other
-    brokers.
-    """
+    """Groups whose offsets have been restored for `offsets_for`. The coordinators of the other groups are other
+    brokers."""
     delay_max_ms: int = -1
-    """Limit of the time for which brokers keep the data after they have staged it. Set if an administrator shortened
-    the delay of this deletion; 0: the topic was purged. -1: only the brokers' own delay counts.
-    """
+    """Upper limit for the time during which brokers keep staged data. Set if an administrator shortened the delay of
+    this deletion; 0: the topic was purged. -1: the delay in the broker's settings applies."""
 
     @property
     def purged(self) -> bool:
@@ -132,7 +127,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
 
     @property
     def undeletable(self) -> bool:
-        """Whether an undelete is still possible."""
+        """Whether the topic can still be undeleted."""
         return self.state in (DELETING, STAGED, FOUND) and not self.closed and not self.by_order
 
     @property
@@ -143,7 +138,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
 
     @property
     def unconfirmed(self) -> set[int]:
-        """Brokers that have perhaps not staged their data yet."""
+        """Brokers that have not confirmed the staging of their data."""
         if self.state != DELETING:
             return set()
         if self.missing is not None:
@@ -151,17 +146,17 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return self.brokers.union(*self.departed.values()).difference(self.unregistered)
 
     def holders(self, partition: int) -> tuple[int, ...]:
-        """Return the brokers that have, or may have, data of a partition."""
+        """Return the brokers that may have data of a partition."""
         return self._known((*self.partitions[partition], *self.departed.get(partition, ())))
 
     def held_by(self, broker_id: int) -> list[int]:
-        """Return the partitions of which a broker has, or may have, data."""
+        """Return the partitions of which a broker may have data."""
         if broker_id in self.unregistered:
             return []
         return [index for index in self.partitions if broker_id in self.holders(index)]
 
     def lacking(self, offsets: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        """Return those committed offsets whose group and partition have none in this record."""
+        """Return the committed offsets for which this record has none of the same group and partition."""
         known = {(offset["group"], offset["partition"]) for offset in self.offsets}
         return tuple(offset for offset in offsets if (offset["group"], offset["partition"]) not in known)
 
@@ -184,18 +179,18 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields}, enc_hook=str)
 
     def encode_head(self, pieces: int) -> bytes:
-        """Return the record without the fields that the pieces contain."""
+        """Return the record without the fields that are stored in pieces."""
         fields = msgspec.structs.asdict(self)
         for name in ("topic_id", *BULK):
             del fields[name]
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields, "pieces": pieces}, enc_hook=str)
 
     def encode_bulk(self) -> bytes:
-        """Return the fields that the pieces contain."""
+        """Return the fields that are stored in pieces."""
         return msgspec.json.encode({name: getattr(self, name) for name in BULK}, enc_hook=str)
 
     def end(self, partition: int) -> tuple[int, int]:
-        """Return log start and log end of a partition; -1 if unknown."""
+        """Return (log start offset, log end offset) of a partition; -1: not known."""
         return self.ends[partition] if partition < len(self.ends) else (-1, -1)
 
 
@@ -231,15 +226,14 @@ class _Json(msgspec.Struct):
 
 
 class DeletionHead(msgspec.Struct):
-    """The content of a record's own node, also if the record is cut into pieces."""
+    """The content of a record's own znode, even if the record is stored in pieces."""
 
     state: str
     pieces: int = 0
     topic: str = ""
     deleted_ms: int = -1
-    """-1, with an empty name, if an older broker wrote the node: it did not repeat the fields here when it cut the
-    record into pieces.
-    """
+    """-1, with an empty name, if an older version of pybroker wrote the znode, which did not repeat the fields here
+    when it stored the record in pieces."""
     closed: bool = False
 
 
@@ -282,7 +276,7 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
 
 
 def decode_deletion_head(path: str, data: bytes) -> DeletionHead:
-    """Return state and name of a record, from its own node only. Raises DamagedNodeError."""
+    """Return state and name of a record, from its own znode only. Raises DamagedNodeError."""
     head: DeletionHead = znodes.decode_json(path, data, DeletionHead)
     return head
 
@@ -316,7 +310,7 @@ def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRec
     whole = b"".join(piece.data for piece in pieces if piece is not None)
     bulk = znodes.decode_json(path, whole, dict[str, msgspec.Raw])
     if "state" in bulk:
-        # A version that put everything into the pieces has written it.
+        # An older version of pybroker stored all fields in the pieces.
         return decode_deletion(path, whole, head.pieces)
     own = znodes.decode_json(path, data, dict[str, msgspec.Raw])
     return decode_deletion(path, msgspec.json.encode({**own, **bulk}), head.pieces)
@@ -339,7 +333,7 @@ def forget_prepared(admin: Mapping[str, Node]) -> list[Operation]:
 
 
 def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> tuple[DeletionRecord, list[Operation]]:
-    """Return the operations that replace or create the nodes of a record, and the record with its number of pieces."""
+    """Return the record with its number of pieces, and the operations that create or replace its znodes."""
     path, data = znodes.deletion_path(record.topic_id), record.encode()
     had = 0 if before is None else before.pieces
     if before is not None and had and all(getattr(before, name) == getattr(record, name) for name in BULK):
@@ -356,9 +350,8 @@ def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> t
 
 
 def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
-    """Return a new record, the operations that write it, and the operation that makes it valid. Each of the former may
-    be a multi of its own.
-    """
+    """Return a new record, the operations that write it, and the operation that makes it valid. Each list of operations
+    may be written in a multi of its own."""
     path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
     head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
     steps: list[list[Operation]] = [[Create(path, head)]]
@@ -373,6 +366,6 @@ def _pieces(record: DeletionRecord) -> list[bytes]:
 
 
 def forget_operations(record: DeletionRecord) -> list[Operation]:
-    """Return the operations that remove a record's nodes."""
+    """Return the operations that remove a record's znodes."""
     path = znodes.deletion_path(record.topic_id)
     return [*(Delete(f"{path}/{number}") for number in range(record.pieces)), Delete(path)]

@@ -1,12 +1,12 @@
-"""Features of the cluster and their finalized levels (KIP-584), in the node of Kafka on ZooKeeper:
+"""Features of the cluster and their finalized levels (KIP-584), in the znode of Kafka on ZooKeeper:
 
     /feature        {"version":2,"status":1,"features":{"group.version":1}}
 
-A feature that was never finalized has its highest level. Level 0 disables a feature. Kafka then omits the feature from
-the node; pybroker writes it, because a missing feature means "never finalized".
+A feature that was never finalized has its highest level. Level 0 disables a feature. Kafka omits a disabled feature
+from the znode. pybroker writes it, because a missing feature means "never finalized".
 
-In a metadata quorum the levels are FeatureLevelRecords. Its first controller finalizes all features, among them
-metadata.version: the level of what brokers write into the log. Only a metadata quorum has metadata.version.
+In a metadata quorum the levels are FeatureLevelRecords. The quorum's first controller finalizes all features, among
+them metadata.version, the version of the records that brokers write. Only a metadata quorum has metadata.version.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ STREAMS_VERSION = "streams.version"
 """1: streams groups (KIP-1071). They need topic ids."""
 
 TRANSACTION_VERSION = "transaction.version"
-"""Level 2: each transaction has its own producer epoch, and a partition joins the transaction when the producer writes
-to it (KIP-890). Level 1 has no effect here; in Kafka it is a storage format.
-"""
+"""Level 2: each transaction has its own producer epoch, and a partition is added to the transaction when the producer
+writes to it (KIP-890). Level 1 has no effect in pybroker; in Kafka it is a storage format."""
 
 HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, SHARE_VERSION: 2, STREAMS_VERSION: 1, TRANSACTION_VERSION: 2}
 """All features; the lowest level is 0 (`native/server/src/api/k18_api_versions.rs` has the same list for clients)."""
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
-"""Level 1: voters have directory ids, and the log has the set of voters (KIP-853). There is no other level here."""
+"""Level 1: voters have directory ids, and the log contains the set of voters (KIP-853). pybroker has no other level."""
 
 _VERSION, _ENABLED = 2, 1
 
@@ -59,8 +58,8 @@ class FeatureRange(msgspec.Struct, frozen=True):
 
 
 METADATA_VERSIONS = FeatureRange(METADATA_VERSION, 30, 33)
-"""The levels of metadata.version that this release reads and writes, under Kafka's numbers: 33 is 4.4-IV2. Lowest: that
-of logs whose levels were never finalized. `k18_api_versions.rs` has the same levels for clients."""
+"""The levels of metadata.version that this release reads and writes, with Kafka's numbers: 33 is 4.4-IV2. The lowest is
+that of logs whose levels were never finalized. `k18_api_versions.rs` has the same levels for clients."""
 
 
 def broker_features() -> tuple[FeatureRange, ...]:
@@ -69,7 +68,8 @@ def broker_features() -> tuple[FeatureRange, ...]:
 
 
 def range_of(features: Iterable[FeatureRange]) -> FeatureRange:
-    """Return the range of metadata.version in a registration; a registration without one has the lowest level only."""
+    """Return the range of metadata.version in a registration; without one, the broker supports the lowest level only.
+    """
     lowest = METADATA_VERSIONS.lowest
     unknown = FeatureRange(METADATA_VERSION, lowest, lowest)
     return next((feature for feature in features if feature.name == METADATA_VERSION), unknown)
@@ -80,15 +80,15 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     levels: Mapping[str, int] = {}
     version: int = -1
-    """Version of the node; -1 if there is none."""
+    """Version of the znode; -1: there is none."""
 
     @property
     def epoch(self) -> int:
-        """The epoch of the levels; it grows with each change."""
+        """The epoch of the levels; it increases with each change."""
         return self.version + 1
 
     def level(self, name: str) -> int:
-        """Return the effective level of a known feature."""
+        """Return the effective level of a feature."""
         return self.levels[name] if name in self.levels else HIGHEST[name]
 
     @property
@@ -98,12 +98,12 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> Mapping[str, int]:
-        """The levels that clients see; a metadata quorum shows kraft.version, too."""
+        """The levels that clients see; in a metadata quorum kraft.version is among them."""
         return self.levels if self.metadata_version is None else {**self.levels, KRAFT_VERSION: 1}
 
     @property
     def unknown_level(self) -> str | None:
-        """A sentence if this release does not know the level of metadata.version; else None."""
+        """An error message if this release does not support the level of metadata.version; else None."""
         level = self.metadata_version
         if level is None or level in METADATA_VERSIONS:
             return None
@@ -114,7 +114,7 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:
-    """Return the node's data."""
+    """Return the content of the znode."""
     return msgspec.json.encode({"version": _VERSION, "status": _ENABLED, "features": dict(sorted(levels.items()))})
 
 
@@ -123,7 +123,7 @@ class _Json(msgspec.Struct):
 
 
 def load_features(node: Node | None) -> FeaturesImage:
-    """Return the levels of the features that this version knows. Raises DamagedNodeError."""
+    """Return the levels of the features that this release knows. Raises DamagedNodeError."""
     if node is None:
         return FeaturesImage()
     content: _Json = decode_json(FEATURES, node.data, _Json)

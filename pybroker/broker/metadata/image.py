@@ -1,7 +1,7 @@
 """The cluster image of the controller: immutable, replaced as a whole by `apply`. Decisions only read it.
 
 Mappings are plain dicts that never change after construction. `apply` copies each dict that a delta changes. With
-10,000 topics a copy takes 0.1 ms, which is little beside the commit of the decision.
+10,000 topics a copy takes 0.1 ms, which is little compared with the commit of the decision.
 """
 
 from __future__ import annotations
@@ -39,35 +39,31 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     controller_epoch: int
     """The epoch of the controller that decided this state."""
     state_version: int
-    """Version of the state node. The next change expects this version ("zk_version" on the wire)."""
+    """Version of the state's znode, which the next change expects ("zk_version" on the wire)."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     suspect: tuple[LogEnd, ...] = ()
     """ISR members that have lost, or may have lost, records since they joined. They are not elected while the ISR has
-    another member. A member is removed from here when a leader changes the ISR, which proves that the leader is alive.
-    A registration proves nothing: it may be left over from a dead process, whose successor has lost records too.
-    """
+    another member. A member is removed from the list when the leader changes the ISR, which proves that the leader is
+    alive. A registration proves nothing: it may be left over from a dead process, and the process after it has lost
+    records too."""
     young: bool = False
-    """True until a leader has changed the ISR, which proves that the leader is alive. Until then all ISR members are
-    the original ones, so if a member never had a log, no record was acknowledged.
-    """
+    """True until a leader has changed the ISR, which proves that the leader is alive. Until then the ISR has its
+    original members: if one of them never had a log, no record was acknowledged."""
     offline: tuple[int, ...] = ()
-    """Replicas in failed log directories of running brokers. The store does not have them: brokers report them to each
-    controller.
-    """
+    """Replicas in failed log directories of running brokers. They are not in the store: brokers report them to each
+    controller."""
 
 
 def may_lack_logs(partition: PartitionImage) -> bool:
-    """Return whether a replica without a log may never have had one. It may if no leader has proved that it is alive,
-    or if another replica has no log either.
-    """
+    """Return whether a replica without a log may never have had one: no leader has proved that it is alive, or another
+    replica has no log either."""
     return partition.young or any(log_end.end == MISSING_LOG for log_end in partition.suspect)
 
 
 def begins_empty(partition: PartitionImage, replica: int) -> bool:
-    """Return whether the controller has allowed the replica to become leader without a log, because the log was lost or
-    not created yet.
-    """
+    """Return whether the controller has allowed the replica to become leader without a log (the log was lost, or not
+    created yet)."""
     return bool(partition.suspect) and any(
         log_end.broker_id == replica and log_end.end == MISSING_LOG and log_end.epoch >= 0
         for log_end in partition.suspect
@@ -80,7 +76,7 @@ def is_moving(partition: PartitionImage) -> bool:
 
 
 def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """Return the replicas after the running reassignment."""
+    """Return the replicas that the partition will have after the running reassignment."""
     removing = partition.removing_replicas
     return (
         tuple(replica for replica in partition.replicas if replica not in removing) if removing else partition.replicas
@@ -94,20 +90,19 @@ class TopicImage(msgspec.Struct, frozen=True):
     topic_id: Uuid
     partitions: tuple[PartitionImage, ...]
     config: Mapping[str, str]
-    """Only the configs that are set for the topic itself."""
+    """Only the configs set for the topic itself."""
     created_ms: int
     node_version: int
     config_version: int
-    """Version of the config node, -1 if there is none."""
+    """Version of the config znode; -1: there is none."""
     lineage: TopicLineage = TopicLineage()
     departed: Mapping[int, Mapping[int, int]] = {}
     """Pending replica removals: partition → broker → leader epoch of the removal. These brokers have not confirmed that
-    they have staged the data.
-    """
+    they have staged the data."""
 
     @property
     def internal(self) -> bool:
-        """Whether the topic is one of the broker's internal topics."""
+        """Whether the topic is one of Kafka's or pybroker's internal topics."""
         return self.name in INTERNAL_TOPICS
 
     def left(self, broker_id: int) -> dict[int, int]:
@@ -120,16 +115,16 @@ class BrokerImage(msgspec.Struct, frozen=True):
 
     broker_id: int
     epoch: int
-    """Creation zxid of its registration (KIP-380): it fences requests for earlier epochs of the broker."""
+    """Creation zxid of the registration (KIP-380). It fences requests of earlier runs of the broker."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     emptied: bool = False
-    """True if a log directory of an earlier run is gone. Only this broker may have had its data."""
+    """Whether a log directory of an earlier run is missing. Only this broker may have had its data."""
     log_dirs: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
     """The log directories that the broker's configuration file cordons (KIP-1066); dynamic settings override them."""
     incarnation: Uuid = Uuid.ZERO
-    """The process that registered itself in the metadata log; ZERO with a metadata store."""
+    """The process that registered itself in the metadata log (KIP-631); ZERO with a metadata store."""
     features: tuple[FeatureRange, ...] = ()
     """The features of the metadata log that the broker supports; none with a metadata store."""
 
@@ -142,12 +137,12 @@ class ConfigImage(msgspec.Struct, frozen=True):
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of one recent request. If the answer was lost, the caller gets this one."""
+    """The outcome of a recent request. A caller that lost the response gets it when it repeats the request."""
 
     at_ms: int
     event: str
     reply: bytes | None
-    """The serialized reply; None if it is too long to keep."""
+    """The serialized reply; None: it was too long to be stored."""
 
 
 class ChangedStates(msgspec.Struct, frozen=True):
@@ -162,7 +157,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
 
     topics: tuple[TopicImage, ...] = ()
     states: tuple[ChangedStates, ...] = ()
-    """The changed partitions, which `as_told` puts in place of whole `topics`. Decisions leave it empty."""
+    """Partition states that `as_told` puts in place of whole `topics`. Decisions leave it empty."""
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
@@ -191,16 +186,16 @@ class ImageDelta(msgspec.Struct, frozen=True):
     made_ingest_folders: Mapping[str, Uuid] = {}
     removed_ingest_folders: tuple[str, ...] = ()
     dropped_orders: tuple[str, ...] = ()
-    """Orders to remove from `delete_orders`, in addition to the orders of removed topics."""
+    """Deletion requests to remove from `delete_orders`, besides those of removed topics."""
     raised: bool = False
-    """True if topics have ids after this change."""
+    """Whether topics have ids after this change."""
     leftovers: Mapping[str, int] = {}
-    """See `ClusterImage`; -1: no nodes are left."""
+    """See `ClusterImage.leftovers`; -1: no znodes are left."""
     running: Mapping[int, RunningNode] = {}
     staged: Mapping[int, Mapping[Uuid, StagedNode]] = {}
     """New and changed marks of staged data, by broker and topic."""
     unstaged: tuple[tuple[int, Uuid], ...] = ()
-    """Marks to remove, because the broker has removed the data."""
+    """Marks to remove because the broker has removed the data."""
     next_producer_id: int = -1
     """-1: unchanged."""
     outcomes: Mapping[Uuid, RequestOutcome] = {}
@@ -215,9 +210,8 @@ _NOTHING = ImageDelta()
 
 
 def as_told(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """Return the same change for brokers that know `before`: topics are reduced to their changed partitions. Otherwise
-    each broker would get the whole topic when one ISR shrinks.
-    """
+    """Return the same change for brokers that have the image `before`: topics are reduced to their changed partitions.
+    Otherwise each broker would get the whole topic when one ISR shrinks."""
     topics: list[TopicImage] = []
     states: list[ChangedStates] = []
     for topic in delta.topics:
@@ -247,20 +241,20 @@ class ClusterImage(msgspec.Struct, frozen=True):
     topics: Mapping[str, TopicImage]
     names: Mapping[Uuid, str]
     clash_keys: Mapping[str, str]
-    """Metric names do not distinguish "." and "_". By topic name with "." replaced: the one topic with that name."""
+    """Names by clash key: metric names do not distinguish "." and "_". Key: the topic name with "_" for "."; value: the
+    topic with this key."""
     brokers: Mapping[int, BrokerImage]
     deletions: Mapping[Uuid, DeletionRecord]
     floors: Mapping[str, int]
     broker_configs: Mapping[str, ConfigImage]
     damaged: Mapping[str, str]
-    """Topics with unreadable nodes: name → reason. The broker neither serves nor deletes them, and their names stay in
-    use.
+    """Topics with unreadable znodes: name → reason. They are neither served nor deleted, and their names stay in use.
     """
     acls: Mapping[AclPattern, AclNode] = {}
     users: Mapping[str, ConfigImage] = {}
     """The stored values of users: SCRAM credentials, under the names of their mechanisms, and quotas."""
     quotas: Mapping[str, ConfigImage] = {}
-    """Quotas of other entities by path, and the nodes between them (`metadata.quota_nodes`)."""
+    """Quotas of other entities by path, and the znodes between them (`metadata.quota_nodes`)."""
     tokens: Mapping[str, DelegationToken] = {}
     """Delegation tokens by id."""
     features: FeaturesImage = FeaturesImage()
@@ -271,36 +265,32 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """Open ingests."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
     ingest_folders: Mapping[str, Uuid] = {}
-    """The existing parent nodes of ingest records: path → topic id."""
+    """The parent znodes of ingest records that exist: path → topic id."""
     damaged_ingests: frozenset[str] = frozenset()
-    """Unreadable ingest nodes: neither the state of the commit nor the files are known."""
+    """Unreadable ingest znodes. It is unknown whether the ingest was committed, and which files it has."""
     leftovers: Mapping[str, int] = {}
-    """Free names that still have nodes of a dead topic: name → number of partitions."""
+    """Free names that still have znodes of a deleted topic: name → number of partitions."""
     reserved: Mapping[str, Uuid] = {}
-    """Names in use by deleted topics: topics that are being undeleted, and topics whose replicas must answer first."""
+    """Names that deleted topics keep in use: during an undelete, or until replicas have responded."""
     delete_orders: frozenset[str] = frozenset()
-    """Names with an order in the old format that is not executed yet."""
+    """Names with a deletion request in the old format that has not been processed yet."""
     broker_epochs: Mapping[int, int] = {}
-    """The last broker epoch of each broker that a controller has processed. Any other epoch is new, even to a later
-    controller. UNREGISTERED: the broker is dead, and the controller is removing its nodes from the store.
-    """
+    """The last broker epoch of each broker that a controller has processed. Any other epoch is new, also to a later
+    controller. UNREGISTERED: the broker is unregistered, and the controller is removing its znodes."""
     leaving: frozenset[int] = frozenset()
     """Live brokers that are about to stop. They become leader only of partitions without another candidate, and join no
-    ISR.
-    """
+    ISR."""
     topic_ids: bool = True
-    """False if `inter.broker.protocol.version` is below 2.8: clients and old brokers see no ids."""
+    """False if `inter.broker.protocol.version` is below 2.8: clients and old brokers see no topic ids."""
     unclean_elections: bool = False
-    """The controller's `unclean.leader.election.enable` for topics that do not set it."""
+    """The controller's `unclean.leader.election.enable`, for topics that do not set it."""
     offset: int = 0
-    """The end of the metadata log up to which the image has the records. 0 with a metadata store; the fields below are
-    then elsewhere, too.
-    """
+    """The end of the metadata log up to which its records are in the image. 0 with a metadata store, which has the
+    fields below elsewhere."""
     running: Mapping[int, RunningNode] = {}
-    """The present run of each broker, or its last one."""
+    """The current or last run of each broker."""
     staged: Mapping[int, Mapping[Uuid, StagedNode]] = {}
-    """By broker and topic id: the mark that says that the broker has staged data of the deleted topic, and until when.
-    """
+    """Broker → topic id → the mark that the broker has staged data of a deleted topic, and until when."""
     next_producer_id: int = 0
     """The first producer id of the next block."""
     outcomes: Mapping[Uuid, RequestOutcome] = {}
@@ -322,23 +312,24 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return None if name is None else self.topics[name]
 
     def is_deleted(self, topic_id: Uuid) -> bool:
-        """Return whether the topic is known not to be live. A topic with damaged nodes may have any missing id."""
+        """Return whether the topic is known not to be live. A topic with damaged znodes may have any id that is
+        missing."""
         return topic_id not in self.names and (topic_id in self.deletions or not self.damaged)
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Return whether the topic is deleted and cannot come back."""
+        """Return whether the topic is deleted and can no longer be undeleted."""
         deletion = self.deletions.get(topic_id)
         return self.is_deleted(topic_id) and (deletion is None or deletion.state == REMOVED)
 
     def commit_of(self, key: IngestKey) -> IngestRecord | None:
-        """Return the commit that includes an ingest. For a stream, that is the commit of the same or a later batch."""
+        """Return the commit that includes an ingest. For a stream, it is the commit of the same batch or of a later
+        one."""
         record = self.committed_ingests.get(series_of(key))
         return None if record is None or record.batch_id < key[2] else record
 
     def describe(self, topic_id: Uuid) -> str:
-        """Return name and id of a topic, for log lines and messages where only the id is known. For a dead topic, add
-        the time of its deletion. The text follows the word "topic".
-        """
+        """Return name and id of a topic, for log lines and messages where only the id is known. For a deleted topic,
+        add the time of its deletion. The text follows the word "topic"."""
         name = self.names.get(topic_id)
         if name is not None:
             return f"{name} (id {topic_id})"
@@ -348,7 +339,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return f"with unknown id {topic_id}"
 
     def name_of(self, text: str) -> str | None:
-        """Return the name of a live or deleted topic, given its id as text; None if the text is not such an id."""
+        """Return the name of a live or deleted topic, given its id as text; None: the text is no known topic id."""
         try:
             topic_id = Uuid.parse(text)
         except ValueError:
@@ -474,7 +465,7 @@ def _changed(before: Mapping[_K, _V], new: Mapping[_K, _V], gone: Sequence[_K]) 
 
 
 def reserved_names(deletions: Mapping[Uuid, DeletionRecord]) -> dict[str, Uuid]:
-    """Return the names in use by topics that are being undeleted, and by topics whose replicas must answer first."""
+    """Return the names that deleted topics keep in use: during an undelete, or until replicas have responded."""
     names: dict[str, Uuid] = {}
     for record in deletions.values():
         if record.by_order:
@@ -490,5 +481,5 @@ def has_clash_key(name: str) -> bool:
 
 
 def clash_key(name: str) -> str:
-    """Return the key of a name. Two names with the same key would share their metrics."""
+    """Return the clash key of a name. Two names with the same key would share their metrics."""
     return name.replace(".", "_")

@@ -1,13 +1,13 @@
-"""The first image, from the store's nodes, with the writes that complete unfinished changes. Pure.
+"""The first image, read from the store's znodes, and the writes that complete unfinished changes. Pure.
 
 A topic is incomplete if it has no id, or no partition states (a crash interrupted its creation). A topic with
-unreadable nodes is `damaged`: the broker neither serves nor deletes it, and its name stays in use.
+unreadable znodes is `damaged`: it is neither served nor deleted, and its name stays in use.
 
-With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; another node holds it
-(`controller/topic_id_visibility.py`). Otherwise a topic without an id is older than version 3, or an old tool has
-rewritten its node (KAFKA-14190). Its id then comes from the first of these sources that has one: a migration that has
-begun; a history that belongs to this topic; `partition.metadata` in all its local directories; a random number. If a
-source has two ids, the topic is damaged.
+With `inter.broker.protocol.version` below 2.8 no topic's znode contains an id; another znode does
+(`controller/topic_id_visibility.py`). In later versions, a topic without an id is older than version 3 of the znode, or
+an old tool has rewritten its znode (KAFKA-14190). Its id then comes from the first of these sources that has one: a
+migration that has begun; a history that belongs to this topic; `partition.metadata` in all its local directories; a
+random number. If a source has two ids, the topic is damaged.
 
 10,000 partitions share few distinct states; equal bytes are decoded once.
 """
@@ -76,25 +76,24 @@ class Nodes(NamedTuple):
 
 
 class LoadedImage(NamedTuple):
-    """The image, and the writes that make the store agree with it."""
+    """The image, and the writes that bring the store in line with it."""
 
     image: ClusterImage
     repairs: tuple[Operation, ...]
     unfinished: frozenset[str] = frozenset()
-    """Topics whose migration has begun, now or before a crash. Their records remain until the replicas have written the
-    id.
-    """
+    """Topics whose migration has begun, now or before a crash. Their migration records remain until all replicas have
+    written the topic id."""
 
 
 LocalIds = Mapping[str, AbstractSet[Uuid]]
-"""By topic name: the topic ids in `partition.metadata` in the directories with that name."""
+"""Topic name → the topic ids in `partition.metadata` of the directories with that name."""
 
 
 def lacks_ids(nodes: Nodes) -> bool:
-    """Return whether a topic has no id, so that `load_image` needs the ids in the directories."""
+    """Return whether a topic has no id; `load_image` then needs the ids in the directories."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in nodes.topics.items():
-        # A byte search recognizes this broker's own format: with 10,000 topics no node is decoded twice.
+        # Searching bytes is sufficient for znodes that pybroker wrote: no znode of 10,000 topics is decoded twice.
         if "/" not in path[prefix:] and b'"id":"' not in node.data:
             try:
                 if znodes.decode_topic(path, node.data).topic_id is None:
@@ -105,8 +104,8 @@ def lacks_ids(nodes: Nodes) -> bool:
 
 
 def shown_id(topics: Mapping[str, Node]) -> str | None:
-    """Return a topic whose node shows its id, among the nodes below `/brokers/topics`. None:
-    `inter.broker.protocol.version` was never 2.8 or later, or there is no topic."""
+    """Return the name of a topic whose znode contains its id. None: there is no such topic, or
+    `inter.broker.protocol.version` was never 2.8 or later."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in topics.items():
         if "/" not in path[prefix:] and b'"id":"' in node.data:
@@ -135,12 +134,11 @@ def load_image(
     *,
     topic_ids: bool = True,
 ) -> LoadedImage:
-    """Return the image, without live brokers. If `topic_ids` is true, migrate the nodes without an id. Otherwise leave
-    them, and raise LoweredError if a node shows an id.
-    """
+    """Return the image, without live brokers. If `topic_ids` is true, migrate the znodes without an id. Otherwise leave
+    them, and raise LoweredError if a znode contains an id."""
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
-        # The record is unreadable, but its path still proves that the id is dead.
+        # The record is unreadable, but its path still proves that the id is deleted.
         log.error("ignored a damaged deletion record: %s", problem)
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
@@ -184,7 +182,7 @@ def load_image(
 
 
 class _Topics:
-    """Reader of the topics and their shared state."""
+    """Reads the topics and the state that they share."""
 
     def __init__(
         self,
@@ -199,7 +197,7 @@ class _Topics:
         self._topic_ids = topic_ids
         self._local_ids = local_ids
         self._histories: defaultdict[int, list[tuple[str, Node]]] | None = None
-        """Histories by the zxid that created them; needed if a topic has no id."""
+        """zxid → histories created in that transaction; None until a topic without an id needs them."""
         self._nodes = nodes
         self._controller_epoch = controller_epoch
         self._floors = floors
@@ -209,7 +207,7 @@ class _Topics:
         self.damaged: dict[str, str] = {}
         self.leftovers: dict[str, int] = {}
         self.forgotten: set[Uuid] = set()
-        """Records of live topics."""
+        """Deletion records of topics that exist, which are removed."""
         self.repairs: list[Operation] = []
 
     def load(self, deletions: Mapping[Uuid, DeletionRecord]) -> None:
@@ -243,7 +241,7 @@ class _Topics:
                 continue
             found = deletions.get(topic.topic_id)
             if found is not None and found.state == FOUND:
-                # The topic was unknown to the cluster for a while.
+                # The topic was unknown to the cluster for a while, and is no longer.
                 repairs += forget_operations(found)
                 self.forgotten.add(topic.topic_id)
             self.topics[name] = topic
@@ -251,9 +249,8 @@ class _Topics:
             self.repairs += repairs
 
     def _leftover(self, name: str) -> int:
-        """Return how many partitions of a dead topic still have nodes. If an earlier removal has removed only a part,
-        remove the rest.
-        """
+        """Return how many partitions of a deleted topic still have znodes. If an earlier removal stopped in the middle
+        of a partition, remove the rest of it."""
         parent = znodes.partitions_path(name)
         if parent not in self._nodes.topics:
             self.repairs.append(Create(parent))
@@ -289,7 +286,7 @@ class _Topics:
             topic_id,
             self._partitions(name, content, repairs),
             {} if config_node is None else znodes.decode_config(config_path, config_node.data),
-            # After a move between stores, or after an undelete, the node is younger than the topic.
+            # After a move between stores, or after an undelete, the znode is younger than the topic.
             node.created_ms if lineage.created_ms is None else lineage.created_ms,
             version,
             -1 if config_node is None else config_node.version,
@@ -321,9 +318,8 @@ class _Topics:
         return topic_id
 
     def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
-        """Return the ids whose history was created by the same write as the topic's node. If another tool has created
-        the node again under the name, it is the node of another topic.
-        """
+        """Return the ids whose history was created by the same transaction as the topic's znode. If another tool has
+        created the znode again, it belongs to another topic with the same name."""
         if self._histories is None:
             self._histories = defaultdict(list)
             for path, node in self._nodes.admin.items():
@@ -348,7 +344,7 @@ class _Topics:
         try:
             return decode_lineage(path, node.data)
         except DamagedNodeError as problem:
-            # The topic itself is intact: only its history is lost.
+            # Keep the topic: only its history is lost.
             log.error("ignored a damaged topic history: %s", problem)
             repairs.append(Delete(path))
             return TopicLineage()
@@ -450,7 +446,7 @@ def _floors(admin: Mapping[str, Node]) -> dict[str, int]:
 
 
 def _delete_orders(admin: Mapping[str, Node], deletions: Mapping[Uuid, DeletionRecord]) -> frozenset[str]:
-    """Return the orders for which no deletion has begun."""
+    """Return the deletion requests for which no deletion has begun."""
     start = len(znodes.OLD_DELETE_TOPICS) + 1
     begun = {record.topic for record in deletions.values() if record.by_order}
     return frozenset(path[start:] for path in admin if path.startswith(znodes.OLD_DELETE_TOPICS + "/")) - begun
@@ -476,17 +472,16 @@ def _settings_of(parent: str, nodes: Mapping[str, Node]) -> dict[str, ConfigImag
 def guards_image(
     acls: Mapping[str, Node], configs: Mapping[str, Node], tokens: Mapping[str, Node]
 ) -> ClusterImage:
-    """Return an image with only ACLs, users and delegation tokens, from the nodes below `ACLS` and `EXTENDED_ACLS`, the
-    nodes with users, and those below `TOKENS`. Raises DamagedNodeError."""
+    """Return an image with only ACLs, users and delegation tokens. Arguments: the znodes below `ACLS` and
+    `EXTENDED_ACLS`, the znodes with users, and those below `TOKENS`. Raises DamagedNodeError."""
     return msgspec.structs.replace(
         ClusterImage.initial(0), acls=_acls(acls), users=_users(configs), tokens=load_tokens(tokens)
     )
 
 
 def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
-    """Return the ACLs. Raises DamagedNodeError if one is unreadable: it may be a DENY, so no broker may start without
-    it.
-    """
+    """Return the ACLs. Raises DamagedNodeError if one is unreadable: it may be a DENY, and no broker may start without
+    it."""
     found: dict[AclPattern, AclNode] = {}
     for path, node in nodes.items():
         if node.data:
@@ -522,7 +517,7 @@ def _quotas(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
         if path.startswith((USER_CONFIGS + "/", CLIENT_CONFIGS + "/", IP_CONFIGS + "/")) and not is_credentials(path):
             config: dict[str, str] = {}
             try:
-                # A node without data is only a parent.
+                # A znode without data is only a parent.
                 config = znodes.decode_config(path, node.data) if node.data else {}
             except DamagedNodeError as problem:
                 log.error("ignored damaged quotas: %s", problem)

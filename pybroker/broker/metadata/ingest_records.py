@@ -1,9 +1,9 @@
-"""Records of staged ingests in the store: the open and the committed ones (docs/staged-ingest.md).
+"""Records of staged ingests in the store (docs/staged-ingest.md).
 
-    /ingest/open/[topic id]/[key] begun; removed by commit, abort, expiry /ingest/committed/[topic id]/[key] written by
-    the multi that decides a commit; later with the offsets
+    /ingest/open/[topic id]/[key]        open ingests; removed by commit, abort and expiry
+    /ingest/committed/[topic id]/[key]   created by the multi that decides the commit; gets the offsets later
 
-Keys are digests, because clients choose the names. A stream has one node under `committed`, for its latest batch.
+Keys are digests, because clients choose the names. A stream has one znode under `committed`, for its latest batch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pybroker.native import Uuid
 
 INGEST_OPEN = "/ingest/open"
 INGEST_COMMITTED = "/ingest/committed"
-"""Each broker creates both parent nodes at its start. The node of a topic below them is created by the first decision
-that needs it.
-"""
+"""Each broker creates both parent znodes at its start. The znode of a topic below them is created by the first decision
+that needs it."""
 
 OPEN = "open"
 COMMITTING = "committing"
@@ -30,7 +29,7 @@ COMMITTED = "committed"
 NO_BATCH = -1
 
 ANSWERED_SETTINGS = ("cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type")
-"""The topic settings that IngestBegin's response contains. The record of a committed ingest keeps only these."""
+"""The topic settings in IngestBegin's response. The record of a committed ingest contains only these."""
 
 IngestKey = tuple[Uuid, str, int]
 """(topic id, ingest id, batch id)."""
@@ -43,8 +42,8 @@ LOST = -2
 
 
 class IngestedPartition(msgspec.Struct, frozen=True):
-    """A partition's share of a commit. Offsets are PENDING until the segments are linked, LOST if every replica has
-    lost them; `end_offset` is exclusive."""
+    """A partition's part of a commit. Offsets are PENDING until the segments are linked, and LOST if every replica has
+    lost the segments; `end_offset` is exclusive."""
 
     rows: int
     bytes: int
@@ -64,20 +63,19 @@ class IngestRecord(msgspec.Struct, frozen=True):
     created_ms: int
     config: Mapping[str, str]
     """The topic's settings at the beginning of the ingest; they apply to all its records. A committed ingest keeps only
-    ANSWERED_SETTINGS.
-    """
+    ANSWERED_SETTINGS."""
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
     plan: int = 0
-    """In a cluster, once committed: the number of the committed plan; brokers may have several plans on disk."""
+    """In a cluster, once committed: the number of the committed plan. Brokers may have several plans on disk."""
     reopened: int = 0
     """Number of failed prepares. A prepare that began before the last failure no longer counts."""
     touched_ms: int = 0
-    """In a cluster: the time of the last append, as last stored."""
+    """In a cluster: the last stored time of an append."""
 
     @property
     def last_ms(self) -> int:
-        """The time from which its ttl counts."""
+        """The time from which the ingest's ttl counts."""
         return max(self.created_ms, self.touched_ms)
 
     @property
@@ -90,12 +88,12 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def directory(self) -> str:
-        """Name of the directory with its files; each epoch has a different one."""
+        """Name of the directory with the ingest's files; each epoch has a directory of its own."""
         return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
 
     @property
     def pending(self) -> list[int]:
-        """Partitions that perhaps do not have the records yet."""
+        """Partitions that may not have linked the records yet."""
         return [index for index, part in self.partitions.items() if part.base_offset == PENDING]
 
     @property
@@ -105,19 +103,18 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def append_time(self) -> bool:
-        """Whether the commit stamps the records with its time. If the setting is missing, records keep their own times.
-        """
+        """Whether the commit gives the records its own timestamp. If the setting is missing, records keep theirs."""
         return self.config.get("message.timestamp.type") == "LogAppendTime"
 
     @property
     def path(self) -> str:
-        """The path of its node, which depends on its state."""
+        """The path of the record's znode, which depends on the state."""
         opened, committed = ingest_paths(self.key)
         return opened if self.state == OPEN else committed
 
     @property
     def folder(self) -> str:
-        """The parent of its node."""
+        """The parent of the record's znode."""
         return self.path.rpartition("/")[0]
 
     def committed(self) -> IngestRecord:
@@ -135,12 +132,12 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
 
 def series_of(key: IngestKey) -> SeriesKey:
-    """Return the key of the committed record."""
+    """Return the key of an ingest's committed record."""
     return key[0], key[1], key[2] != NO_BATCH
 
 
 def ingest_paths(key: IngestKey) -> tuple[str, str]:
-    """Return the nodes that an ingest may have: the open one and the committed one."""
+    """Return the znodes that an ingest may have: the open one and the committed one."""
     topic_id, ingest_id, batch_id = key
     kind = "stream" if series_of(key)[2] else "one"
     return (
@@ -169,14 +166,14 @@ class _RecordJson(msgspec.Struct):
     config: dict[str, str]
     committed_ms: int = 0
     partitions: dict[int, tuple[int, int, int, int] | IngestedPartition] = {}
-    """Earlier builds wrote the numbers with names."""
+    """Earlier versions of pybroker wrote the numbers with names."""
     plan: int = 0
     reopened: int = 0
     touched_ms: int = 0
 
 
 def decode_ingest(path: str, data: bytes) -> IngestRecord:
-    """Return the record in a node. Raises DamagedNodeError, which names node and problem."""
+    """Return the record in a znode. Raises DamagedNodeError, which names the znode and the problem."""
     node: _RecordJson = decode_json(path, data, _RecordJson)
     fields = msgspec.structs.asdict(node)
     fields["topic_id"] = parse_topic_id(path, node.topic_id)

@@ -1,8 +1,8 @@
-"""A topic's history: its creator, its deletions and undeletes, and its own leader epochs. It is in
+"""A topic's history: its creator, its deletions and undeletes, and its own leader epochs. It is stored in
 `/admin/lineage/[topic id]` while the topic is live, and in the deletion record afterwards.
 
-If a topic has no such node, because it was created before pybroker kept histories, it has the default: no known
-creator, and every epoch may be its own.
+A topic that was created before pybroker stored histories has no such znode. It has the default history: an unknown
+creator, and any leader epoch may be its own.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from pybroker.broker.metadata import znodes
 
 CREATED = "create"
 AUTO_CREATED = "auto-create"
-"""The topic was created because a client used the name (`auto.create.topics.enable`)."""
+"""The topic was created because a client used its name (`auto.create.topics.enable`)."""
 DELETED = "delete"
 TRUNCATED = "truncate"
 UNDELETED = "undelete"
 PURGED = "purge"
 
 BEGINNINGS = (CREATED, AUTO_CREATED, TRUNCATED)
-"""First events of a topic that begin its history."""
+"""Events that begin a topic's history."""
 
 EVENTS_MAX = 100
-"""Limit of events of one topic; the latest are kept. Each is an operator's deletion or undelete."""
+"""Events stored per topic, at most; the latest are kept. Each is a deletion or undelete by an operator."""
 
 
 class TopicEvent(msgspec.Struct, frozen=True, gc=False):
     """An event in an incarnation's history."""
 
     what: str
-    """create, auto-create, delete, truncate (as old or as new incarnation), undelete or purge."""
+    """create, auto-create, delete, truncate (of the old or of the new incarnation), undelete or purge."""
     at_ms: int
     by: str
     """A principal, or a component of pybroker. For an automatic creation, also the client's id and address."""
@@ -43,31 +43,30 @@ class TopicLineage(msgspec.Struct, frozen=True):
 
     events: tuple[TopicEvent, ...] = ()
     first_epoch: int = 0
-    """The first leader epoch since its creation or last undelete."""
+    """The first leader epoch since the creation or the last undelete."""
     lives: tuple[tuple[int, int], ...] = ()
-    """First and last leader epoch of each earlier period that ended with a deletion. If the incarnation continues the
-    offsets of another, the periods of that one are included.
-    """
+    """(first, last) leader epoch of each earlier period that ended with a deletion. If the incarnation continues the
+    offsets of another, it includes the periods of the other one."""
     start_offsets: tuple[int, ...] = ()
-    """By partition: where the log starts, if it continues the offsets of an earlier incarnation."""
+    """Log start offset by partition, if the logs continue the offsets of an earlier incarnation."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})
 
     @property
     def empty(self) -> bool:
-        """Whether the history is the default, so that it needs no node."""
+        """Whether the history is the default, which needs no znode."""
         return self == _NOTHING
 
     @property
     def created_ms(self) -> int | None:
-        """When the topic was created; None if pybroker did not keep histories yet at that time."""
+        """Wall time of the creation; None: the topic is older than stored histories."""
         first = self.events[0] if self.events else None
         return first.at_ms if first is not None and first.what in BEGINNINGS else None
 
     @property
     def living_since_ms(self) -> int | None:
-        """When the topic was created or last undeleted; None if pybroker did not keep histories yet at that time."""
+        """Wall time of the creation or last undelete; None: the topic is older than stored histories."""
         return self.events[-1].at_ms if self.events else None
 
     def owns_epoch(self, epoch: int) -> bool:
@@ -75,10 +74,9 @@ class TopicLineage(msgspec.Struct, frozen=True):
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)
 
     def proves(self, epoch: int) -> bool:
-        """Return whether a client that sends this leader epoch with the present name means this incarnation. An epoch
-        from before a rename proves nothing: leader epochs belong to a name, and another topic may have had the same
-        epoch under this name.
-        """
+        """Return whether a client that sends this leader epoch with the current name means this incarnation. An epoch
+        from before a rename proves nothing. Leader epochs belong to a name, and another topic may have had the epoch
+        under this name."""
         if self.first_epoch <= 0 or not self.owns_epoch(epoch):
             return False
         return epoch >= self.first_epoch or len({event.name for event in self.events}) <= 1
@@ -86,9 +84,8 @@ class TopicLineage(msgspec.Struct, frozen=True):
     @property
     def had_name_alone(self) -> bool:
         """Whether no other incarnation can have had its name: all leader epochs of the name so far are its own, and it
-        had no other name. That it has epoch 0 is not sufficient: between its deletion and its undelete, another
-        incarnation may have existed.
-        """
+        had no other name. Epoch 0 alone does not prove that: another incarnation may have existed between its deletion
+        and its undelete."""
         next_epoch = 0
         for first, last in sorted(self.lives):
             if first > next_epoch:
@@ -97,7 +94,7 @@ class TopicLineage(msgspec.Struct, frozen=True):
         return self.first_epoch <= next_epoch and len({event.name for event in self.events}) <= 1
 
     def start_offset(self, partition: int) -> int:
-        """Return the log start of a new partition."""
+        """Return the log start offset of a new partition."""
         return self.start_offsets[partition] if partition < len(self.start_offsets) else 0
 
     def with_event(self, event: TopicEvent) -> TopicLineage:
@@ -108,13 +105,14 @@ class TopicLineage(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, events=events)
 
     def ended(self, last_epoch: int) -> TopicLineage:
-        """Return the lineage after a deletion. `last` is the last leader epoch; the next period begins at `resumed`."""
+        """Return the lineage after a deletion. `last_epoch`: its last leader epoch. The next period begins with
+        `resumed`."""
         if last_epoch < self.first_epoch:
             return self
         return msgspec.structs.replace(self, lives=(*self.lives, (self.first_epoch, last_epoch)))
 
     def resumed(self, first_epoch: int) -> TopicLineage:
-        """Return the lineage after an undelete, with higher leader epochs."""
+        """Return the lineage after an undelete; its next period starts with the leader epoch `first_epoch`."""
         return msgspec.structs.replace(self, first_epoch=first_epoch)
 
 
@@ -122,6 +120,6 @@ _NOTHING = TopicLineage()
 
 
 def decode_lineage(path: str, data: bytes) -> TopicLineage:
-    """Return the lineage in a node. Raises DamagedNodeError."""
+    """Return the lineage in a znode. Raises DamagedNodeError."""
     lineage: TopicLineage = znodes.decode_json(path, data, TopicLineage)
     return lineage

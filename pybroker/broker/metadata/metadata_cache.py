@@ -1,8 +1,7 @@
-"""The cluster metadata that clients of this broker see. It comes from UpdateMetadata; handlers answer from it, and
-native code gets the same.
+"""The metadata that this broker's clients see. UpdateMetadata changes it; request handlers and native code read it.
 
-One method changes it. In the same call, it passes the change to native code as an ordered delta, so the two differ only
-during that call. Everything runs on the loop's thread.
+One method changes it, and in the same call passes the change to native code, as deltas in order. The two views
+therefore differ only during that call. Everything runs on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from pybroker.native import (
 
 
 class CachedTopic(msgspec.Struct):
-    """A topic as clients may see it. `partitions` is indexed by partition number."""
+    """A topic as clients see it. `partitions` is indexed by partition number."""
 
     name: str
     topic_id: Uuid
@@ -43,7 +42,7 @@ class CachedTopic(msgspec.Struct):
 
 
 class RemovedTopic(msgspec.Struct, frozen=True):
-    """A removed incarnation."""
+    """A removed incarnation of a topic."""
 
     name: str
     topic_id: Uuid
@@ -58,9 +57,9 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.version = 0
-        """Version of the native view, as the last `publish` returned it."""
+        """Version of native code's view, as the last `publish` returned it."""
         self.topics_version = 0
-        """Counter that grows whenever a topic is added, removed or gets partitions."""
+        """Increases whenever a topic is added, removed or gets partitions."""
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
@@ -79,26 +78,26 @@ class MetadataCache:
         return self._brokers
 
     def topic(self, name: str) -> CachedTopic | None:
-        """Return the live topic of that name."""
+        """Return the topic with that name."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: Uuid) -> CachedTopic | None:
-        """Return the live topic with that id."""
+        """Return the topic with that id."""
         name = self._names.get(topic_id)
         return None if name is None else self._topics[name]
 
     def topic_id(self, name: str) -> Uuid | None:
-        """Return the id of a live topic."""
+        """Return the id of a topic."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """Return the name of a live topic."""
+        """Return the name of a topic."""
         return self._names.get(topic_id)
 
     def on_topic_changed(self, name: str, listener: Callable[[], None]) -> None:
-        """Call `listener` after any change of the topic of that name: leaders, partitions, incarnation, removal. On the
-        loop's thread; it must not raise and must be quick."""
+        """Call `listener` after each change of the topic with that name: leaders, partitions, topic id, removal. The
+        call is on the event loop's thread; the listener must be quick and must not raise."""
         self._changed_listeners.setdefault(name, []).append(listener)
 
     # --- the change ---------------------------------------------------------------------------------------------------
@@ -106,9 +105,8 @@ class MetadataCache:
     def update(
         self, request: UpdateMetadataRequest, living: Container[Uuid] | None = None
     ) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
-        """Apply a request; the caller has checked that it is current. Return the removed incarnations and the newly
-        visible ones. If the request lists all topics, `living` has the ids of the topics that exist.
-        """
+        """Apply a request that the caller has found to be current. Return the removed and the newly visible
+        incarnations. If the request lists all topics, `living` contains the ids of the topics that exist."""
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
         shown: list[TopicMetadata] = []
@@ -159,7 +157,7 @@ class MetadataCache:
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)
         if topic is None or topic.topic_id != state.topic_id:
-            # The request about a removed incarnation is late; the name may belong to a newer incarnation.
+            # The request is about a removed incarnation and late: the name may belong to a newer incarnation.
             return None
         self._forget(topic)
         return RemovedTopic(topic.name, topic.topic_id, len(topic.partitions))

@@ -1,9 +1,9 @@
 """`MetadataStore`: the interface to the store of the cluster's metadata, in ZooKeeper's form.
 
 Paths are absolute, without a trailing slash. Every node has bytes and a version that counts its changes, and may have
-children. The embedded store (one node, SQLite) and ZooKeeper (clusters) fulfil one contract,
-`tests/unit/metadata/test_store_contract.py`. Callers are on the loop's thread; watches and session events run there
-too.
+children. The embedded store (one broker, SQLite) and ZooKeeper (clusters) pass the same contract test,
+`tests/unit/metadata/test_store_contract.py`. Callers are on the event loop's thread, where watches and session events
+also run.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Protocol
 import msgspec
 
 VALUE_BYTES_MAX = 1 << 20
-"""ZooKeeper's default of `jute.maxbuffer`; the embedded store has the same limit, so that all its values can move to a
-cluster."""
+"""ZooKeeper's default of `jute.maxbuffer`. The embedded store has the same limit: all its values can move to a cluster.
+"""
 
 MULTI_BYTES_MAX = VALUE_BYTES_MAX - 4096
-"""Limit of one multi in ZooKeeper, where `jute.maxbuffer` bounds the whole request; the embedded store has no such
+"""Size limit of one multi in ZooKeeper: `jute.maxbuffer` limits the whole request. The embedded store has no such
 limit."""
 
 ANY_VERSION = -1
 
 
 class StoreError(Exception):
-    """The store refused an operation. Nothing was changed."""
+    """The store refused an operation and changed nothing."""
 
 
 class NoNodeError(StoreError):
@@ -38,7 +38,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node's version is not the expected one: another process changed it."""
+    """The node does not have the expected version: another process has changed it."""
 
 
 class NotEmptyError(StoreError):
@@ -62,7 +62,7 @@ class RolledBackError(StoreError):
 
 
 class MultiError(StoreError):
-    """A multi failed as a whole. `results` has one error for each operation, RolledBackError for valid ones."""
+    """A multi failed as a whole. `results`: one error per operation, RolledBackError for valid ones."""
 
     def __init__(self, index: int, results: Sequence[StoreError]) -> None:
         super().__init__(f"operation {index}: {results[index]!r}")
@@ -76,11 +76,11 @@ class MultiError(StoreError):
 
 
 class RefusedError(StoreError):
-    """This process lacks the permission (ZooKeeper only: ACLs)."""
+    """ZooKeeper's ACLs do not permit the operation to this process."""
 
 
 class StoreClosedError(StoreError):
-    """The store is closed, or stopped after an unrecoverable failure."""
+    """The store is closed, or has stopped after a failure from which it cannot recover."""
 
 
 class UnavailableError(StoreError):
@@ -88,8 +88,7 @@ class UnavailableError(StoreError):
 
 
 class UnknownOutcomeError(StoreError):
-    """The connection broke during a write (ZooKeeper only): it may have succeeded. A later read shows whether it has.
-    """
+    """The connection broke during a write to ZooKeeper, which may have succeeded. A later read shows the outcome."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -98,16 +97,17 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     version: int
     created_zxid: int
-    """Number of the change that created the node. It tells apart nodes that existed at one path at different times."""
+    """Number of the transaction that created the node. It distinguishes nodes that had the same path at different
+    times."""
     changed_zxid: int
     created_ms: int
     """Wall time of the last change."""
     ephemeral_owner: int
-    """The owner's session id, 0 for a persistent node."""
+    """The owner's session id; 0: a persistent node."""
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """Creation of a node. Sequential nodes get ten digits appended. Result: the path."""
+    """Create a node. A sequential node's name gets ten digits appended. Result: the path."""
 
     path: str
     data: bytes = b""
@@ -116,7 +116,7 @@ class Create(msgspec.Struct, frozen=True, gc=False):
 
 
 class Set(msgspec.Struct, frozen=True, gc=False):
-    """Replacement of a node's value. Result: the new version."""
+    """Replace a node's value. Result: the new version."""
 
     path: str
     data: bytes
@@ -124,14 +124,14 @@ class Set(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Removal of a node without children. Result: None."""
+    """Remove a node without children. Result: None."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Check of a node's version. Result: None."""
+    """Check a node's version. Result: None."""
 
     path: str
     version: int
@@ -142,18 +142,18 @@ OperationResult = str | int | None
 
 
 class WatchKind(Enum):
-    """The kind of change of a watched node."""
+    """How a watched node has changed."""
 
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
     CHILDREN = "children"
     SESSION = "session"
-    """The session is lost; the watch is gone, and changes may have been missed."""
+    """The session is lost; the watch is removed, and changes may have been missed."""
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """The event of a watch. It fires once: read again to see the state and to set a new watch."""
+    """The event of a watch. A watch fires once: read again to see the state and to set a new watch."""
 
     kind: WatchKind
     path: str
@@ -163,7 +163,7 @@ Watch = Callable[[WatchEvent], None]
 
 
 class SessionState(Enum):
-    """The store's view of this session."""
+    """The state of this process's session with the store."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -172,32 +172,32 @@ class SessionState(Enum):
 
 
 OPERATION_OVERHEAD_BYTES = 64
-"""Limit of the overhead that one operation of a multi has on ZooKeeper's wire, in addition to its path and value."""
+"""Upper limit of the overhead of one operation in a ZooKeeper multi, in addition to its path and value."""
 
 
 def operation_bytes(operation: Operation) -> int:
-    """Return an upper bound of the bytes that an operation uses of MULTI_BYTES_MAX."""
+    """Return an upper limit of the bytes that an operation takes of MULTI_BYTES_MAX."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
 PART_OPERATIONS_MAX = 2_000
-"""Limit of operations that are processed without a pause; other tasks run in the pauses."""
+"""Operations processed without a pause, at most; other tasks run in the pauses."""
 
 
 DECISION_BYTES_MAX = 900 * 1024
-"""Limit of one of our multis. Larger changes are split where that is allowed, even if the embedded store would accept
-them whole.
-"""
+"""Size limit of one multi of a decision. Larger changes are split where that is allowed, even if the embedded store
+would accept them whole."""
 
 
 def operations_bytes(operations: Iterable[Operation]) -> int:
-    """Return an upper bound of the size of operations in a multi."""
+    """Return an upper limit of the size of operations in a multi."""
     return sum(map(operation_bytes, operations))
 
 
 def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequence[Operation]]:
-    """Split operations into as few multis as possible, each below DECISION_BYTES_MAX if the split points allow it."""
+    """Split operations into as few multis as possible. Each is below DECISION_BYTES_MAX if the allowed split points
+    (`seams`) permit."""
     if operations_bytes(operations) <= DECISION_BYTES_MAX:
         return [operations]
     ends = [*(seam for seam in seams if seam), len(operations)]
@@ -214,7 +214,7 @@ def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequ
 
 
 def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    """Split operations that need not be atomic into multis, in order. Every store accepts multis of that size."""
+    """Split operations that need not be atomic into multis that every store accepts. The order stays."""
     part: list[Operation] = []
     size = 0
     for operation in operations:
@@ -229,19 +229,17 @@ def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 class MetadataStore(Protocol):
-    """All operations may raise subclasses of StoreError; after a failure that leaves the state unknown, all raise
-    StoreClosedError.
-    """
+    """The interface of a metadata store. All operations may raise subclasses of StoreError. After a failure that leaves
+    the state unknown, all raise StoreClosedError."""
 
     @property
     def session_id(self) -> int:
-        """Session id that owns this process's ephemeral nodes; never 0 while the store is open."""
+        """Id of the session that owns this process's ephemeral nodes; never 0 while the store is open."""
         ...
 
     def starting(self, is_starting: bool) -> None:
-        """Set whether the broker is starting. While it is, calls wait for an unreachable store as long as a start may
-        take, because no client waits for the broker yet.
-        """
+        """Set whether the broker is starting. During the start no client waits for the broker, and calls wait longer
+        for an unreachable store."""
         ...
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
@@ -286,8 +284,8 @@ class MetadataStore(Protocol):
         """Return all nodes below `path` (without itself) by full path, parents before children; empty if it does not
         exist.
 
-        The bulk read at start: one statement in the embedded store, pipelined reads in ZooKeeper (not a snapshot
-        there).
+        Used for the bulk read at the start: one statement in the embedded store, pipelined reads in ZooKeeper (where
+        the result is not a snapshot).
         """
         ...
 
@@ -307,7 +305,7 @@ class MetadataStore(Protocol):
 
 
 def check_path(path: str) -> None:
-    """Raise InvalidPathError unless both kinds of store accept the path."""
+    """Raise InvalidPathError unless both the embedded store and ZooKeeper accept the path."""
     if path == "/":
         return
     if not path.startswith("/") or "\x00" in path:
@@ -329,9 +327,8 @@ async def ensure_path(store: MetadataStore, path: str) -> None:
 
 
 async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
-    """Create each path and its missing parents; one commit creates all missing nodes; if none is missing, there is no
-    commit.
-    """
+    """Create each path and its missing parents. One commit creates all missing nodes; there is none if nothing is
+    missing."""
     looked_at: set[str] = set()
     missing: list[str] = []
     for path in paths:
@@ -349,7 +346,7 @@ async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
     try:
         await store.multi([Create(path) for path in missing])
     except MultiError:
-        # Another broker of the cluster has created it first.
+        # Another broker of the cluster has created one of them first.
         for path in missing:
             await ensure_path(store, path)
 
@@ -363,7 +360,7 @@ async def get_or_none(store: MetadataStore, path: str) -> Node | None:
 
 
 def values(nodes: Mapping[str, Node], prefix: str) -> dict[str, Node]:
-    """Return the direct children of `prefix` by name; `nodes` is a subtree."""
+    """Return the direct children of `prefix` by name. `nodes`: a subtree."""
     start = len(prefix) + 1
     return {
         path[start:]: node for path, node in nodes.items() if path.startswith(prefix + "/") and "/" not in path[start:]

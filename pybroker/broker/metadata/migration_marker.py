@@ -1,7 +1,6 @@
 """`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper, and brokers must not open it.
 
-The migration writes this file before brokers may use the copy in ZooKeeper, so store and copy are never usable at the
-same time.
+The migration writes this file before brokers may use the copy in ZooKeeper: store and copy are never both usable.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ SEAL_BYTES_MAX = 64 * 1024
 
 
 class MigrationMarker(msgspec.Struct):
-    """Where the metadata is now. `migration` is a random word that the copy in ZooKeeper has, too."""
+    """Where the metadata is now. `migration`: a random word that `/migration` in the copy also contains."""
 
     connect: str
     cluster_id: str
@@ -27,7 +26,7 @@ class MigrationMarker(msgspec.Struct):
 
 
 def read_marker(directory: Path) -> MigrationMarker | None:
-    """Return the seal of the store's directory; None if it has none. Raises StartError if the file is unreadable."""
+    """Return the marker in the store's directory; None: there is none. Raises StartError if the file is unreadable."""
     path = directory / FILE_NAME
     try:
         return msgspec.json.decode(read_bounded(path, SEAL_BYTES_MAX), type=MigrationMarker)
@@ -38,7 +37,7 @@ def read_marker(directory: Path) -> MigrationMarker | None:
 
 
 def write_marker(directory: Path, seal: MigrationMarker) -> None:
-    """Write the seal; it is durable on return."""
+    """Write the marker; it is durable on return."""
     write_atomically(directory / FILE_NAME, msgspec.json.encode(seal))
 
 

@@ -1,6 +1,6 @@
-"""`/migration`: the mark of a ZooKeeper to which the metadata of a single broker was moved, or is being moved.
+"""`/migration`: marks a ZooKeeper to which the metadata of a single broker is being moved, or has been moved.
 
-While the mark says COPYING, no broker starts on this ZooKeeper: it would treat missing nodes as deleted.
+While it says COPYING, no broker starts on this ZooKeeper: it would treat znodes that are still missing as deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DONE = "done"
 
 
 class Mark(msgspec.Struct):
-    """The mark. `migration` is a random word that the seal of the source has, too."""
+    """The content of `/migration`. `migration`: a random word that the marker file of the source also contains."""
 
     migration: str
     cluster_id: str
@@ -25,18 +25,18 @@ class Mark(msgspec.Struct):
     version: int = 1
 
     def encode(self) -> bytes:
-        """Return the node's value."""
+        """Return the znode's value."""
         return msgspec.json.encode(self)
 
 
 def decode_mark(node: Node) -> Mark:
-    """Return the mark. Raises DamagedNodeError."""
+    """Return the content of the znode. Raises DamagedNodeError."""
     mark: Mark = decode_json(PATH, node.data, Mark)
     return mark
 
 
 async def refuse_unfinished(store: MetadataStore) -> None:
-    """Raise StartError if the copy is incomplete, DamagedNodeError if the mark is unreadable."""
+    """Raise StartError if the copy is incomplete, DamagedNodeError if the znode is unreadable."""
     node = await get_or_none(store, PATH)
     if node is not None and decode_mark(node).state != DONE:
         raise StartError(

@@ -48,7 +48,7 @@ _COLUMNS = "data, version, created_zxid, changed_zxid, created_ms, owner"
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the key of a path: the parent's path without the slash ("" for the root's children) and the name."""
+    """Return the key of a path: (the parent's path, "" for the root's children; the name)."""
     if path == "/":
         return "", ""
     at = path.rindex("/")
@@ -56,7 +56,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 class NodeTable:
-    """Access to the table. A sqlite3.Error is fatal; a StoreError only means that an operation was refused."""
+    """Reads and changes the table. A sqlite3.Error is fatal; a StoreError means that an operation was refused."""
 
     def __init__(self, connection: sqlite3.Connection, *, create: bool) -> None:
         self._sql: Callable[..., sqlite3.Cursor] = connection.execute
@@ -103,10 +103,10 @@ class NodeTable:
         return [row[0] for row in rows]
 
     def subtree(self, path: str) -> dict[str, Node]:
-        """Return all nodes below, by full path, ordered by (parent, name), so that parents come first."""
+        """Return all nodes below a path, by full path, ordered by (parent, name): parents come first."""
         check_path(path)
         key = "" if path == "/" else path
-        # "0" is the character after "/": the second range is every parent that starts with `key/`.
+        # "0" is the character after "/": the second range contains every parent that starts with `key/`.
         rows = self._sql(
             f"SELECT parent, name, {_COLUMNS} FROM node"
             " WHERE (parent = ?1 AND name <> '') OR (parent > ?1 || '/' AND parent < ?1 || '0') ORDER BY parent, name",
@@ -139,7 +139,7 @@ class NodeTable:
 
 
 class _Change:
-    """One multi. It caches the parents, because the 10,000 partitions of a new topic share one."""
+    """One multi. It caches parents, because the 10,000 partitions of a new topic have the same one."""
 
     def __init__(self, sql: Callable[..., sqlite3.Cursor], zxid: int, session: int, now_ms: int) -> None:
         self._sql = sql
@@ -177,7 +177,7 @@ class _Change:
         return version
 
     def _count_child(self, parent_path: str, *, adding: bool) -> int:
-        """Record that a child of the node is added or removed. Return the child version before that."""
+        """Count an added or removed child of the node. Return the child version before the change."""
         key = split(parent_path or "/")
         version = self._children_versions.get(key)
         if version is None:

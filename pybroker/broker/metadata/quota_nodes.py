@@ -1,11 +1,11 @@
-"""Users and client quotas: their nodes as in Kafka on ZooKeeper (KIP-84, KIP-124, KIP-546, KIP-554, KIP-612):
+"""Users and client quotas: their znodes as in Kafka on ZooKeeper (KIP-84, KIP-124, KIP-546, KIP-554, KIP-612):
 
     /config/users/[user]                    SCRAM credentials and quotas of the user
     /config/users/[user]/clients/[client]
     /config/clients/[client]
     /config/ips/[address]
 
-The default of each kind has the name <default>; a sanitized name is never equal to it.
+The default of each kind has the name <default>, which no sanitized name can be.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ USER_CONFIGS = "/config/users"
 
 
 def user_path(name: str) -> str:
-    """Return the node of a user."""
+    """Return the znode's path for a user."""
     return f"{USER_CONFIGS}/{sanitized(name)}"
 
 
 def user_of_path(path: str) -> str:
-    """Return the user of a node."""
+    """Return the user of a path."""
     return unquote(path.removeprefix(USER_CONFIGS + "/"))
 
 
@@ -41,9 +41,8 @@ DEFAULT = "<default>"
 _CLIENTS = "clients"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Entity types and names, ascending by type; the name None means the default of the type. `path_of` accepts these
-entities: a user, a client id, both, or an address.
-"""
+"""(entity type, name) in the order of types; name None: the default of the type. `path_of` accepts a user, a client id,
+both, or an address."""
 
 
 class QuotaKind(NamedTuple):
@@ -67,7 +66,7 @@ OF_ADDRESSES: Mapping[str, QuotaKind] = {"connection_creation_rate": _INT}
 
 
 def path_of(entity: Entity) -> str:
-    """Return the node with the quotas of an entity."""
+    """Return the path of the znode with the quotas of an entity."""
     match dict(entity):
         case {"ip": address}:
             return f"{IP_CONFIGS}/{_name(address)}"
@@ -81,7 +80,7 @@ def path_of(entity: Entity) -> str:
 
 
 def entity_of(path: str) -> Entity | None:
-    """Return the entity of a node; None if it is only a parent of quota nodes."""
+    """Return the entity of a path; None: the znode is only a parent of quota znodes."""
     match path.split("/")[2:]:
         case ["ips", address]:
             return ((IP, _unnamed(address)),)
@@ -95,13 +94,13 @@ def entity_of(path: str) -> Entity | None:
 
 
 def is_credentials(path: str) -> bool:
-    """Return whether it is the node of a user, which also has the user's credentials."""
+    """Return whether the path is that of a user, whose znode also contains the user's credentials."""
     entity = entity_of(path)
     return entity is not None and len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None
 
 
 def parents_of(path: str) -> tuple[str, ...]:
-    """Return the parents of this node from the top, without the nodes that always exist."""
+    """Return the parents of this path from the top, without the znodes that always exist."""
     parts = path.split("/")
     return tuple("/".join(parts[:length]) for length in range(4, len(parts)))
 

@@ -1,13 +1,12 @@
-"""The embedded `MetadataStore`: SQLite, one file in the data directory, for one node.
+"""The embedded `MetadataStore`: SQLite, one file in the data directory, for a single broker.
 
 Guarantees: when an operation returns, it is on disk (WAL with synchronous=FULL); a multi is one transaction; after a
-crash the store opens with the last committed state. These hold if fsync works. After a failed commit or fsync the
-content of the disk is unknown, so nothing is retried: the store closes itself, reports the failure, and the broker
+crash the store opens with the last committed state. They require that fsync works. After a failed commit or fsync the
+content of the disk is unknown, and nothing is retried: the store closes itself, reports the failure, and the broker
 stops.
 
-One thread owns the connection. Calls queue up for it in their order, so the loop never waits for the disk. The thread
-also has the watches. Watches fire in the order of the changes; a watch fires before the caller gets the answer to the
-change.
+One thread owns the connection and the watches. Calls queue up for it in order: the event loop never waits for the disk.
+Watches fire in the order of the changes, and before the caller of the change gets the result.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ class EmbeddedStore:
         *,
         sealed: bool = False,
     ) -> EmbeddedStore:
-        """Open or create the store in `directory`. If a commit fails later, `on_fatal` is called on the loop. `sealed`
-        also allows a store whose content has moved to ZooKeeper.
+        """Open or create the store in `directory`. If a commit fails later, `on_fatal` is called on the event loop.
+        `sealed` also opens a store whose content has moved to ZooKeeper.
 
         Raises StartError if another broker uses the directory, or if the file has a newer format, is damaged, is not
         pybroker's or is sealed.
@@ -166,7 +165,7 @@ class EmbeddedStore:
         try:
             return await self._loop.run_in_executor(self._executor, function, *arguments)
         except sqlite3.Error as problem:
-            # After any SQLite error (disk full, I/O error, corruption), the state in memory may differ from the disk.
+            # After an SQLite error (disk full, I/O error, corruption), the state in memory may differ from the disk.
             raise self._fail(problem) from problem
 
     def _fail(self, problem: Exception) -> StoreClosedError:

@@ -1,11 +1,11 @@
 """Detection of a store that was restored from a backup. Such a ZooKeeper has the right cluster id but an old state. A
-broker that trusts it would treat live topics as unknown, and deletions as final that were undone later.
+broker that trusted it would treat live topics as unknown, and deletions as final that were undone later.
 
 Every controller writes its epoch, a random word and the number of its first decision to the store; decisions are
-counted across epochs. A broker keeps on its own disk the last epoch, its word, and the number of the last decision that
-it has seen. The store is the same and not older if it still has that epoch with that word, and no later epoch began
-before that decision. This works even if the restored store has made new decisions meanwhile; a comparison of numbers
-(zxid, epoch) would then miss the restore.
+counted across epochs. A broker stores on its own disk the last epoch, the word of that epoch, and the number of the
+last decision that it has received. The store is the same and not older if two conditions hold: it still has that epoch
+with that word, and no later epoch began before that decision. These conditions detect a restore even if the restored
+store has made new decisions since; a comparison of numbers (zxid, epoch) would miss it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from pybroker.broker.metadata import znodes
 
 TERMS_MAX = 1_000
-"""Limit of terms that the store remembers; the latest are kept."""
+"""Terms in the store, at most; the latest are kept."""
 
 
 class ControllerHistory(NamedTuple):
@@ -30,17 +30,16 @@ class ControllerHistory(NamedTuple):
 
 
 class StoredTerm(NamedTuple):
-    """One term of the controller leadership, as stored."""
+    """One term of a controller, as stored."""
 
     word: str
     first_decision: int
 
 
 def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], last_decision: int) -> str | None:
-    """Return the reason why the store is older than the seen state or is another store, or None. The arguments are the
-    store's terms by epoch and its number of decisions. Terms before the oldest in `offices` are no longer in the store,
-    so they prove nothing.
-    """
+    """Return why the store is another or an older one than a broker has seen; None: it is not. `offices`: the store's
+    terms by epoch; `last_decision`: its number of decisions. Terms before the oldest in `offices` have been removed,
+    and prove nothing."""
     if seen is None:
         return None
     term = offices.get(seen.epoch)
@@ -71,8 +70,7 @@ class _Terms(msgspec.Struct):
 
 
 def decode_terms(data: bytes) -> dict[int, StoredTerm]:
-    """Return the terms in /controller_offices, which is initially empty. Raises DamagedNodeError if it is unreadable.
-    """
+    """Return the terms in /controller_offices, which is empty at first. Raises DamagedNodeError."""
     if not data:
         return {}
     node: _Terms = znodes.decode_json(znodes.OFFICES, data, _Terms)
@@ -80,13 +78,13 @@ def decode_terms(data: bytes) -> dict[int, StoredTerm]:
 
 
 def term_of(offices: Mapping[int, StoredTerm], decision: int) -> tuple[int, StoredTerm] | None:
-    """Return the epoch and the term in which a decision was made; None if the store no longer has that term."""
+    """Return the epoch and the term in which a decision was made; None: the store no longer has that term."""
     begun = [epoch for epoch, term in offices.items() if term.first_decision <= decision]
     return (max(begun), offices[max(begun)]) if begun else None
 
 
 class Acceptance(msgspec.Struct, frozen=True):
-    """The content of /cluster/restored: an operator has accepted the store in its present state."""
+    """The content of /cluster/restored: an operator has accepted the current state of the store."""
 
     id: str
     accepted_ms: int

@@ -1,4 +1,4 @@
-"""State and history of this broker's session with the metadata store."""
+"""State and event counts of this broker's session with the metadata store."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pybroker.broker.metadata.metadata_store import MetadataStore, SessionState
 
 
 class MetadataSession(Protocol):
-    """The connection with what keeps the metadata."""
+    """The connection to the metadata store or the metadata quorum."""
 
     state: SessionState
     told: dict[SessionState, int]
-    """Number of occurrences of each session event since the start."""
+    """Session event → number of occurrences since the start."""
 
     @property
     def connected(self) -> bool:
-        """Whether decisions are possible now."""
+        """Whether the controller can make decisions now."""
         ...
 
 
 class StoreSession:
-    """Counts the store's session events from its creation on. An embedded store is always connected."""
+    """Counts the store's session events. An embedded store is always connected."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.state = SessionState.CONNECTED
         self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
-        """Number of occurrences of each session event since the start."""
+        """Session event → number of occurrences since the start."""
         store.on_session(self._changed)
 
     @property

@@ -1,8 +1,8 @@
-"""Delegation tokens (KIP-48), in the nodes of Kafka on ZooKeeper:
+"""Delegation tokens (KIP-48), in the znodes of Kafka on ZooKeeper:
 
     /tokenauth/tokens/[id]   {"version":3,"owner":"User:alice","tokenRequester":…,"renewers":[…],"issueTimestamp":…,…}
 
-The store does not contain the client's password: it is the HMAC of the token's id under
+The store does not contain the client's password, which is the HMAC of the token's id with
 `delegation.token.secret.key`.
 """
 
@@ -29,15 +29,15 @@ class DelegationToken(msgspec.Struct, frozen=True):
 
     token_id: str
     owner: str
-    """The principal whose permissions a client with the token has."""
+    """The principal whose permissions a client has when it logs in with the token."""
     requester: str
     renewers: tuple[str, ...]
     issued_ms: int
     max_ms: int
-    """The latest expiry to which the token can be renewed."""
+    """The latest expiry time to which the token can be renewed."""
     expires_ms: int
     version: int = -1
-    """Version of its node."""
+    """Version of the token's znode."""
 
     def may_be_changed_by(self, principal: str) -> bool:
         """Return whether a principal may renew or expire the token."""
@@ -56,12 +56,12 @@ class _Json(msgspec.Struct, rename="camel"):
 
 
 def token_path(token_id: str) -> str:
-    """Return the token's node."""
+    """Return the path of the token's znode."""
     return f"{TOKENS}/{token_id}"
 
 
 def encode_token(token: DelegationToken) -> bytes:
-    """Return the node's data."""
+    """Return the content of the znode."""
     return msgspec.json.encode(
         _Json(
             token.owner,
@@ -77,7 +77,7 @@ def encode_token(token: DelegationToken) -> bytes:
 
 
 def load_tokens(nodes: Mapping[str, Node]) -> dict[str, DelegationToken]:
-    """Return the readable tokens of the nodes below `TOKENS`. Skip a damaged token: a client cannot log in with it."""
+    """Return the readable tokens among the znodes below `TOKENS`. With a damaged token, clients cannot log in."""
     found: dict[str, DelegationToken] = {}
     for path, node in nodes.items():
         if not path.startswith(TOKENS + "/"):

@@ -1,4 +1,4 @@
-"""Paths and JSON of the nodes in the metadata store: those of KIP-516 and KIP-78, at the paths of Kafka on ZooKeeper.
+"""Paths and JSON of the znodes in the metadata store: those of KIP-516 and KIP-78, at the paths of Kafka on ZooKeeper.
 
     /cluster/id                                    {"version":1,"id":…}                                     KIP-78
     /controller            (ephemeral)             {"version":1,"brokerid":…,"timestamp":…}
@@ -61,11 +61,11 @@ AUDIT = "/admin/audit"
 TOPIC_IDS = "/admin/topic_ids"
 BROKER_EPOCHS = "/brokers/epochs"
 DECISIONS = "/controller_decisions"
-"""Number of durable decisions that all controllers together have made."""
+"""Number of durable decisions of all controllers so far."""
 OFFICES = "/controller_offices"
-"""The terms of controllers, see `store_history`."""
+"""The terms of controllers; see `store_history`."""
 RESTORED = "/cluster/restored"
-"""Acceptance of a restored store, see `store_history`."""
+"""The acceptance of a restored store; see `store_history`."""
 OUTCOMES = "/controller_outcomes"
 """In a cluster: the request deduplication log of the last ten minutes, by request id."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -90,18 +90,18 @@ PERSISTENT_PATHS = (
     DECISIONS,
     OFFICES,
 )
-"""Nodes created once, when the store is new."""
+"""Znodes created once, when the store is new."""
 
 TOPIC_VERSION = 3
 TOPIC_VERSION_WITHOUT_ID = 2
 
 
 class DamagedNodeError(Exception):
-    """A node's content is invalid. The text names the node and the problem."""
+    """A znode's content is invalid. The text names the znode and the problem."""
 
 
 def sanitized(name: str) -> str:
-    """Return a name as part of a path, in Kafka's encoding."""
+    """Return a name in Kafka's encoding for paths."""
     encoded = quote(name, safe="").replace("~", "%7E")
     return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
 
@@ -155,7 +155,7 @@ def floor_path(name: str) -> str:
 
 
 def decode_json(path: str, data: bytes, shape: Any) -> Any:
-    """Return a node's content as `shape`. Raises DamagedNodeError."""
+    """Return a znode's content as `shape`. Raises DamagedNodeError."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -163,7 +163,7 @@ def decode_json(path: str, data: bytes, shape: Any) -> Any:
 
 
 def parse_topic_id(path: str, text: str) -> Uuid:
-    """Return a topic id from a node. Raises DamagedNodeError, also for a reserved id."""
+    """Return a topic id from a znode. Raises DamagedNodeError, also for a reserved id."""
     try:
         topic_id = Uuid.parse(text)
     except ValueError as problem:
@@ -184,10 +184,11 @@ class TopicNode(msgspec.Struct, frozen=True):
     adding_replicas: Mapping[int, tuple[int, ...]] = {}
     removing_replicas: Mapping[int, tuple[int, ...]] = {}
     departed_replicas: Mapping[int, Mapping[int, int]] = {}
-    """See `TopicImage.departed`. Kafka's node does not have this field."""
+    """See `TopicImage.departed`. A field of pybroker in Kafka's znode."""
 
     def encode(self) -> bytes:
-        """Return version 3, fields in the order of KIP-516's example; without an id version 2."""
+        """Return version 3 of the content, with the fields in the order of KIP-516's example; without an id version 2.
+        """
         head: dict[str, Any] = {"version": TOPIC_VERSION, "id": str(self.topic_id)}
         if self.topic_id is None:
             head = {"version": TOPIC_VERSION_WITHOUT_ID}
@@ -236,9 +237,8 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 def encode_leftover(topic_id: Uuid) -> bytes:
-    """Return the content of a dead topic's node while the nodes of its partitions still exist. Its name is already
-    free.
-    """
+    """Return the content of a deleted topic's znode while the znodes of its partitions still exist. The name is already
+    free."""
     return msgspec.json.encode({"version": TOPIC_VERSION, "deleted": str(topic_id)})
 
 
@@ -247,7 +247,7 @@ class _LeftoverJson(msgspec.Struct):
 
 
 def decode_leftover(path: str, data: bytes) -> Uuid | None:
-    """Return the id of the dead topic; None if the node belongs to a live topic."""
+    """Return the id of the deleted topic; None: the znode belongs to a topic that exists."""
     if b'"deleted"' not in data[:40]:
         return None
     node: _LeftoverJson = decode_json(path, data, _LeftoverJson)
@@ -255,20 +255,18 @@ def decode_leftover(path: str, data: bytes) -> Uuid | None:
 
 
 WITH_ITS_TOPIC = 0
-"""The record and the topic's node are created by one multi, so the record cannot contain the node's zxid."""
+"""Value of `created_zxid` if one multi creates record and topic: the record cannot contain the zxid of that multi."""
 
 
 class TopicIdRecord(msgspec.Struct, frozen=True):
-    """/admin/topic_ids/[topic]: the same multi gives a topic its id and writes this record, if the topic's node does
-    not show the id yet. The record is removed when the node shows the id and every replica has it in
-    `partition.metadata`. Until then it proves that a directory without that file belongs to the topic.
-    """
+    """/admin/topic_ids/[topic]: written together with a topic's id if the topic's znode does not contain the id yet. It
+    is removed when the znode contains the id and every replica has it in `partition.metadata`. Until then it proves
+    that a directory without that file belongs to the topic."""
 
     topic_id: Uuid
     created_zxid: int
-    """The zxid of the topic's node: a topic that was created again under the name has another one. WITH_ITS_TOPIC: the
-    zxid is that of this record's node.
-    """
+    """The zxid of the topic's znode; a topic that was created again with the name has another one. WITH_ITS_TOPIC: the
+    zxid is that of this record's own znode."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), "created_zxid": self.created_zxid})
@@ -285,12 +283,12 @@ def decode_topic_id(path: str, data: bytes) -> TopicIdRecord:
 
 
 class LogEnd(NamedTuple):
-    """The log end of a replica that may have lost records: its last leader epoch, and its end offset."""
+    """The log end of a replica that may have lost records: the leader epoch of its last record, and its end offset."""
 
     broker_id: int
     epoch: int
     end: int
-    """`UNKNOWN_END` until the broker has reported it, `MISSING_LOG` if there is no log."""
+    """`UNKNOWN_END` until the broker has reported it; `MISSING_LOG` if there is no log."""
 
 
 UNKNOWN_END = -1
@@ -307,7 +305,7 @@ class StateNode(msgspec.Struct, frozen=True, omit_defaults=True):
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     young: bool = False
-    """See `PartitionImage`, also for `suspect`. Kafka's node does not have this field."""
+    """See `PartitionImage`, also for `suspect`. Fields of pybroker in Kafka's znode."""
 
 
 _state_decoder = msgspec.json.Decoder(StateNode)
@@ -352,17 +350,16 @@ class BrokerNode(msgspec.Struct, frozen=True):
     rack: str | None
     timestamp_ms: int
     intact: bool = True
-    """True if the restart cannot have lost a record that was visible before it. Not in Kafka's node."""
+    """Whether the restart cannot have lost a record that was visible before it. A field of pybroker."""
     directory_id: str = ""
-    """The id of the first log directory. It identifies the broker to which a left-over registration belongs. Not in
-    Kafka's node.
-    """
+    """The id of the first log directory: it identifies the broker to which a left-over registration belongs. A field of
+    pybroker."""
     emptied: bool = False
-    """True if a log directory of an earlier run is gone. No other broker may have its data. Not in Kafka's node."""
+    """Whether a log directory of an earlier run is missing. No other broker may have its data. A field of pybroker."""
     log_dirs: tuple[str, ...] = ()
-    """Not in Kafka's node."""
+    """A field of pybroker."""
     cordoned: tuple[str, ...] = ()
-    """The log directories that the broker's configuration file cordons. Not in Kafka's node."""
+    """The log directories that the broker's configuration file cordons. A field of pybroker."""
 
     def encode(self) -> bytes:
         first = self.endpoints[0]
@@ -423,7 +420,7 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
 
 
 def broker_id_of(path: str, name: str) -> int:
-    """Return the broker id in a registration's name."""
+    """Return the broker id in the name of a registration's znode."""
     if not (name.isascii() and name.isdigit()):
         raise DamagedNodeError(f"{path}: {name!r} is not a broker id")
     return int(name)
@@ -434,7 +431,7 @@ def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
 
 
 def decode_broker_epochs(data: bytes) -> Mapping[int, int]:
-    """Return the content of /brokers/epochs, which is initially empty."""
+    """Return the content of /brokers/epochs, which is empty at first."""
     found: dict[int, int] = decode_json(BROKER_EPOCHS, data, dict[int, int]) if data else {}
     return found
 
@@ -444,7 +441,7 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_decisions(data: bytes) -> int:
-    """Return the content of /controller_decisions, which is initially empty."""
+    """Return the content of /controller_decisions, which is empty at first."""
     try:
         return int(data or b"0")
     except ValueError:
@@ -480,12 +477,12 @@ class _ClusterJson(msgspec.Struct):
 
 
 def is_cluster_id(text: str) -> bool:
-    """Return whether the text uses only the alphabet [a-zA-Z0-9_-]; it need not be a UUID (KIP-78)."""
+    """Return whether the text contains only characters of [a-zA-Z0-9_-]; it need not be a UUID (KIP-78)."""
     return bool(text) and text.isascii() and all(c.isalnum() or c in "_-" for c in text)
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Return the id. The node's version is a number (KIP-78) or a string (Kafka) and is ignored."""
+    """Return the id. The znode's version is a number (KIP-78) or a string (Kafka), and is ignored."""
     node: _ClusterJson = decode_json(CLUSTER_ID, data, _ClusterJson)
     if not is_cluster_id(node.id):
         raise DamagedNodeError(f"{CLUSTER_ID}: {node.id!r} has characters outside [a-zA-Z0-9_-]")
@@ -525,23 +522,23 @@ def decode_floor(path: str, data: bytes) -> int:
 
 
 class StagedNode(msgspec.Struct, frozen=True):
-    """/admin/staged/[broker]/[topic id]: this broker's promise not to remove the data before a time.
+    """/admin/staged/[broker]/[topic id]: the time before which the broker does not remove the data.
 
-    Wall time is for readers. The delay counts in the monotonic clock of this run of the machine (`boot_id`), so the
-    data is not removed too early if the wall clock is changed while the broker is down.
+    The wall time is for people. The delay counts on the monotonic clock of one run of the machine (`boot_id`): a change
+    of the wall clock while the broker is down cannot shorten it.
     """
 
     topic: str
     staged_ms: int
     remove_after_ms: int
-    """-1: never automatically. The topic is unknown, and absence of information must never delete data."""
+    """-1: never automatically. The topic is unknown, and missing information must never delete data."""
     boot_id: str = ""
-    """The run of the machine to which `monotonic_ms` belongs; "" if the system has no id."""
+    """The run of the machine to which `monotonic_ms` belongs; empty: the system has no such id."""
     monotonic_ms: int = 0
     left_ms: int = -1
-    """The remaining time at `monotonic_ms`."""
+    """The remaining time (ms) at `monotonic_ms`."""
     promised: bool = False
-    """True if the move of the data may not be complete: the delay has not begun, or its beginning is unknown."""
+    """True if the data may not be staged completely: the delay has not begun, or its start is unknown."""
 
     @property
     def endless(self) -> bool:
@@ -558,20 +555,20 @@ def decode_staged(path: str, data: bytes) -> StagedNode:
 
 
 class RunningNode(msgspec.Struct, frozen=True):
-    """/admin/running/[broker id]: the conditions of a broker's present or last run."""
+    """/admin/running/[broker id]: the conditions of a broker's current or last run."""
 
     boot_id: str
     flush_mode: str
     directory_ids: tuple[str, ...] = ()
-    """The ids of its log directories, without the unreadable ones."""
+    """The ids of the broker's readable log directories."""
     gone: tuple[str, ...] = ()
-    """The ids of log directories that earlier runs had."""
+    """The ids of log directories that earlier runs had and this one lacks."""
     stopped: bool = False
-    """True if the run ended with a clean stop."""
+    """Whether the run ended with a clean stop."""
     suspect: bool = False
-    """True if the previous run has lost, or may have lost, records, and no controller has processed that yet."""
+    """Whether the previous run may have lost records, and no controller has processed that yet."""
     topic_ids: bool = False
-    """True if its `inter.broker.protocol.version` was 2.8 or later."""
+    """Whether the broker's `inter.broker.protocol.version` was 2.8 or later."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})

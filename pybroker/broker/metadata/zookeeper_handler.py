@@ -1,4 +1,5 @@
-"""kazoo beside an asyncio loop: kazoo has its own socket thread, and one queue carries all its events to the loop."""
+"""kazoo beside an asyncio event loop: kazoo has its own socket thread, and one queue carries all its events to the
+loop."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 CALLBACKS_A_TURN_MAX = 512
-"""Limit of callbacks in one iteration of the loop: a bulk read with 100,000 answers must not block it for more than a
-few milliseconds.
-"""
+"""Callbacks per step of the event loop, at most: a bulk read with 100,000 responses must not block it for more than a
+few milliseconds."""
 
 
 class _LoopQueue:
-    """Queue of callables from kazoo's thread to the loop, in order. One wake-up of the loop runs all that wait."""
+    """Carries callables from kazoo's thread to the event loop, in order. One wake-up of the loop runs all queued ones.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_problem: Callable[[Exception], None]) -> None:
         self._loop = loop
@@ -30,7 +31,7 @@ class _LoopQueue:
         self._waiting.append(function)
         if not self._awake and self._open:
             self._awake = True
-            # After the loop has closed, drop callbacks.
+            # After the event loop has closed, drop callbacks.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._drain)
 
@@ -40,7 +41,7 @@ class _LoopQueue:
 
     def _drain(self) -> None:
         for _ in range(CALLBACKS_A_TURN_MAX):
-            # Reset the flag before the pop, so that a later put wakes the loop again.
+            # Reset the flag before the pop: a later put then wakes the event loop again.
             self._awake = False
             try:
                 function = self._waiting.popleft()
@@ -49,13 +50,13 @@ class _LoopQueue:
             self._awake = True
             try:
                 function()
-            except Exception as problem:  # A watcher that has failed would miss changes, so the failure is fatal.
+            except Exception as problem:  # A watcher that has failed would miss changes: the failure is fatal.
                 self._on_problem(problem)
         self._loop.call_soon(self._drain)
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's socket threads; its callbacks run on the loop."""
+    """kazoo's handler with kazoo's socket threads, but with callbacks on the event loop."""
 
     name = "pybroker_loop_handler"
 
@@ -69,10 +70,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return True
 
     def start(self) -> None:
-        """Do nothing: the loop runs already."""
+        """Do nothing: the event loop runs already."""
 
     def stop(self) -> None:
-        """Do nothing: the loop continues."""
+        """Do nothing: the event loop continues."""
 
     def disconnect(self) -> None:
         """Drop further events."""

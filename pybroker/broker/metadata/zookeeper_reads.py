@@ -1,7 +1,7 @@
 """ZooKeeper's `multiRead` (key 22, servers 3.6 and later), which kazoo lacks: many reads in one request.
 
-A read in its own request costs 150 µs of CPU time, most of it in kazoo's loop; in a request with several hundred reads,
-each costs 10 µs. A starting controller reads a node for each partition of the cluster.
+A read in a request of its own costs 150 µs of CPU time, most of it in kazoo. In a request with several hundred reads,
+each costs 10 µs. A starting controller reads a znode for each partition of the cluster.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pybroker.broker.metadata.metadata_store import Node
 GET_DATA = 4
 GET_CHILDREN = 8
 READS_A_TURN_MAX = 4_000
-"""Number of reads to send and process before other tasks run."""
+"""Reads that are sent and processed before other tasks run."""
 _ERROR = -1
 _END = -1
 
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!i?i")
-"""Type of the operation, end marker, error."""
+"""Type of the operation, end marker, error code."""
 _STAT = struct.Struct("!qqqqiiiqiiq")
 
 
 class MultiRead:
-    """A request in the form that kazoo's connection sends: each path's value (GET_DATA) or children (GET_CHILDREN). A
-    missing node does not affect the other results."""
+    """A request in the form that kazoo's connection sends: the value (GET_DATA) or the children (GET_CHILDREN) of each
+    path. A missing znode does not affect the other results."""
 
     type = 22
 
@@ -51,7 +51,7 @@ class MultiRead:
         return b"".join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[tuple[bytes, ZnodeStat] | list[str] | None]:
-        """Return a result for each path; None if the node is missing. Raises kazoo's exception for any other error."""
+        """Return a result for each path; None: the znode is missing. Raises kazoo's exception for any other error."""
         results: list[tuple[bytes, ZnodeStat] | list[str] | None] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
@@ -93,9 +93,8 @@ def slices(paths: Sequence[str], size: int) -> list[Sequence[str]]:
 async def read_subtree(
     path: str, read_many: Callable[[int, Sequence[str]], Awaitable[list[Any]]], node_of: Callable[..., Node]
 ) -> dict[str, Node]:
-    """Read everything below a path, level by level. The stat of a node shows whether it has children, so a leaf needs
-    only one read; most nodes are leaves.
-    """
+    """Read everything below a path, level by level. The stat of a znode shows whether it has children: a leaf needs
+    only one read, and most znodes are leaves."""
     found: dict[str, Node] = {}
     parents = [path]
     while parents:

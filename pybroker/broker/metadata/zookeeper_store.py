@@ -1,15 +1,15 @@
 """The `MetadataStore` of a cluster: Apache ZooKeeper, through kazoo.
 
-kazoo works on its own thread. All its events (results, watches, session changes) come to the loop through one queue, in
-the order in which the server sent them.
+kazoo works on its own thread. All its events (results, watches, session changes) reach the event loop through one
+queue, in the order in which the server sent them.
 
-Beyond the contract, callers must know:
+Besides the contract of `MetadataStore`, callers must know:
 - A read is retried after any connection error, for the length of a session timeout, or of a start while `starting` is
   set. Then it raises UnavailableError.
-- A write is sent once. If the connection breaks before the answer, its outcome is unknown: UnknownOutcomeError. The
-  caller must read the node; a read after the reconnect shows the outcome.
+- A write is sent once. If the connection breaks before the response, its outcome is unknown: UnknownOutcomeError. A
+  read after the reconnect shows the outcome.
 - The session outlives a broken connection. SUSPENDED: it may or may not have ended. LOST: it has ended, with its
-  ephemeral nodes, and every watch has fired with SESSION; kazoo opens a new session by itself and reports CONNECTED.
+  ephemeral znodes, and every watch has fired with SESSION; kazoo opens a new session by itself and reports CONNECTED.
 - Watches do not outlive the connection: at SUSPENDED each fires with SESSION.
 """
 
@@ -69,17 +69,18 @@ log = logging.getLogger(__name__)
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
 CONNECTIONS_A_SESSION_MIN = 3
-"""kazoo divides the session timeout by the number of hosts to get its connection timeout. A server that accepts the
-request and never answers, as a starting server may do, must not cost the session.
+"""Connection attempts per session timeout, at least. kazoo divides the session timeout by the number of hosts to get
+its connection timeout. A starting server may accept the connection and never respond, which must not cost the session.
 """
 CLOSE_S_MAX = 5.0
-"""Time limit of a close. If it takes longer, the server ends the session after its timeout."""
+"""Time limit of a close. After it, the server ends the session when the session timeout is over."""
 
 READS_A_REQUEST_MAX = 500
-"""Limit for one `multiRead`. Partition states have a few hundred bytes; the server builds the answer in memory."""
+"""Reads per `multiRead`, at most. Partition states have a few hundred bytes; the server builds the response in memory.
+"""
 
 OPERATIONS_A_TURN_MAX = 200
-"""Number of operations of one multi to process in one iteration of the loop."""
+"""Operations of one multi that are processed in one step of the event loop."""
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
     kz.NoNodeError: NoNodeError,
@@ -104,7 +105,7 @@ class Tls(NamedTuple):
     """PEM files for a TLS connection."""
 
     truststore: str | None
-    """Trusted certificates; None means those of the system."""
+    """Trusted certificates; None: the system's."""
     keystore: str | None
     """The client's certificate and key."""
     key_password: str | None
@@ -118,11 +119,11 @@ class ZooKeeperSettings(NamedTuple):
     """`host:port[,host:port…][/chroot]`, as in Kafka's `zookeeper.connect`."""
     session_timeout_ms: int
     connection_timeout_ms: int
-    """Limit for the first connection, and for each reconnect while the broker starts."""
+    """Time limit for the first connection, and for each reconnect while the broker starts."""
     digest: str | None = None
     """`user:password` for ZooKeeper's digest scheme."""
     set_acl: bool = False
-    """True if only that user may change the nodes that pybroker creates."""
+    """Whether only that user may change the znodes that pybroker creates."""
     tls: Tls | None = None
 
 
@@ -143,8 +144,7 @@ class ZooKeeperStore:
         self._was_connected = False
         self._handler = LoopHandler(loop, self._failed)
         self._sending = asyncio.Lock()
-        """Lock that keeps writes in the order of the calls, even after a multi that is built in several iterations of
-        the loop.
+        """Keeps writes in the order of the calls, even after a multi that is built in several steps of the event loop.
         """
         tls, digest = settings.tls, settings.digest
         acl = None
@@ -173,10 +173,10 @@ class ZooKeeperStore:
     async def open(
         cls, settings: ZooKeeperSettings, on_fatal: Callable[[FatalError], None] = lambda problem: None
     ) -> ZooKeeperStore:
-        """Connect, and create the chroot if it is missing. If the ensemble refuses the credentials later, or if a
-        watcher fails (a bug), `on_fatal` is called on the loop.
+        """Connect, and create the chroot if it is missing. `on_fatal` is called on the event loop if the ensemble
+        refuses the credentials later, or if a watcher fails (a bug).
 
-        Raises StartError if no server answers within `connection_timeout_ms`, or the credentials are refused.
+        Raises StartError if no server responds within `connection_timeout_ms`, or the credentials are refused.
         """
         store = cls(settings, asyncio.get_running_loop(), on_fatal)
         try:
@@ -199,7 +199,7 @@ class ZooKeeperStore:
                 f"zookeeper.connect={where}: {why} within zookeeper.connection.timeout.ms="
                 f"{self._settings.connection_timeout_ms}"
             ) from None
-        # kazoo adds the chroot to every path, even to the paths of the chroot's own nodes.
+        # kazoo adds the chroot to every path, even to the paths of the chroot's own znodes.
         chroot, self._client.chroot = self._client.chroot, ""
         try:
             if chroot:
@@ -238,8 +238,8 @@ class ZooKeeperStore:
             stat = await self._read(path, self._client.exists_async, path, _watcher(path, watch))
             if stat is None:
                 return None
-            # A second read gets the value. It needs no watch of its own: the watch that is already set fires if the
-            # node changes in between.
+            # A second read gets the value. It needs no watch of its own: the existing watch fires if the znode changes
+            # in between.
             try:
                 data, stat = await self._read(path, self._client.get_async, path)
             except NoNodeError:
@@ -276,9 +276,7 @@ class ZooKeeperStore:
         return await read_subtree(path, self._read_many, _node)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return the nodes in order, None for each missing one. The result is not a snapshot, because several requests
-        read the nodes.
-        """
+        """Return the znodes in order, None for each missing one. Not a snapshot: several requests read the znodes."""
         answers = await self._read_many(GET_DATA, paths)
         return [None if answer is None else _node(*answer) for answer in answers]
 
@@ -317,7 +315,7 @@ class ZooKeeperStore:
         return [_outcome(operation, result) for operation, result in zip(operations, results, strict=True)]
 
     async def _transaction(self, operations: Sequence[Operation]) -> TransactionRequest:
-        """Build the transaction. Thousands of operations take tens of milliseconds, so other tasks run in between."""
+        """Build the transaction. Thousands of operations take tens of milliseconds: other tasks run in between."""
         transaction = self._client.transaction()
         size = 0
         for begin in range(0, len(operations), OPERATIONS_A_TURN_MAX):
@@ -346,7 +344,7 @@ class ZooKeeperStore:
         self._closed = True
         self._connected.clear()
         over = asyncio.Event()
-        # A daemon thread: the end of the process does not wait for it.
+        # A daemon thread: the process can end without waiting for it.
         threading.Thread(target=self._stop, args=(over,), name="zookeeper-close", daemon=True).start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):
@@ -359,7 +357,7 @@ class ZooKeeperStore:
         with contextlib.suppress(kz.KazooException, OSError):
             self._client.stop()
             self._client.close()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        with contextlib.suppress(RuntimeError):  # The event loop is closed.
             self._loop.call_soon_threadsafe(over.set)
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -421,7 +419,7 @@ class ZooKeeperStore:
     # --- the session --------------------------------------------------------------------------------------------------
 
     def _kazoo_state(self, state: str) -> None:
-        """Pass kazoo's state to the loop; runs on kazoo's thread."""
+        """Pass kazoo's state to the event loop; runs on kazoo's thread."""
         self._handler.queue.put(lambda: self._state_changed(state))
 
     def _state_changed(self, state: str) -> None:
@@ -486,7 +484,7 @@ def _outcome(operation: Operation, result: Any) -> OperationResult:
 
 
 def _repeated(connect: str) -> str:
-    """Return the hosts, repeated so often that kazoo makes at least the minimum of attempts within the session timeout.
+    """Return the hosts, repeated so often that kazoo makes the minimum number of attempts within the session timeout.
     """
     hosts, slash, chroot = connect.partition("/")
     times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
@@ -499,9 +497,8 @@ def _check_size(path: str, data: bytes) -> None:
 
 
 def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
-    """Return the size of these operations and the `before` bytes of earlier ones. If a packet is too large, the server
-    closes the connection, so check the size before sending.
-    """
+    """Return the size of these operations and the `before` bytes of earlier ones. Check it before sending: the server
+    closes the connection if a packet is too large."""
     total = before
     for index, operation in enumerate(operations[begin:end], begin):
         problem: StoreError | None = None

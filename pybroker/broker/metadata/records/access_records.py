@@ -1,7 +1,7 @@
-"""ACLs and delegation tokens as AccessControlEntryRecord, DelegationTokenRecord, and the records that remove them.
+"""ACLs and delegation tokens as AccessControlEntryRecord and DelegationTokenRecord, and the records that remove them.
 
-Kafka's record removes an ACL by its id. Here the id is a digest of the ACL. A removal also has the pattern in tagged
-fields, so that the reader needs no index by id.
+Kafka's record removes an ACL by its id. In pybroker the id is a digest of the ACL, and the record also contains the
+resource pattern in tagged fields: the reader needs no index by id.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _token_record(token: DelegationToken) -> object:
 
 
 class AccessReader:
-    """Reads ACLs and delegation tokens from the records that follow an image."""
+    """Reads ACLs and delegation tokens from records, which express differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -86,7 +86,6 @@ class AccessReader:
         self.tokens: dict[str, DelegationToken | None] = {}
 
     def add(self, record: m.AccessControlEntryRecord) -> None:
-        """Read AccessControlEntryRecord."""
         binding = AclBinding(
             record.resource_type,
             record.pattern_type,
@@ -99,7 +98,6 @@ class AccessReader:
         self._bindings(binding.pattern).append(binding)
 
     def remove(self, record: m.RemoveAccessControlEntryRecord) -> None:
-        """Read RemoveAccessControlEntryRecord."""
         bindings = self._bindings((record.resource_type, record.pattern_type, record.resource_name))
         for place, binding in enumerate(bindings):
             if acl_id(binding) == record.id:
@@ -108,12 +106,11 @@ class AccessReader:
         raise UnreadableRecordError(f"the removal of ACL {record.id}, which is unknown")
 
     def versions(self, structs: list[Any]) -> None:
-        """Read the versions of patterns from NoOpRecord."""
+        """Read the versions of the patterns' znodes from NoOpRecord."""
         for struct in structs:
             self._versions[struct.resource_type, struct.pattern_type, struct.resource_name] = struct.version
 
     def token(self, record: m.DelegationTokenRecord) -> None:
-        """Read DelegationTokenRecord."""
         self.tokens[record.token_id] = DelegationToken(
             record.token_id,
             record.owner,
@@ -126,11 +123,10 @@ class AccessReader:
         )
 
     def remove_token(self, record: m.RemoveDelegationTokenRecord) -> None:
-        """Read RemoveDelegationTokenRecord."""
         self.tokens[record.token_id] = None
 
     def acls(self) -> Mapping[AclPattern, AclNode]:
-        """Return, for each changed pattern, all its ACLs."""
+        """Return all ACLs of each changed pattern."""
         found: dict[AclPattern, AclNode] = {}
         for pattern in {**self._acls, **self._versions}:
             known = self._before.acls.get(pattern, AclNode((), _NO_VERSION))

@@ -1,7 +1,7 @@
 """Brokers as RegisterBrokerRecord, BrokerRegistrationChangeRecord and UnregisterBrokerRecord.
 
-The image has the live brokers; their records say "registered, not fenced". For a lost broker the record says "fenced",
-for a broker that is about to stop "in controlled shutdown", and for a removed broker "unregistered".
+The image contains the live brokers; their records say "registered, not fenced". A lost broker is "fenced", a broker
+that is about to stop is "in controlled shutdown", and a removed broker is "unregistered".
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ class BrokerReader:
         self.epochs: dict[int, int] = {}
 
     def register(self, record: m.RegisterBrokerRecord) -> None:
-        """Read RegisterBrokerRecord."""
         if record.fenced:
             raise UnreadableRecordError(f"the registration of broker {record.broker_id} is fenced")
         endpoints = tuple(
@@ -109,7 +108,6 @@ class BrokerReader:
         )
 
     def change(self, record: m.BrokerRegistrationChangeRecord) -> None:
-        """Read BrokerRegistrationChangeRecord."""
         match record.fenced, record.in_controlled_shutdown:
             case 1, 0:
                 self.lost.append(record.broker_id)
@@ -119,7 +117,6 @@ class BrokerReader:
                 raise UnreadableRecordError(f"broker {record.broker_id}: fenced {fenced}, shutting down {leaving}")
 
     def unregister(self, record: m.UnregisterBrokerRecord) -> None:
-        """Read UnregisterBrokerRecord."""
         self.forgotten.append(record.broker_id)
 
     def broker_epochs(self, structs: list[Any]) -> None:

@@ -1,7 +1,7 @@
 """Deletion records in NoOpRecord: a head, and the large fields in pieces.
 
-The large fields change rarely. If they are unchanged, the head says that the previous image has them. Otherwise pieces
-follow the head, in the same NoOpRecord or in later ones of the same delta.
+The large fields change rarely. If they are unchanged, the head says that they are as in the previous image. Otherwise
+pieces follow the head, in the same NoOpRecord or in later ones of the same delta.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEVER = -1
 
 
 def deletion_frames(before: ClusterImage, deletions: Sequence[DeletionRecord], facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of changed deletions. What fits into the next NoOpRecord stays in `facts`."""
+    """Yield the records of changed deletions. Data for a NoOpRecord that is not full yet stays in `facts`."""
     for record in deletions:
         known = before.deletions.get(record.topic_id)
         same = known is not None and all(
@@ -124,7 +124,7 @@ def _offset_from(struct: Any) -> Mapping[str, Any]:
 
 
 class DeletionReader:
-    """Reads deletion records from records that follow an image."""
+    """Reads deletion records from metadata records, which express differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -132,12 +132,12 @@ class DeletionReader:
         self._data: dict[Uuid, Any] = {}
 
     def heads(self, structs: list[Any]) -> None:
-        """Read heads from NoOpRecord."""
+        """Read the heads in a NoOpRecord."""
         for head in structs:
             self._heads[head.topic_id] = head
 
     def data(self, structs: list[Any]) -> None:
-        """Read pieces from NoOpRecord."""
+        """Read the pieces in a NoOpRecord."""
         for piece in structs:
             known = self._data.setdefault(piece.topic_id, piece)
             if known is not piece:
@@ -145,7 +145,7 @@ class DeletionReader:
                     getattr(known, field).extend(getattr(piece, field))
 
     def records(self) -> tuple[DeletionRecord, ...]:
-        """Return the changed records. Raises UnreadableRecordError if a piece is missing."""
+        """Return the changed deletion records. Raises UnreadableRecordError if a piece is missing."""
         return tuple(map(self._record, self._heads.values()))
 
     def _record(self, head: Any) -> DeletionRecord:

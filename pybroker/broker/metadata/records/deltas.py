@@ -1,9 +1,8 @@
 """Deltas as records of the metadata log.
 
-Like Kafka's, the records of a delta express the differences from the image before it, so readers need that image.
-Reading gives the delta in the form of `image.as_told`: new values, and only the changed partition states of a topic if
-nothing else in it has changed. The records of one delta are applied together; their order matters only within a
-resource.
+As in Kafka, the records of a delta express the differences from the image before it, and readers need that image. They
+get the delta in the form of `image.as_told`: new values, and only the changed partition states of a topic if nothing
+else in it has changed. The records of one delta are applied together; their order matters only within a resource.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _PARTITION = header_of("PartitionRecord")[:2]
 
 
 def to_records(before: ClusterImage, delta: ImageDelta) -> list[bytes]:
-    """Return the records of a change of `before`, each in its frame."""
+    """Return the records of a change of the image `before`, each in its frame."""
     facts = OwnFacts()
     return [*delta_frames(before, delta, facts), *facts.rest()]
 
 
 def from_records(before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
-    """Return the change of `before` that records express. Raises UnreadableRecordError."""
+    """Return the change of the image `before` that the records express. Raises UnreadableRecordError."""
     reader = DeltaReader(before)
     for frame in frames:
         reader.read(frame)
@@ -48,7 +47,7 @@ def from_records(before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
 
 
 def delta_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of a delta. The facts that are not yielded remain in `facts`."""
+    """Yield the records of a delta. Data for a NoOpRecord that is not full yet stays in `facts`."""
     for gone in delta.removed:
         yield encode_record(m.RemoveTopicRecord(gone.topic_id))
     topics = TopicWriter(before, facts)
@@ -97,7 +96,7 @@ class DeltaReader:
         self._dropped_orders: list[str] = []
         self._raised = False
         self.cluster: Any = None
-        """NoOpRecord's fields about the whole image."""
+        """The fields of NoOpRecord that concern the whole image."""
         self._read: dict[str, Callable[[Any], None]] = {
             "RegisterBrokerRecord": self._brokers.register,
             "UnregisterBrokerRecord": self._brokers.unregister,

@@ -1,8 +1,8 @@
 """The frame of a metadata record (KIP-631): frame version, API key and version as unsigned varints, then the record.
 
-A fact is written as one of Kafka's records if one can express it. Fields that Kafka lacks are tagged fields, from
-number 10000 on, of the same record, or of NoOpRecord if Kafka has no record for the subject. Kafka's tools print such
-records without an error. Version and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
+pybroker uses Kafka's records where they can express a change. Fields that Kafka lacks are tagged fields, numbered from
+10000, of the same record; if Kafka has no record for the subject, they are fields of NoOpRecord. Kafka's tools print
+such records without an error. Version and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ WRITTEN: Mapping[str, tuple[int, int]] = {
     "RemoveUserScramCredentialRecord": (22, 0),
     "RemoveDelegationTokenRecord": (26, 0),
 }
-"""The records of images and deltas: API key, and the version that this release writes."""
+"""The records of images and deltas: name → (API key, version that this release writes)."""
 
 _HEADERS = {name: bytes((FRAME_VERSION, *numbers)) for name, numbers in WRITTEN.items()}
 _NAMES = {api_key: name for name, (api_key, _) in WRITTEN.items()}
 
 
 class UnreadableRecordError(ValueError):
-    """Raised if the bytes are not a metadata record, have a newer version, or contradict the image."""
+    """The bytes are not a metadata record, have a newer version, or contradict the image."""
 
 
 class RecordFrame(NamedTuple):
-    """A record without its frame."""
+    """The numbers in a record's frame, and the record."""
 
     api_key: int
     version: int
@@ -55,7 +55,7 @@ class RecordFrame(NamedTuple):
 
 
 def header_of(name: str) -> bytes:
-    """Return the frame's bytes, which precede a record of that name."""
+    """Return the bytes of the frame, which precede a record with that name."""
     return _HEADERS[name]
 
 
@@ -67,8 +67,7 @@ def encode_record(record: object) -> bytes:
 
 def split_frame(frame: bytes) -> RecordFrame:
     """Separate a record from its frame. So far each of the three numbers takes one byte. Raises UnreadableRecordError
-    if the bytes are no frame.
-    """
+    if the bytes are not a frame."""
     if len(frame) < HEADER_BYTES or max(frame[:HEADER_BYTES]) > _VARINT_OF_A_BYTE_MAX:
         raise UnreadableRecordError(f"a metadata record that begins with {frame[:HEADER_BYTES].hex() or 'nothing'}")
     frame_version, api_key, version = frame[:HEADER_BYTES]

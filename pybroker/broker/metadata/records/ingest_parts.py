@@ -13,7 +13,7 @@ from pybroker.protocol import messages as m
 
 
 def ingest_frames(delta: ImageDelta, facts: OwnFacts) -> Iterator[bytes]:
-    """Yield the records of a delta's ingests. What fits into the next NoOpRecord stays in `facts`."""
+    """Yield the records of a delta's ingests. Data for a NoOpRecord that is not full yet stays in `facts`."""
     for field in ("ingests", "committed_ingests"):
         for record in getattr(delta, field):
             facts.add(field, _struct(record), weight=1 + len(record.partitions))

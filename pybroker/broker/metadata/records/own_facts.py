@@ -1,7 +1,6 @@
-"""Facts that no Kafka record can express, collected into few NoOpRecords.
+"""Data that no record of Kafka can express, collected into few NoOpRecords.
 
-The structs are filled by position, in the order of the schema: this is fast, which matters because each new topic has
-details.
+The structs are filled by position, in the order of the schema: that is fast, and each new topic has such data.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.protocol import messages as m
 
 ELEMENTS_MAX = 1_000
-"""Limit of elements in one NoOpRecord. A single topic's history is never cut, even if it exceeds the limit."""
+"""Elements per NoOpRecord, at most. A topic's history is never split, even if it exceeds the limit."""
 
 
 class OwnFacts:
-    """Facts that have not been written to a NoOpRecord yet. The facts of one list keep their order."""
+    """Data that has not been written to a NoOpRecord yet. The elements of each list keep their order."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._elements = 0
 
     def add(self, field: str, *elements: Any, weight: int = 1) -> None:
-        """Add elements to a list of NoOpRecord. `weight` is the number of elements that each of them contains."""
+        """Add elements to a list of NoOpRecord. `weight`: how much each of them counts towards ELEMENTS_MAX."""
         self._values.setdefault(field, []).extend(elements)
         self._elements += weight * len(elements)
 
@@ -39,14 +38,14 @@ class OwnFacts:
             yield from self.rest()
 
     def rest(self) -> Iterator[bytes]:
-        """Yield the remaining facts as one NoOpRecord in its frame."""
+        """Yield the remaining data as one NoOpRecord in its frame."""
         if self._values:
             yield encode_record(m.NoOpRecord(**self._values))
             self._values, self._elements = {}, 0
 
 
 def pieces(*lists: list[Any]) -> Iterator[tuple[list[Any], ...]]:
-    """Yield the lists in pieces of at most ELEMENTS_MAX elements of each; at least one piece."""
+    """Yield the lists in parts of at most ELEMENTS_MAX elements of each; at least one part."""
     for at in range(0, max(1, *map(len, lists)), ELEMENTS_MAX):
         yield tuple(each[at : at + ELEMENTS_MAX] for each in lists)
 

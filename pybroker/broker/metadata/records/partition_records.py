@@ -1,7 +1,8 @@
 """Partition states as PartitionRecord (a whole state) and PartitionChangeRecord (the changed fields of a state).
 
-Many partitions share few distinct states. A PartitionRecord begins with partition and topic id. If the bytes after them
-are equal in several records, they are encoded and decoded only once, and the states of the image share one object.
+Many partitions share few distinct states. A PartitionRecord starts with partition and topic id. If the bytes after them
+are equal in several records, they are encoded and decoded only once, and the partitions of the image share one state
+object.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def _state_from(record: m.PartitionRecord) -> PartitionImage:
 
 def change_frame(topic_id: Uuid, index: int, old: PartitionImage, new: PartitionImage) -> bytes:
     """Return the record of a state's changed fields. As in Kafka, a record that names a leader increments the leader
-    epoch, and every record increments the partition epoch. If an epoch changes differently, a tagged field has it.
-    """
+    epoch, and every record increments the partition epoch. If an epoch changes in another way, a tagged field contains
+    it."""
     leads = (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch)
     epoch, version = old.leader_epoch + leads, old.state_version + 1
     record = m.PartitionChangeRecord(
@@ -125,7 +126,7 @@ def _if_new(old: tuple[int, ...], new: tuple[int, ...]) -> list[int] | None:
 
 
 def changed_state(record: m.PartitionChangeRecord, old: PartitionImage) -> PartitionImage:
-    """Return the state after a record that `change_frame` has made."""
+    """Return the state after a record that `change_frame` has written."""
     leads = record.leader != SAME_LEADER
     return PartitionImage(
         old.replicas if record.replicas is None else tuple(record.replicas),

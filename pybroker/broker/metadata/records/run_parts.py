@@ -1,4 +1,5 @@
-"""Runs of brokers, marks of staged data and outcomes of requests in NoOpRecord; producer ids as ProducerIdsRecord."""
+"""Runs of brokers, marks of staged data and outcomes of requests, as fields of NoOpRecord; producer ids as
+ProducerIdsRecord."""
 
 from __future__ import annotations
 
@@ -73,11 +74,9 @@ class RunReader:
         self.next_producer_id = -1
 
     def producer_ids(self, record: m.ProducerIdsRecord) -> None:
-        """Read ProducerIdsRecord."""
         self.next_producer_id = record.next_producer_id
 
     def read(self, record: m.NoOpRecord) -> None:
-        """Read NoOpRecord."""
         for run in record.broker_runs:
             self.running[run.broker_id] = RunningNode(
                 run.boot_id,

@@ -1,8 +1,8 @@
 """Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
 FeatureLevelRecord, and the records that remove them.
 
-The image holds texts, as ZooKeeper's nodes do. If Kafka's record cannot reproduce a text exactly, an entry of
-NoOpRecord has it.
+The image contains texts, like the znodes in ZooKeeper. If Kafka's record cannot reproduce a text exactly, an entry of
+NoOpRecord contains it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pybroker.protocol.scram import BY_NAME, ScramCredential, ScramMechanism
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's resource types."""
 USER, QUOTAS = 64, 65
-"""Our own resource types, in NoOpRecord only: a user by name; other quotas by path."""
+"""pybroker's own resource types, in NoOpRecord only: users by name, and other quotas by path."""
 FIELDS: Mapping[int, str] = {
     BROKER: "broker_configs",
     GROUP: "group_configs",
@@ -36,9 +36,9 @@ FIELDS: Mapping[int, str] = {
     USER: "users",
     QUOTAS: "quotas",
 }
-"""Fields of image and delta by resource type. Topics are missing, because the image of a topic has its settings."""
+"""Resource type → field of image and delta. Topics are missing, because a topic's image contains its settings."""
 TEXT_BYTES_MAX = 0x7FFF
-"""Limit of a text in Kafka's record: Kafka cannot read longer ones."""
+"""Length limit of a text in Kafka's record: Kafka cannot read longer ones."""
 SAME_VERSION = -2
 _QUOTA_KINDS = {**OF_CLIENTS, **OF_ADDRESSES}
 
@@ -58,7 +58,7 @@ def delta_setting_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFact
 def setting_frames(
     kind: int, name: str, old: Mapping[str, str], new: Mapping[str, str], facts: OwnFacts
 ) -> Iterator[bytes]:
-    """Yield the records of the differences between two states of a resource's settings."""
+    """Yield the records for the differences between two states of a resource's settings."""
     if old is new:
         return
     changes: dict[str, str | None] = {key: value for key, value in new.items() if old.get(key) != value}
@@ -138,7 +138,7 @@ def feature_frames(before: FeaturesImage, after: FeaturesImage, facts: OwnFacts)
 
 
 class SettingReader:
-    """Reads settings, except those of topics, from records that follow an image."""
+    """Reads settings, except those of topics, from records, which express differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -152,16 +152,13 @@ class SettingReader:
         set_entry(self._config(kind, name), key, value)
 
     def credential(self, record: m.UserScramCredentialRecord) -> None:
-        """Read UserScramCredentialRecord."""
         credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
         self.entry(USER, record.name, _mechanism_name(record.mechanism), credential.render())
 
     def remove_credential(self, record: m.RemoveUserScramCredentialRecord) -> None:
-        """Read RemoveUserScramCredentialRecord."""
         self.entry(USER, record.name, _mechanism_name(record.mechanism), None)
 
     def quota(self, record: m.ClientQuotaRecord) -> None:
-        """Read ClientQuotaRecord."""
         kind = _QUOTA_KINDS.get(record.key)
         if kind is None:
             raise UnreadableRecordError(f"quota {record.key!r} is unknown")
@@ -174,12 +171,11 @@ class SettingReader:
                 self.entry(QUOTAS, path_of(entity), record.key, text)
 
     def versions(self, structs: list[Any]) -> None:
-        """Read versions of settings from NoOpRecord."""
+        """Read the versions of resources from NoOpRecord."""
         for struct in structs:
             self._versions[struct.resource_type, struct.resource_name] = struct.version
 
     def level(self, record: m.FeatureLevelRecord) -> None:
-        """Read FeatureLevelRecord."""
         if self._levels is None:
             self._levels = dict(self._before.features.levels)
         if record.removed:
@@ -203,7 +199,7 @@ class SettingReader:
         )
 
     def settings(self) -> dict[str, dict[str, ConfigImage]]:
-        """Return the changed settings by field of the delta."""
+        """Return the changed settings, by field of the delta."""
         found: dict[str, dict[str, ConfigImage]] = {field: {} for field in FIELDS.values()}
         for kind, name in {**self._configs, **self._versions}:
             known = self._known(kind, name)

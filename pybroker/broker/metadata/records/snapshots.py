@@ -13,11 +13,11 @@ from pybroker.broker.metadata.records.own_facts import OwnFacts
 from pybroker.protocol import messages as m
 
 PIECE_BYTES_MAX = 32 * 1024
-"""Size of a piece: the record that reaches this size is its last. Encoding a piece of small topics takes about 2 ms."""
+"""Size at which a piece ends. Encoding a piece with small topics takes about 2 ms."""
 
 
 def image_to_records(image: ClusterImage) -> Iterator[list[bytes]]:
-    """Yield the records of a whole image in pieces. Each piece takes little time to encode and to write."""
+    """Yield the records of a whole image in pieces, each of which is quick to encode and to write."""
     piece, size = [], 0
     for frame in _frames(image):
         piece.append(frame)
@@ -73,7 +73,7 @@ def _delta(image: ClusterImage) -> ImageDelta:
 
 
 class SnapshotReader:
-    """Reads a whole image from pieces."""
+    """Reads a whole image from its pieces."""
 
     def __init__(self) -> None:
         self._reader = DeltaReader(ClusterImage.initial(-1))
@@ -98,7 +98,8 @@ class SnapshotReader:
             damaged_ingests=frozenset(details.damaged_ingests),
             delete_orders=frozenset(details.delete_orders),
             offset=details.end_offset,
-            # `apply` treats registered brokers as new ones, so none of them is leaving.
+            # `apply` treats registered brokers as new, and a new broker is not leaving; add the leaving ones
+            # afterwards.
             leaving=frozenset(delta.leaving),
         )
 

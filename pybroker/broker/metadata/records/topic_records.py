@@ -1,7 +1,7 @@
 """Topics as TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord and RemoveTopicRecord.
 
-If the previous image has the topic, only the differences are written: if one setting of a topic with 10,000 partitions
-changes, that is one ConfigRecord and the topic's details.
+If the previous image contains the topic, only the differences are written. A changed setting of a topic with 10,000
+partitions takes one ConfigRecord and the topic's details.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pybroker.protocol import messages as m
 
 
 class TopicDetails(msgspec.Struct, frozen=True):
-    """The fields of a topic that Kafka's records lack."""
+    """The fields of a topic that Kafka's records lack; they are stored in NoOpRecord."""
 
     created_ms: int
     node_version: int
@@ -44,7 +44,7 @@ class TopicDetails(msgspec.Struct, frozen=True):
 
 
 class TopicWriter:
-    """Writes topics of deltas relative to an image."""
+    """Writes topics of deltas as differences from an image."""
 
     def __init__(self, before: ClusterImage, facts: OwnFacts) -> None:
         self._before = before
@@ -86,7 +86,7 @@ class TopicWriter:
 
 
 class _TopicChange:
-    """What the records read so far say about one topic."""
+    """The changes of one topic in the records read so far."""
 
     def __init__(self, name: str, topic_id: Uuid, known: TopicImage | None) -> None:
         self.known = known
@@ -96,7 +96,7 @@ class _TopicChange:
         self.details: TopicDetails | None = None
 
     def state(self, index: int) -> PartitionImage:
-        """Return the present state of a partition."""
+        """Return a partition's state after the records read so far."""
         partitions = self.topic.partitions
         state = self.states.get(index)
         if state is None and 0 <= index < len(partitions):
@@ -106,7 +106,7 @@ class _TopicChange:
         return state
 
     def states_alone(self) -> ChangedStates | None:
-        """Return the change if it only concerns partitions that the topic already had, else None."""
+        """Return the change if it only concerns states of existing partitions, else None."""
         if self.known is None or self.config is not None or self.details is not None:
             return None
         if max(self.states, default=-1) >= len(self.known.partitions):
@@ -140,7 +140,7 @@ class _TopicChange:
 
 
 class TopicChangeReader:
-    """Reads topics from records that follow an image."""
+    """Reads topics from records, which express differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -148,17 +148,15 @@ class TopicChangeReader:
         self._new_names: dict[str, _TopicChange] = {}
         self._partitions = PartitionReader()
         self._last: tuple[bytes, _TopicChange] | None = None
-        """The topic of the last PartitionRecord. The records of one topic follow each other."""
+        """The topic of the last PartitionRecord: the records of a topic are adjacent."""
         self.removed: list[TopicImage] = []
 
     def topic(self, record: m.TopicRecord) -> None:
-        """Read TopicRecord."""
         change = _TopicChange(record.name, record.topic_id, None)
         self._changes[record.topic_id] = self._new_names[record.name] = change
         self._last = None
 
     def remove(self, record: m.RemoveTopicRecord) -> None:
-        """Read RemoveTopicRecord."""
         topic = self._before.topic_by_id(record.topic_id)
         if topic is None:
             raise UnreadableRecordError(f"the removal of topic {record.topic_id}, which is unknown")
@@ -172,12 +170,11 @@ class TopicChangeReader:
         self._last[1].states[index] = state
 
     def partition_change(self, record: m.PartitionChangeRecord) -> None:
-        """Read PartitionChangeRecord."""
         change = self._change(record.topic_id)
         change.states[record.partition_id] = changed_state(record, change.state(record.partition_id))
 
     def config_of(self, name: str) -> dict[str, str]:
-        """Return the topic's settings for modification."""
+        """Return the topic's settings, for changes by the caller."""
         change = self._new_names.get(name)
         if change is None:
             known = self._before.topics.get(name)
