@@ -4,6 +4,7 @@ request that uses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -50,9 +51,10 @@ class Administration:
         staging: Staging,
         others: PeerBrokers | None,
         authorizes: bool,
+        voters: Callable[[], frozenset[int]] | None,
     ) -> None:
         """`others` is None on a single broker. `authorizes` is true if an authorizer is configured, so that ACLs are
-        enforced.
+        enforced. `voters` returns the voters of the metadata quorum, if there is one.
         """
         self._broker_id = broker_id
         self._config = config
@@ -66,6 +68,7 @@ class Administration:
         self._staging = staging
         self._others = others
         self._authorizes = authorizes
+        self._voters = voters
 
     @cached_property
     def acls(self) -> AclAdmin:
@@ -79,7 +82,7 @@ class Administration:
         """Return the handler that unregisters dead brokers."""
         from pybroker.broker.admin.replica_assignment import BrokerAdmin
 
-        return BrokerAdmin(self._port)
+        return BrokerAdmin(self._port, self._voters)
 
     @cached_property
     def configs(self) -> ConfigAdmin:

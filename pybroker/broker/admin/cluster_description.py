@@ -32,8 +32,10 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 class ClusterAdmin:
     """Answers questions about the cluster from the metadata cache."""
 
-    def __init__(self, cache: MetadataCache) -> None:
+    def __init__(self, cache: MetadataCache, voters: Callable[[], frozenset[int]] | None = None) -> None:
+        """`voters` returns the voters of the metadata quorum, if there is one."""
         self._cache = cache
+        self._voters = voters
 
     @property
     def cluster_id(self) -> str:
@@ -53,6 +55,14 @@ class ClusterAdmin:
             for endpoint in broker.endpoints
             if endpoint.listener == listener
         ]
+
+    def controllers(self, listener: str) -> list[BrokerAddress] | None:
+        """Return the live voters of the metadata quorum that have the listener of the request: each of them can be the
+        controller. None with a metadata store."""
+        if self._voters is None:
+            return None
+        voters = self._voters()
+        return [broker for broker in self.brokers(listener) if broker.broker_id in voters]
 
     @property
     def topics(self) -> Mapping[str, CachedTopic]:

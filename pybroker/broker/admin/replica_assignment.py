@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -88,13 +88,21 @@ class ReassignmentAdmin:
 
 
 class BrokerAdmin:
-    def __init__(self, port: ControllerClient) -> None:
+    def __init__(self, port: ControllerClient, voters: Callable[[], frozenset[int]] | None) -> None:
+        """`voters` returns the voters of the metadata quorum, if there is one."""
         self._port = port
+        self._voters = voters
 
     async def unregister(self, broker_id: int, *, caller: Caller) -> None:
         """Remove a broker from the metadata. Raises KafkaError: BROKER_ID_NOT_REGISTERED if the id is unknown,
-        INVALID_REQUEST if the broker runs or has replicas, or another error if no controller is available.
+        INVALID_REQUEST if the broker runs, votes or has replicas, or another error if no controller is available.
         """
+        if self._voters is not None and broker_id in self._voters():
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker {broker_id} is a voter of the metadata quorum: remove it as a voter first (`pybroker cluster "
+                "quorum remove`, or `kafka-metadata-quorum remove-controller`).",
+            )
         answer = await self._port.submit(UnregisterBroker(broker_id), caller=caller)
         if not answer.in_force:
             raise KafkaError(

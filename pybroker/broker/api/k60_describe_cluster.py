@@ -2,10 +2,12 @@
 
 Behavior
 - A dead broker is not listed.
+- Endpoint type 2 (controllers) lists the voters of the metadata quorum: brokers are controllers, too, and serve the
+  controllers' requests at their listeners for clients.
 
 Versions
-- v1 adds the endpoint type: 1 means brokers; 2 (controllers) is refused with MISMATCHED_ENDPOINT_TYPE. v2 includes
-  fenced brokers on request (KIP-1073).
+- v1 adds the endpoint type: 1 means brokers; without a metadata quorum, 2 (controllers) is refused with
+  MISMATCHED_ENDPOINT_TYPE. v2 includes fenced brokers on request (KIP-1073).
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def handle(
 ) -> DescribeClusterResponse:
     """Return the brokers of the metadata cache."""
     kind = request.endpoint_type
-    if kind != ENDPOINTS_OF_BROKERS:
+    listed = cluster.controllers(context.listener) if kind == ENDPOINTS_OF_CONTROLLERS else None
+    if kind == ENDPOINTS_OF_BROKERS:
+        listed = cluster.brokers(context.listener)
+    if listed is None:
         known = kind == ENDPOINTS_OF_CONTROLLERS
         return DescribeClusterResponse(
             error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
@@ -45,8 +50,9 @@ def handle(
             DescribeClusterResponse_DescribeClusterBroker(
                 broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
             )
-            for broker in cluster.brokers(context.listener)
+            for broker in listed
         ],
+        endpoint_type=kind,
         cluster_authorized_operations=(
             cluster_operations(authorizer, context)
             if request.include_cluster_authorized_operations

@@ -92,10 +92,12 @@ def decide_forgotten(image: ClusterImage, event: BrokerForgotten) -> Decision:
 def _check(image: ClusterImage, broker_id: int) -> None:
     """Raise KafkaError INVALID_REQUEST if the cluster may still need the broker."""
     if broker_id in image.brokers:
+        in_quorum = image.features.metadata_version is not None
+        timeout = "broker.session.timeout.ms" if in_quorum else "zookeeper.session.timeout.ms"
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Broker {broker_id} is registered as running: stop it first. If it has died, wait until its "
-            "registration ends, at the latest after zookeeper.session.timeout.ms.",
+            f"registration ends, at the latest after {timeout}.",
         )
     first = list(islice(_hosted(image, broker_id), NAMED_MAX))
     if first:

@@ -10,6 +10,7 @@ import msgspec
 
 from pybroker.config import BrokerConfig
 from pybroker.native import NativeBroker, Uuid
+from pybroker.native_quorum import QuorumStatus
 
 if TYPE_CHECKING:
     from pybroker.broker.admin.restored_offsets import LateOffsets, RestoredOffsets
@@ -64,6 +65,12 @@ class QuorumMember(msgspec.Struct, frozen=True):
     """The id of this process."""
     address_of: Callable[[int], BrokerImage | None]
     """Returns the address of a voter that is not registered as a broker."""
+    status: Callable[[], QuorumStatus]
+    """Returns what this node knows of the quorum."""
+
+    def voter_ids(self) -> frozenset[int]:
+        """Return the node ids of the voters."""
+        return frozenset(voter.node_id for voter in self.status().voters)
 
 
 class BrokerDependencies(msgspec.Struct, frozen=True):

@@ -423,7 +423,7 @@ def _services(
     roles: RoleReconciler,
 ) -> Services:
     native, config, view, port = ground.native, ground.config, local.view, between.port
-    cluster = ClusterAdmin(local.cache)
+    cluster = ClusterAdmin(local.cache, None if ground.quorum is None else ground.quorum.voter_ids)
     gate = BrokerGate(config, local.authorizer) if config.in_cluster else None
     return Services(
         broker_id=ground.broker_id,
@@ -446,6 +446,7 @@ def _services(
             staging=local.staging,
             others=between.lines,
             authorizes=local.authorizer.enabled,
+            voters=None if ground.quorum is None else ground.quorum.voter_ids,
         ),
         cluster=cluster,
         figures=figures,

@@ -1,0 +1,91 @@
+"""Controllers and brokers of a metadata quorum, as Kafka's kafka-cluster lists and unregisters them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.child_processes import free_port
+from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.support.kafka_tools import ToolError, run_tool
+from tests.wire.client import WireClient
+
+OBSERVER = 4
+
+
+class ObserverScene(Scene):
+    """Three voters, and a broker that does not vote."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        voters = self.brokers[1].settings["controller.quorum.voters"]
+        observer = QuorumBroker(folder / "observer", OBSERVER, {OBSERVER: free_port()})
+        observer.settings["controller.quorum.voters"] = voters
+        self.observer = observer
+
+    def all_vote(self) -> bool:
+        """Whether the three are voters: the observer's log says so, too."""
+        return "voters of the metadata log: 1, 2, 3 " in self.observer.console.read_text()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[ObserverScene]:
+    scene = ObserverScene(tmp_path)
+    scene.start()
+    scene.observer.start()
+    until(scene.all_vote)
+    until(lambda: listed(scene, "--bootstrap-server") == {1, 2, 3, OBSERVER})
+    yield scene
+    for broker in (*scene.brokers.values(), scene.observer):
+        broker.kill()
+
+
+def tool(scene: Scene, command: str, how: str, *arguments: str) -> str:
+    return run_tool("kafka-cluster", [command, how, scene.bootstrap, *arguments])
+
+
+def listed(scene: Scene, how: str) -> set[int]:
+    """The ids in Kafka's table of endpoints."""
+    rows = [line.split() for line in tool(scene, "list-endpoints", how).splitlines()]
+    header, *endpoints = rows
+    assert header[:3] == ["ID", "HOST", "PORT"]
+    assert {row[-1] for row in endpoints} == {"controller" if how == "--bootstrap-controller" else "broker"}
+    return {int(row[0]) for row in endpoints}
+
+
+def unregistered(scene: Scene, broker_id: int) -> tuple[int, str | None]:
+    with WireClient(scene.brokers[1].port) as client:
+        answer = client.call(m.UnregisterBrokerRequest(broker_id=broker_id), 0)
+    return answer.error_code, answer.error_message
+
+
+def test_voters_are_the_controllers_and_stay_registered(scene: ObserverScene) -> None:
+    assert listed(scene, "--bootstrap-controller") == {1, 2, 3}
+    with WireClient(scene.brokers[1].port) as client:
+        answer = client.call(m.DescribeClusterRequest(endpoint_type=2), 1)
+    assert (answer.error_code, answer.endpoint_type, answer.controller_id) == (0, 2, scene.controller())
+
+    code, words = unregistered(scene, OBSERVER)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert words is not None
+    assert "is registered as running" in words
+    assert "broker.session.timeout.ms" in words
+
+    away = next(broker_id for broker_id in scene.brokers if broker_id not in (1, scene.controller()))
+    scene.brokers[away].kill()
+    scene.observer.kill()
+    until(lambda: listed(scene, "--bootstrap-server") == scene.brokers.keys() - {away})
+    assert listed(scene, "--bootstrap-controller") == scene.brokers.keys() - {away}
+    code, words = unregistered(scene, away)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert words is not None
+    assert f"Broker {away} is a voter of the metadata quorum: remove it as a voter first" in words
+
+    said = tool(scene, "unregister", "--bootstrap-controller", "--id", str(OBSERVER))
+    assert f"Broker {OBSERVER} is no longer registered" in said
+    with pytest.raises(ToolError, match=f"Broker {OBSERVER} is not registered"):
+        tool(scene, "unregister", "--bootstrap-server", "--id", str(OBSERVER))
