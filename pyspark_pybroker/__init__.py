@@ -1,3 +1,3 @@
-"""Where Spark looks for data sources by itself: `format("pybroker")` works without registration."""
+"""The module in which Spark looks for data sources by itself: `format("pybroker")` works without registration."""
 
 from pybroker.spark.source import DefaultSource as DefaultSource

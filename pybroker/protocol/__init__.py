@@ -1,1 +1,1 @@
-"""Kafka's wire protocol in Python: types and tables, no logic. native/protocol encodes and decodes."""
+"""Kafka's wire protocol in Python: types and tables without logic. native/protocol encodes and decodes."""

@@ -1,4 +1,4 @@
-"""Codes of access control on the wire (KIP-140, KIP-290), for the broker and its clients."""
+"""Codes of ACLs on the wire (KIP-140, KIP-290), for the broker and its clients."""
 
 from enum import IntEnum
 

@@ -1,6 +1,9 @@
-"""The client behind a request, for authorization and quotas, and its form in Envelope when a broker forwards the
-request (KIP-590): the principal, here as UTF-8 text, and the bytes of the address, as Kafka sends them. Fields that
-only quotas need travel beside the event (SubmitEvent)."""
+"""The client behind a request, for authorization and quotas.
+
+When a broker forwards a request to the controller in an Envelope (KIP-590), the Envelope contains the client's
+principal (as UTF-8 text) and the bytes of its address, as in Kafka. The fields that only quotas need are sent beside
+the event (SubmitEvent).
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ class Caller(msgspec.Struct, frozen=True):
 
     principal: str
     host: str
-    """Its address."""
+    """The client's address."""
     client_id: str = ""
     """The client id from the request header."""
     slowed_only: bool = False
-    """Whether the request's version is older than THROTTLING_QUOTA_EXCEEDED (KIP-599): over its quota, the client is
+    """Whether the request's version is older than THROTTLING_QUOTA_EXCEEDED (KIP-599). A client over its quota is then
     throttled instead of refused."""
 
 
@@ -33,7 +36,7 @@ def packed_caller(caller: Caller | None) -> tuple[bytes | None, bytes]:
     try:
         address = ipaddress.ip_address(caller.host).packed
     except ValueError:
-        # Not an address: ACLs of single hosts do not apply to it, on either broker.
+        # Not an address: ACLs of single hosts do not apply to the client, on either broker.
         address = b""
     return caller.principal.encode(), address
 

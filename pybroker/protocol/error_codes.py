@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error code of a response, an int16 on the wire. Codes missing here are valid on the wire."""
+    """An error code of a response, an int16 on the wire. Later Kafka versions may send codes that are missing here."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,7 +1,7 @@
-"""The inter-broker messages, in the versions of the KIP-516 text.
+"""The inter-broker messages, in the versions that the text of KIP-516 describes.
 
-Otherwise as `pybroker.protocol.messages`; a name in both modules is two different classes: `FetchRequest` here is the
-text's version 13, by topic id.
+The module works like `pybroker.protocol.messages`. A name that is in both modules denotes two different classes:
+`FetchRequest` here is the version 13 of KIP-516's text, by topic id.
 """
 
 from pybroker.native import message_class, message_names

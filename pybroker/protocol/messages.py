@@ -1,13 +1,12 @@
-"""One class for each message of released Kafka and for each struct in it.
+"""One class for each message of released Kafka, and for each struct in it: for instance `CreateTopicsRequest` and
+`CreateTopicsRequest_CreatableTopic`.
 
-For instance `CreateTopicsRequest` and `CreateTopicsRequest_CreatableTopic`.
+A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults. The version
+determines which of them are on the wire. The classes are msgspec structs, created from native/protocol/schema on first
+use: importing this module costs nothing. messages.pyi, which is generated from the same schemas, shows them to readers
+and type checkers.
 
-A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults; the version decides
-which of them are on the wire. The classes are msgspec structs, created from native/protocol/schema on first use:
-importing this module costs nothing. messages.pyi, generated from the same schemas, shows them to readers and type
-checkers.
-
-LeaderAndIsr, StopReplica and UpdateMetadata exist only between brokers: their classes here are those of
+LeaderAndIsr, StopReplica and UpdateMetadata are used between brokers only: their classes in this module are those of
 `pybroker.protocol.interbroker`.
 """
 

@@ -1,7 +1,7 @@
-"""Clients' regular expressions: an estimate of the cost to compile one, made before it is compiled.
+"""Regular expressions from clients: estimates what compiling one would cost.
 
-The compiler expands counted repetitions and knows all of Unicode: ten characters can take a second. `native.Pattern`
-refuses expressions that became too large, but only after that second.
+The compiler expands counted repetitions and knows all of Unicode: an expression of ten characters can take a second.
+`native.Pattern` refuses expressions that are too large, but only after that second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pybroker.native import Pattern
 
 CHARACTERS_MAX = 4_096
 WEIGHT_MAX = 400.0
-"""Approximate kilobytes of the compiled expression: eight Unicode classes, 400 dots, or 10,000 letters."""
+"""Size limit of a compiled expression, about in kilobytes: eight Unicode classes, 400 dots, or 10,000 letters."""
 
 _LETTER, _LETTER_OF_ANY_CASE, _ANY, _DIGIT_OR_SPACE, _UNICODE_CLASS = 0.04, 0.25, 1.0, 6.0, 52.0
 _COUNTED = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")

@@ -1,8 +1,8 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): stored credentials, and both sides of the exchange. Pure: no
 connection, no store, no clock.
 
-As in Kafka, user names and passwords are used unchanged (no SASLprep), without channel binding. A library with SASLprep
-would lock out users whose credentials Kafka's tools have created.
+As in Kafka, user names and passwords are used unchanged (no SASLprep), and there is no channel binding. A library with
+SASLprep would lock out users whose credentials Kafka's tools have created.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 STORED_ITERATIONS_MIN = 4096
 STORED_ITERATIONS_MAX = 16384
-"""Kafka's bounds for stored credentials, the same for both mechanisms."""
+"""Kafka's limits for stored credentials, the same for both mechanisms."""
 
 CLIENT_ITERATIONS_MAX = 1_000_000
-"""Iterations that a client computes at most: a hostile server could ask for more, to keep it busy."""
+"""Iterations that a client computes at most: a hostile server could demand more, to keep the client busy."""
 
 
 class ScramError(Exception):
-    """The peer violates the protocol or does not know the password; the text says which."""
+    """The peer violates the protocol or does not know the password; the text says which of the two."""
 
 
 class ScramMechanism(IntEnum):
@@ -36,7 +36,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def mechanism_name(self) -> str:
-        """Its name in `sasl.mechanism`."""
+        """The mechanism's name in `sasl.mechanism`."""
         return self.name.replace("_", "-")
 
     @property
@@ -49,11 +49,10 @@ class ScramMechanism(IntEnum):
         return hashlib.pbkdf2_hmac(self.digest, password.encode(), salt, iterations)
 
     def client_key(self, salted_password: bytes) -> bytes:
-        """Return the ClientKey, whose knowledge a client proves."""
+        """Return RFC 5802's ClientKey; a client proves that it knows the key."""
         return hmac.digest(salted_password, b"Client Key", self.digest)
 
     def sign(self, key: bytes, message: bytes) -> bytes:
-        """Return the HMAC."""
         return hmac.digest(key, message, self.digest)
 
     def hash(self, data: bytes) -> bytes:
@@ -109,10 +108,9 @@ class ScramCredential(NamedTuple):
 def client_conversation(
     mechanism: ScramMechanism, user: str, password: str, *, token: bool = False
 ) -> Generator[bytes, bytes, None]:
-    """Run the client's side: yields messages to send, receives the broker's, and returns after the broker has proven
-    that it knows the password. token: user and password are a delegation token's id and HMAC (KIP-48). Raises
-    ScramError.
-    """
+    """Run the client's side of the exchange. The generator yields messages to send, receives the broker's, and returns
+    after the broker has proven that it knows the password. token: `user` and `password` are a delegation token's id and
+    HMAC (KIP-48). Raises ScramError."""
     nonce = secrets.token_urlsafe(24)
     first = f"n={_quoted(user)},r={nonce}" + (",tokenauth=true" if token else "")
     challenge = (yield f"n,,{first}".encode()).decode("utf-8", "replace")
@@ -156,10 +154,11 @@ _CLIENT_FINAL = re.compile(
 
 
 class ServerConversation:
-    """The broker's side, for two client messages. Its cost does not depend on the iterations: clients compute them.
+    """The broker's side of the exchange, which has two client messages. Its cost does not depend on the number of
+    iterations: clients compute them.
 
-    find: returns the credential of a user, or of a delegation token with that id (KIP-48), and whether it is real.
-    Unknown users get a fake one, to hide which users exist.
+    find: returns the credential of a user, or of a delegation token with that id (KIP-48), and whether the credential
+    is real. Unknown users get a fake one, to hide which users exist.
     """
 
     def __init__(self, mechanism: ScramMechanism, find: Callable[[str, bool], tuple[ScramCredential, bool]]) -> None:
@@ -173,9 +172,8 @@ class ServerConversation:
         self._nonce = ""
 
     def answer(self, token: bytes) -> tuple[bytes, str | None]:
-        """Return the next message: the challenge, then the signature with the authenticated user. Raises ScramError;
-        its text is for the broker's log, not for the client.
-        """
+        """Return (next message, authenticated user): first the challenge, with None, then the broker's signature.
+        Raises ScramError, whose text is for the broker's log, not for the client."""
         try:
             text = token.decode()
         except UnicodeDecodeError:
@@ -201,7 +199,8 @@ class ServerConversation:
         final = _CLIENT_FINAL.fullmatch(text)
         if final is None:
             raise ScramError("the final message is malformed")
-        # A foreign nonce is a replay (CVE-2024-56128); the binding repeats the header of the first message.
+        # A nonce that the broker did not send indicates a replay (CVE-2024-56128). The channel binding repeats the
+        # header of the first message.
         if not hmac.compare_digest(final["nonce"].encode(), self._nonce.encode()):
             raise ScramError("the nonce differs from the first message")
         try:
@@ -210,7 +209,7 @@ class ServerConversation:
             raise ScramError("the final message is malformed") from None
         if binding != first["header"].encode():
             raise ScramError("the channel binding differs from the first message")
-        # Look up again: the credential may have been deleted or changed meanwhile.
+        # Look the credential up again: it may have been deleted or changed since the challenge.
         credential, known = self._find(self._user, self.by_token)
         signed = f"{first['bare']},{self._challenge},{final['bare']}".encode()
         signature = self._mechanism.sign(credential.stored_key, signed)

@@ -1,7 +1,7 @@
-"""Brokers for users' own tests: `Broker`, one in a child process; `Cluster`, several brokers.
+"""Brokers for users' own tests: `Broker` is one broker in a child process; `Cluster` is several.
 
-`fixtures` is the pytest plugin; only it needs pytest. Every pytest run of an environment with pybroker loads it,
-therefore this package imports nothing before its first use.
+`fixtures` is the pytest plugin, and the only module that needs pytest. Every pytest run in an environment with pybroker
+loads the plugin: this package therefore imports nothing before its first use.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
 It uses a free port and a temporary data directory, which is removed at the end. The child process isolates test and
-broker: a panic or a busy interpreter of one does not affect the other. See `pybroker.testing.fixtures` for pytest.
+broker from each other: a crash or a busy interpreter of one does not affect the other. See `pybroker.testing.fixtures`
+for pytest.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from typing import Any, Self
 from pybroker.config.properties import write_properties
 
 START_SECONDS_MAX = 180.0
-"""Seconds; long, because a start may recover gigabytes. A broker that cannot start exits at once."""
+"""Longest wait for a start, which may have to recover gigabytes. A broker that cannot start exits at once."""
 
 STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {
-    # Do not let a test's only consumer wait three seconds for other members, or a later member one second.
+    # Otherwise a test's only consumer would wait three seconds for other members, and a later one another second.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
@@ -43,11 +44,11 @@ TEST_SETTINGS: Mapping[str, str] = {
 
 
 class BrokerProcessError(RuntimeError):
-    """The child process did not start, or ended by itself; the text has the end of its log."""
+    """The child process did not start, or ended without being stopped; the text contains the end of its log."""
 
 
 class _Child:
-    """Resources released even if the owner drops the broker: the process and the temporary directory."""
+    """Resources that are released even if the owner forgets `close()`: the process and the temporary directory."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -125,7 +126,7 @@ class Broker:
 
     @property
     def log_path(self) -> Path:
-        """The file with the broker's output, of all starts in sequence."""
+        """The file with the broker's output. Later starts append to it."""
         return self.data_dir.with_name(self.data_dir.name + ".console.log")
 
     @property
@@ -142,9 +143,8 @@ class Broker:
         return self._child.process is not None and self._child.process.poll() is None
 
     def start(self) -> Self:
-        """Start the broker; return when it serves clients. Raises BrokerProcessError with the broker's output if it
-        does not.
-        """
+        """Start the broker, and return when it serves clients. Raises BrokerProcessError, with the broker's output, if
+        it does not start."""
         if self.running:
             raise BrokerProcessError("the broker is already running")
         with _private_file(write_properties({name: _text(value) for name, value in self._settings.items()})) as path:
@@ -164,7 +164,7 @@ class Broker:
                     stdout=console,
                     stderr=console,
                     pass_fds=(ready_child, lifeline_child),
-                    start_new_session=True,  # Ctrl-C in the terminal goes to the test, which then stops the broker
+                    start_new_session=True,  # Ctrl-C in the terminal goes to the test, which then stops the broker.
                 )
         except BaseException:
             os.close(ready)
@@ -240,7 +240,7 @@ class Broker:
         await asyncio.to_thread(self.close)
 
     def defaults(self) -> dict[str, str]:
-        """Return the settings for the next start that apply where the caller's settings say nothing."""
+        """Return the settings for the next start that the caller's settings override."""
         return {
             **TEST_SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
@@ -253,9 +253,8 @@ class Broker:
         return self._endpoints
 
     def _command(self, ready_fd: int, parent_fd: int, settings_file: str) -> list[str]:
-        """Return the command line. The caller's settings go into a file: they may have passwords, and every user of the
-        machine can read command lines.
-        """
+        """Return the command line. The caller's settings go into a file: they may contain passwords, and every user of
+        the machine can read command lines."""
         command = [
             sys.executable,
             "-m",
@@ -299,7 +298,7 @@ class Broker:
         if process is None:
             return 0
         try:
-            process.send_signal(how)  # does nothing if the process has ended
+            process.send_signal(how)  # Does nothing if the process has ended.
             code = process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             process.kill()

@@ -1,9 +1,10 @@
-"""Child processes that run foreign programs (a JVM): they end together with this process, however it ends; pausing
-them; free ports for them.
+"""Child processes that run foreign programs (a JVM): starting them so that they end with this process, pausing them,
+and finding free ports for them.
 
-A small helper process beside each child waits for the end of a pipe that this process holds open, and also for a new
-parent process id, because a forked process may hold the pipe too. A pdeathsig does not work: it kills the JVM when the
-*thread* that started it ends.
+A small helper process waits beside each child until this process ends. The helper notices the end in two ways: a pipe
+that this process holds open is closed, or the helper gets a new parent process id. The second is needed because a
+forked process may hold the pipe too. Linux's pdeathsig cannot be used: it kills the JVM when the *thread* that started
+the JVM ends.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ os.kill(guarded, signal.SIGKILL)
 
 
 class ChildGuard:
-    """Kills `pid`, a child of this process, when this process ends. Call `end` before anything waits for `pid`: until
-    then the process id cannot be reused.
-    """
+    """Kills `pid`, a child of this process, when this process ends. Call `end` before you wait for `pid`: after the
+    wait, another process may get the same id."""
 
     def __init__(self, pid: int) -> None:
         self._process = subprocess.Popen(
@@ -38,7 +38,6 @@ class ChildGuard:
         )
 
     def end(self) -> None:
-        """Stop guarding."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None, "a pipe was asked for"
@@ -59,11 +58,11 @@ _taken: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback interface without a listener.
+    """Return a TCP port of the loopback interface on which no socket listens.
 
-    On Linux it stays reserved until this process ends: a bound socket that does not listen keeps the kernel from giving
-    the port to another test run or a client's connection, but lets a server with SO_REUSEADDR listen on it, again after
-    each restart.
+    On Linux it stays reserved until this process ends. A bound socket that does not listen keeps the kernel from giving
+    the port to another test run or to a client's connection. A server with SO_REUSEADDR can still listen on it, also
+    after a restart.
     """
     taken = socket.socket()
     if sys.platform == "linux":

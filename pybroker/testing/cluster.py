@@ -42,8 +42,7 @@ BETWEEN = "BETWEEN"
 """The inter-broker listener."""
 
 SESSION_MS = 2_000
-"""ZooKeeper session timeout: after this time the cluster notices the loss of a killed broker. The product's default is
-6 s.
+"""ZooKeeper session timeout, after which the cluster notices that a broker was killed. The default of brokers is 6 s.
 """
 
 SETTLE_SECONDS_MAX = 120.0
@@ -62,7 +61,8 @@ def cluster_settings(broker_id: int, connect: str, port: int = 0, between_port: 
 
 
 def quorum_settings(broker_id: int, voters: Mapping[int, int], port: int = 0, between_port: int = 0) -> dict[str, str]:
-    """Return the settings of a broker in a metadata quorum; `voters` has the port of each voter for brokers."""
+    """Return the settings of a broker in a metadata quorum. `voters`: voter id → the port on which brokers reach the
+    voter."""
     return {
         **listener_settings(broker_id, port, between_port),
         "metadata.store": "quorum",
@@ -81,7 +81,7 @@ def listener_settings(broker_id: int, port: int, between_port: int) -> dict[str,
 
 
 def tls_settings(port: int, between_port: int, certificate: Certificate) -> dict[str, str]:
-    """Return settings over those of a cluster for TLS: a peer with the certificate counts as a broker."""
+    """Return the settings that change a cluster's broker to TLS. A peer with the certificate counts as a broker."""
     return {
         "listeners": f"SSL://127.0.0.1:{port},{BETWEEN}://127.0.0.1:{between_port}",
         "listener.security.protocol.map": f"SSL:SSL,{BETWEEN}:SSL",
@@ -91,7 +91,7 @@ def tls_settings(port: int, between_port: int, certificate: Certificate) -> dict
 
 
 class ClusterBroker(Broker):
-    """One broker of a cluster; otherwise as `pybroker.Broker`. Keeps its client port and data across restarts."""
+    """One broker of a cluster, used like `pybroker.Broker`. Keeps its client port and data across restarts."""
 
     def __init__(
         self,
@@ -101,7 +101,8 @@ class ClusterBroker(Broker):
         data_dir: Path,
         certificate: Certificate | None = None,
     ) -> None:
-        """store: the address of ZooKeeper, or the port of each voter of the metadata quorum."""
+        """store: the address of ZooKeeper; or, for a metadata quorum, voter id → the port on which brokers reach the
+        voter."""
         super().__init__(settings, data_dir=data_dir)
         self.broker_id = broker_id
         self._store = store
@@ -119,7 +120,7 @@ class ClusterBroker(Broker):
         return super().defaults() | settings
 
     def knows_voters(self) -> bool:
-        """Whether the broker has logged that all voters vote; true for a cluster on ZooKeeper."""
+        """Whether the broker has logged that all voters take part in the quorum; always true with ZooKeeper."""
         if isinstance(self._store, str):
             return True
         line = f"voters of the metadata log: {', '.join(map(str, self._store))} "
@@ -127,7 +128,7 @@ class ClusterBroker(Broker):
 
 
 class _Running:
-    """Resources released even if the owner drops the cluster."""
+    """Resources that are released even if the owner forgets `close()`."""
 
     def __init__(self) -> None:
         self.zookeeper: ZooKeeper | None = None
@@ -144,14 +145,14 @@ class _Running:
 class Cluster:
     """Brokers 1 to `brokers`. Use it as a context manager (also `async with`), or call `start()` and `close()`.
 
-    store: "quorum" = the brokers keep the metadata themselves; "zookeeper" = ZooKeeper does. settings: for all brokers,
+    store: "quorum" = the brokers store the metadata themselves; "zookeeper" = ZooKeeper does. settings: of all brokers,
     under Kafka's names; they override the settings of this class. racks: of the brokers, in order. data_dir: a
     directory that is kept; None = a temporary one, removed by `close()`. tls: clients and brokers use TLS, with a new
-    certificate; `client_settings` has the clients' settings.
+    certificate; `client_settings` contains the clients' settings.
 
     Topics get three replicas and `min.insync.replicas=2`, as in a durable production cluster. A smaller cluster has as
-    many replicas as brokers, and `min.insync.replicas=1`. In a metadata quorum, all brokers vote if their number is
-    odd, otherwise all but the last one.
+    many replicas as brokers, and `min.insync.replicas=1`. In a metadata quorum, all brokers are voters if their number
+    is odd, otherwise all but the last one.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class Cluster:
 
     def _open_store(self, store: Store, folder: Path, brokers: int) -> str | Mapping[int, int]:
         if store == "quorum":
-            # A fourth voter would not make a cluster of three survive more.
+            # With an even number of voters, the cluster would not survive more failures than with one voter fewer.
             return _voters(folder / "voters.json", brokers - (brokers + 1) % 2)
         from pybroker.testing.zookeeper.server import ZooKeeper
 
@@ -294,9 +295,8 @@ class Cluster:
         self._paused.discard(broker)
 
     def close(self) -> None:
-        """Stop everything and remove the temporary directory. Kills the brokers: a clean stop has no broker to hand
-        over to.
-        """
+        """Stop everything and remove the temporary directory. Kills the brokers: for a clean stop, the last broker
+        would have no other to which it can move its leaderships."""
         try:
             self._end()
         finally:
@@ -316,10 +316,9 @@ class Cluster:
         return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
 
     def settle(self) -> None:
-        """Wait until all running brokers that are not paused agree: same live brokers, same controller, same topics;
-        every partition with a replica on them has a leader and all those replicas are in sync. Raises
-        BrokerProcessError if this takes too long.
-        """
+        """Wait until all running brokers that are not paused agree: same live brokers, same controller, same topics.
+        Every partition with a replica on them must have a leader, and all these replicas must be in sync. Raises
+        BrokerProcessError if that takes too long."""
         self._until(self._settled, "the cluster did not become stable")
 
     def _serving(self) -> dict[int, ClusterBroker]:
@@ -362,9 +361,8 @@ class Cluster:
 
 
 def _voters(file: Path, number: int) -> Mapping[int, int]:
-    """Return the port of each voter for brokers. They are in a file, because the metadata log has them too: a cluster
-    that is started on its old data must use them again.
-    """
+    """Return voter id → the port on which brokers reach the voter. The ports are in a file, because the metadata log
+    contains them as well: a cluster that is started on its old data must use them again."""
     if file.exists():
         ports = [int(port) for port in json.loads(file.read_text(encoding="utf-8"))]
     else:
@@ -387,7 +385,7 @@ def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str
                 return None
             topics = admin.describe_topics(list(admin.list_topics(list_internal=True))).all_topic_names()
     except KafkaError:
-        return None  # a topic that was just deleted, a broker that is not up yet
+        return None  # For example, a topic was just deleted, or a broker is still starting.
     for topic in topics.values():
         for partition in topic.partitions:
             there = {node.id for node in partition.replicas} & running

@@ -11,8 +11,8 @@
     def test_a_leader_is_lost(pybroker_cluster):
         pybroker_cluster.kill(1)
 
-The report of a failed test gets the end of the broker's output. Every pytest run of an environment with pybroker loads
-this plugin, therefore it imports nothing before a fixture is used.
+The report of a failed test contains the end of the broker's output. Every pytest run in an environment with pybroker
+loads this plugin: it therefore imports nothing before a fixture is used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pybroker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """One running broker for all tests that can share its topics."""
+    """One running broker for all tests that can share it."""
     from pybroker.testing.broker import Broker
 
     with Broker() as broker:

@@ -1,4 +1,4 @@
-"""Java for tests: the JVM of this machine, and libraries from Maven Central. pom.xml pins their versions, a list of
+"""Java for tests: the JVM of this machine, and libraries from Maven Central. pom.xml pins their versions; a list of
 checksums pins their content."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Semantics of administrative requests, independent of protocol versions."""
+"""What administrative requests do, independent of protocol versions."""

@@ -72,42 +72,36 @@ class Administration:
 
     @cached_property
     def acls(self) -> AclAdmin:
-        """Return the handler of ACL requests."""
         from pybroker.broker.admin.acls import AclAdmin
 
         return AclAdmin(self._view, self._port, enabled=self._authorizes)
 
     @cached_property
     def brokers(self) -> BrokerAdmin:
-        """Return the handler that unregisters dead brokers."""
         from pybroker.broker.admin.replica_assignment import BrokerAdmin
 
         return BrokerAdmin(self._port, self._voters)
 
     @cached_property
     def configs(self) -> ConfigAdmin:
-        """Return the handler of dynamic settings."""
         from pybroker.broker.admin.configs import ConfigAdmin
 
         return ConfigAdmin(self._broker_id, self._config, self._view, self._port)
 
     @cached_property
     def elections(self) -> ElectionAdmin:
-        """Return the handler of leader elections."""
         from pybroker.broker.admin.replica_assignment import ElectionAdmin
 
         return ElectionAdmin(self._port)
 
     @cached_property
     def features(self) -> FeatureAdmin:
-        """Return the handler of the cluster's features."""
         from pybroker.broker.admin.features import FeatureAdmin
 
         return FeatureAdmin(self._view, self._port)
 
     @cached_property
     def history(self) -> HistoryAdmin:
-        """Return the handler of topic histories and deletions."""
         from pybroker.broker.admin.history import HistoryAdmin
 
         return HistoryAdmin(self._view, self._native, self.staged_replicas)
@@ -121,49 +115,42 @@ class Administration:
 
     @cached_property
     def log_dirs(self) -> LogDirAdmin:
-        """Return the handler of this broker's log directories."""
         from pybroker.broker.admin.log_dirs import LogDirAdmin
 
         return LogDirAdmin(self._native.log_dirs, self._config)
 
     @cached_property
     def quotas(self) -> QuotaAdmin:
-        """Return the handler of client quotas."""
         from pybroker.broker.admin.quotas import QuotaAdmin
 
         return QuotaAdmin(self._view, self._port)
 
     @cached_property
     def reassignments(self) -> ReassignmentAdmin:
-        """Return the handler of partition reassignments."""
         from pybroker.broker.admin.replica_assignment import ReassignmentAdmin
 
         return ReassignmentAdmin(self._view, self._port)
 
     @cached_property
     def records(self) -> RecordAdmin:
-        """Return the handler that deletes records."""
         from pybroker.broker.admin.record_deletion import RecordAdmin
 
         return RecordAdmin(self._native, self._cache, self._replicas)
 
     @cached_property
     def staged_replicas(self) -> StagedReplicas:
-        """Return the reader of staged replicas on all brokers."""
         from pybroker.broker.admin.staged_replicas import StagedReplicas
 
         return StagedReplicas(self._broker_id, self._view, self._native, self._staging, self._others)
 
     @cached_property
     def streams_topics(self) -> StreamsTopics:
-        """Return the creator of internal topics of Kafka Streams applications."""
         from pybroker.broker.admin.automatic_topics import StreamsTopics
 
         return StreamsTopics(self._topics, self._clock)
 
     @cached_property
     def users(self) -> UserAdmin:
-        """Return the handler of SCRAM credentials."""
         from pybroker.broker.admin.users import UserAdmin
 
         return UserAdmin(self._view, self._port)

@@ -1,8 +1,8 @@
 """Creates topics that groups need: dead letter queues of share groups (KIP-1191), and internal topics of Kafka Streams
 applications when a heartbeat response reports them missing (KIP-1071).
 
-The heartbeat response does not wait for the creation of the topics: the member sends another heartbeat anyway. After a
-failed creation the broker waits before it tries again, and responses report the error meanwhile.
+The heartbeat response does not wait for the creation: the member sends another heartbeat anyway. After a failed
+creation the broker waits before it tries again, and responses report the error until then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENABLE = "errors.deadletterqueue.group.enable"
 
 
 class DeadLetterTopics:
-    """Implements `dead_letters.Queues`. `config` is a function that returns all settings of a topic."""
+    """Implements `dead_letters.Queues`. `config`: returns all settings of a topic."""
 
     def __init__(self, topics: TopicAdmin, config: Callable[[Uuid], Mapping[str, str]]) -> None:
         self._topics = topics
@@ -33,7 +33,8 @@ class DeadLetterTopics:
         return self.config(topic_id)[ENABLE] == "true"
 
     async def create(self, topic: str) -> None:
-        """Create the topic with this cluster's defaults (see `Queues`). Do not fail if it was created meanwhile."""
+        """Create the topic with this cluster's defaults (see `Queues`). Do not fail if the topic has been created by
+        then."""
         spec = TopicSpec(topic, configs={ENABLE: "true"})
         (made,) = (await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)).each
         if isinstance(made, KafkaError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -43,7 +44,7 @@ class DeadLetterTopics:
 log = logging.getLogger(__name__)
 
 PROBLEMS_MAX = 1_000
-"""Limit of topics whose errors are kept; a new error evicts the oldest."""
+"""Number of topics with stored errors; a new error replaces the oldest."""
 
 
 class StreamsTopics:
@@ -55,9 +56,7 @@ class StreamsTopics:
         self._making: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._problems: dict[str, tuple[str, int]] = {}
-        """By topic name: the error of the last creation, and the monotonic time (ms) before which it is not tried
-        again.
-        """
+        """Topic name → (error of the last creation, monotonic time in ms before which the creation is not retried)."""
 
     def make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
         """Start to create each topic whose creation is not already running."""

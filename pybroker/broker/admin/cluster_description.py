@@ -1,5 +1,5 @@
-"""Brokers, ids and topics of the cluster as this broker's metadata cache shows them to clients, and the state of the
-cluster for health checks. Independent of protocol versions."""
+"""Brokers, ids and topics of the cluster as `MetadataCache` shows them to clients, and the state of the cluster for
+health checks. Independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
 
 class ClusterAdmin:
-    """Answers questions about the cluster from the metadata cache."""
+    """Describes the cluster from `MetadataCache`."""
 
     def __init__(self, cache: MetadataCache, voters: Callable[[], frozenset[int]] | None = None) -> None:
         """`voters` returns the voters of the metadata quorum, if there is one."""
@@ -89,20 +89,20 @@ def partition_error(partition: UpdateMetadataPartitionState) -> int:
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """The objects that describe the cluster's state."""
+    """Where to read the cluster's state."""
 
     broker_id: int
-    """The broker that has this view."""
+    """The broker whose view is described."""
     cluster: ClusterAdmin
     conditions: Conditions
     session: MetadataSession
     """The session with the metadata store."""
     wrong_roles: Callable[[], Sequence[Mismatch]]
-    """Partitions with a role on this broker that still differs from the published metadata."""
+    """Returns partitions whose role on this broker differs from the published metadata."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Metrics of this broker since its start."""
+    """Metrics of this broker since its start, for responses."""
 
     is_controller: Callable[[], bool]
     events_waiting: Callable[[], int]

@@ -80,7 +80,7 @@ class ResourceOps(msgspec.Struct, frozen=True):
     ops: tuple[ConfigOp, ...]
     replace: bool = False
     topic_id: Uuid | None = None
-    """The topic's id; None addresses the topic by its name."""
+    """None: the request names the topic by name."""
 
 
 def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:
@@ -124,7 +124,7 @@ def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
             valid = validate_topic_configs({op.name: text})
         except ConfigError as problem:
             raise _invalid(str(problem)) from None
-        # Accept a Kafka setting without an effect in this broker, but do not store it.
+        # Accept settings of Kafka that have no effect in pybroker, but do not store them.
         changes.update(valid)
     after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
     after.update({name: text for name, text in changes.items() if text is not None})
@@ -208,7 +208,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     for op in resource.ops:
         key = broker_key(op.name)
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
-            changes[op.name] = None  # The setting is not set, or a version that knew it stored it.
+            changes[op.name] = None  # The setting is not set, or a release that knew it has stored it.
             continue
         if key is None:
             nearest = nearest_name(op.name, BROKER_SETTINGS)
@@ -234,15 +234,14 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
 
 
 def _is_fixed(name: str) -> bool:
-    """Return whether no request can change the setting, although this broker or Kafka knows it."""
+    """Return whether the setting is known but no request can change it."""
     key = broker_key(name)
     return foreign_settings.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
 
 
 def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
-    """Refuse a lower version, and a version for a single broker: the stored value overrides the configuration file at
-    each start, so a lower one would take effect then.
-    """
+    """Refuse a lower version, and a version for a single broker. The stored value overrides the configuration file at
+    each start: a lower one would take effect at the next start."""
     if not per_cluster:
         raise _refused(f"{op.name} can only be set for all brokers at once. Use an empty resource name.")
     if op.op != OpType.SET:

@@ -1,8 +1,8 @@
 """Entries of DescribeConfigs: each setting with its value, source and synonyms. Pure (KIP-133, KIP-226, KIP-569).
 
-Differs from Kafka 4.4: its synonyms of a topic's retention start at log.retention.ms and hide an effective
-log.retention.hours. Here the list has every setting of the retention family (hours, minutes, ms), and the source is the
-source of the effective one.
+Differs from Kafka 4.4, where the synonyms of a topic's retention start at log.retention.ms and hide an effective
+log.retention.hours. pybroker lists every setting of the retention family (hours, minutes, ms), and the source is that
+of the effective setting.
 """
 
 from __future__ import annotations
@@ -150,9 +150,8 @@ def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
 
 
 def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
-    """Return the source of a topic's value. If the value comes from a family of broker settings, that is the source of
-    the member that determines it.
-    """
+    """Return the source of a topic's value. For a family of broker settings (hours, minutes, ms), it is the source of
+    the one that is effective."""
     found = config.first_of_family(synonym) if synonym is not None else None
     if found is None:
         return ConfigSource.DEFAULT_CONFIG

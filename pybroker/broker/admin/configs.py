@@ -60,7 +60,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 50
-"""Limit of attempts to make a change while other brokers keep changing the same settings."""
+"""Attempts to make a change while other brokers keep changing the same settings."""
 
 
 READ_S_MAX = 10.0
@@ -135,7 +135,7 @@ class ConfigAdmin:
             return [busy if index in left else result for index, result in enumerate(results)]
 
     async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
-        """Refuse host names that cannot be resolved. Resolving may take seconds and runs off the loop."""
+        """Refuse host names that cannot be resolved. Resolving may take seconds, and runs in a thread."""
         for index, resource in enumerate(resources):
             texts = [op.value for op in resource.ops if op.name == connection_overrides.NAME and op.value]
             if results[index] is not None or resource.resource_type != ResourceType.BROKER:
@@ -190,14 +190,13 @@ class ConfigAdmin:
         return again
 
     def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
-        """Return the change to submit. For logger levels, set them here and return None: they exist only in this
-        process (KIP-412).
-        """
+        """Return the change to submit. For logger levels, set them and return None: they exist only in this process
+        (KIP-412)."""
         name = resource.resource_name
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
             if resource.topic_id not in (None, topic.topic_id):
-                # Another incarnation has replaced the topic since the request arrived.
+                # The topic has been deleted and created again since the request arrived.
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {resource.topic_id}.")
             changes = topic_changes(resource, topic.config, self._config)
             return ConfigChange("topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version)
@@ -230,7 +229,7 @@ class ConfigAdmin:
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
     def _then(self, change: ConfigChange) -> BrokerConfig:
-        """Return a broker's settings as they are after the change. Raises KafkaError if they are too large to store."""
+        """Return a broker's settings after the change. Raises KafkaError if they are too large to store."""
         current = self._stored(change.name)
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
@@ -246,8 +245,8 @@ class ConfigAdmin:
         )
 
     def _check_effect(self, change: ConfigChange) -> bool:
-        """Refuse a change that makes topic defaults contradict each other, would remove topic ids, or is too large for
-        the store. Return whether topics have ids after it."""
+        """Refuse a change that makes topic defaults contradict each other, that would remove topic ids, or that is too
+        large for the store. Return whether topics have ids after the change."""
         then = self._then(change)
         try:
             check_resolved(resolve_topic_configs({}, then))
@@ -259,8 +258,8 @@ class ConfigAdmin:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
-            # During an upgrade, two broker settings may name different protocol versions; a change of other settings
-            # must not be refused for that.
+            # During an upgrade, two broker settings may name different protocol versions: do not refuse changes of
+            # other settings.
             return False
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(
@@ -284,7 +283,7 @@ class ConfigAdmin:
             return
         for name in sorted(names):
             try:
-                # If the file system does not respond, the thread keeps waiting for it; the request does not.
+                # If the file system does not respond, the thread waits for it, but the request does not.
                 async with asyncio.timeout(READ_S_MAX):
                     problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
             except TimeoutError:
@@ -307,7 +306,7 @@ class ConfigAdmin:
 
 
 def _check_files(then: BrokerConfig, listener: str) -> str | None:
-    """Return the reason why a listener cannot use its keystores, or None. Reads files."""
+    """Return why a listener cannot use its keystores; None: it can. Reads files."""
     try:
         listener_tls(then.listener_tls(listener)).check()
     except UnreadableFileError as problem:

@@ -1,9 +1,9 @@
 """Delegation tokens (KIP-48): create, renew, expire and describe them, and remove expired ones. Independent of protocol
 versions.
 
-A client that logged in with a password gets a token and passes it to other clients, which log in with it as its owner.
-The token id is the user name, and the HMAC of the id under `delegation.token.secret.key` is the password (SCRAM,
-`tokenauth=true`).
+A client that logged in with a password gets a token and passes it to other clients. They log in with the token, and
+have the permissions of its owner. The token id is the user name, and the HMAC of the id with
+`delegation.token.secret.key` is the password (SCRAM, `tokenauth=true`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 RENEWERS_MAX = 1_000
 NAME_BYTES_MAX = 255
 TOKENS_MAX = 100_000
-"""Limit for the whole cluster, because every broker keeps all tokens in memory."""
+"""Limit for the whole cluster: every broker keeps all tokens in memory."""
 
 
 class TokenAdmin:

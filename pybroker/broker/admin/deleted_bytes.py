@@ -1,7 +1,7 @@
 """Bytes of deleted topics that can still be undeleted, on this broker's disks.
 
-A scrape of the metrics measures them, at most once in `CACHED_S` seconds, on a thread of the loop's executor. A
-directory in `deleting/` does not change, so its files are read once.
+A scrape of the metrics measures them, at most once in `CACHED_S` seconds, in a thread of the event loop's executor. A
+directory in `deleting/` does not change: its files are read once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from pybroker.native import StagedDirectory
 
 CACHED_S = 5.0
 WAIT_S = 1.0
-"""Limit of a scrape's wait for the measurement. If a disk has stopped responding, the scrape shows the last
-measurement.
-"""
+"""Longest wait of a scrape for the measurement. If a disk has stopped responding, the scrape shows the last
+measurement."""
 
 
 class DeletedBytes:
     """The last measurement, by log directory. Used on the loop's thread."""
 
     def __init__(self, staged: Callable[[], Iterable[StagedDirectory]], clock: Clock) -> None:
-        """`staged` returns the staged directories. It blocks."""
+        """`staged`: returns the staged directories, and blocks."""
         self._staged = staged
         self._clock = clock
         self._sizes: dict[str, int] = {}
@@ -47,13 +46,14 @@ class DeletedBytes:
         self._measuring = None
         self._measured_ms = self._clock.monotonic_ms()
         if not measuring.cancelled():
-            # Keep the last measurement if a directory cannot be listed: it is offline, which has its own metric.
+            # If a directory cannot be listed, keep the last measurement: it is offline, for which there is another
+            # metric.
             measuring.exception()
 
     def _measure(self) -> None:
         before, sizes, found = self._sizes, {}, Counter[str]()
         for one in self._staged():
-            # Do not count a topic from the moment its removal begins: it can no longer be undeleted.
+            # Do not count a topic whose removal has begun: it can no longer be undeleted.
             if not one.purging:
                 size = sizes[one.path] = before[one.path] if one.path in before else directory_bytes(one.path)
                 found[one.log_dir] += size

@@ -15,18 +15,16 @@ from pybroker.native import LogDirRoom
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
-"""Interval of reading the file systems: the log reports the first refused write within this time."""
+"""Interval at which file systems are read; the first refused write is logged within this time."""
 
 REPEAT_SECONDS = 60.0
 """Interval of the warning while writes are refused."""
 
 QUIET_SECONDS = 10.0
-"""A log directory counts as having room again when no write has been refused for this long."""
+"""A log directory has room again when no write has been refused for this long."""
 
 USABLE_BYTES_MIN = 16 << 20
-"""A log directory with fewer usable bytes counts as full even without a refused write: one request may need more than
-that.
-"""
+"""A log directory with fewer usable bytes counts as full even without a refused write: one request may need more."""
 
 
 class _Full(msgspec.Struct):
@@ -77,7 +75,7 @@ class DiskRoom:
         before = self._rooms
         self._rooms = {room.path: room for room in rooms}
         for path in self._full.keys() - self._rooms.keys():
-            del self._full[path]  # The directory went offline; another line of the log reports that.
+            del self._full[path]  # The directory is offline, which another log line reports.
         for room in rooms:
             earlier = before[room.path].full_refusals if room.path in before else 0
             if room.full_refusals > earlier:

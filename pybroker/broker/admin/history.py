@@ -29,19 +29,19 @@ class Incarnation(msgspec.Struct, frozen=True):
     topic_id: Uuid
     name: str
     state: str
-    """"live", or the state of its deletion."""
+    """"live", or the state of the deletion."""
     created_ms: int
     created_by: str | None
-    """None if the broker did not record histories yet when the topic was created."""
+    """None: the topic is older than stored histories."""
     created_how: str
     deleted_ms: int
-    """-1 if the incarnation is live."""
+    """−1: the incarnation is live."""
     deleted_by: str | None
     deleted_how: str | None
     successor: Uuid | None
     events: tuple[TopicEvent, ...]
     ends: tuple[tuple[int, int], ...]
-    """Log start and log end by partition; -1 if unknown."""
+    """(log start offset, log end offset) by partition; -1: not known."""
 
 
 class PartitionDeletion(msgspec.Struct, frozen=True):
@@ -58,13 +58,13 @@ class PartitionDeletion(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A deletion and its progress on all brokers."""
+    """A deletion, and how far brokers have carried it out."""
 
     record: DeletionRecord
     size_bytes: int
-    """Sum over the brokers that answered; -1 if none did."""
+    """Sum over the brokers that responded; -1: none did."""
     remaining_ms: int
-    """Time until the last broker removes its data; -1 if it is unknown, or if the removal waits for the operator."""
+    """Time until the last broker removes its data; -1: it is unknown, or an operator has to order the removal."""
     partitions: tuple[PartitionDeletion, ...]
 
 
@@ -143,9 +143,8 @@ class HistoryAdmin:
         self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
         """Return the deletions that still have data (`wanted` None), or all requested ones, finished ones included. The
-        latest comes first. `told` returns whether the client may see a topic's name. The sizes and states come from the
-        brokers that hold the data.
-        """
+        latest comes first. `told`: returns whether the client may see a topic's name. The sizes and states come from
+        the brokers that have the data."""
         image = self._view.image
         if wanted is None:
             records = [record for record in image.deletions.values() if record.state in UNFINISHED]
@@ -183,7 +182,7 @@ def _deletion(record: DeletionRecord, held: Mapping[int, ReplicasByPartition]) -
 
 
 def _replica(record: DeletionRecord, index: int, broker_id: int, held: ReplicasByPartition | None) -> PartitionDeletion:
-    """Return the state of a replica from its broker's report, or from the deletion record if the broker did not answer
+    """Return the state of a replica from its broker's report, or from the deletion record if the broker did not respond
     (`held` None)."""
     if record.state == REMOVED:
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
@@ -197,7 +196,7 @@ def _replica(record: DeletionRecord, index: int, broker_id: int, held: ReplicasB
         return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
     if state in (STAGED, FOUND):
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
-    # The replica is not staged yet, or is being undeleted: report its size as that of a live partition.
+    # The replica is not staged yet, or is being undeleted: its size counts as that of a live partition.
     return PartitionDeletion(index, broker_id, state, None, -1, -1)
 
 
@@ -220,7 +219,7 @@ def _dead(record: DeletionRecord) -> Incarnation:
 
 
 def _made(events: Sequence[TopicEvent]) -> TopicEvent | None:
-    """Return the event that created an incarnation; None if histories were not recorded yet at that time."""
+    """Return the event that created an incarnation; None: the topic is older than stored histories."""
     first = events[0] if events else None
     if first is None or first.what not in BEGINNINGS:
         return None

@@ -19,12 +19,12 @@ class LogDirs(Protocol):
         ...
 
     def move_partition(self, topic_id: Uuid, partition: int, log_dir: str) -> int:
-        """Order a move and return an error code."""
+        """Start a move and return an error code."""
         ...
 
 
 class LogDirAdmin:
-    """Describes log directories and moves partitions between them without blocking the loop."""
+    """Describes log directories and moves partitions between them, without blocking the event loop."""
 
     def __init__(self, native: LogDirs, config: BrokerConfig) -> None:
         self._native = native
@@ -35,8 +35,8 @@ class LogDirAdmin:
         return path in self._config.cordoned_log_dirs
 
     async def move(self, topic_id: Uuid | None, partition: int, log_dir: str) -> int:
-        """Order a move to the log directory with that absolute path and return the error code. `topic_id` None means an
-        unknown topic."""
+        """Start a move to the log directory with that absolute path, and return an error code. `topic_id` None: the
+        topic is unknown."""
         if topic_id is None or partition < 0:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         loop = asyncio.get_running_loop()
@@ -46,9 +46,7 @@ class LogDirAdmin:
         self, wanted: Mapping[str | Uuid, set[int]] | None
     ) -> list[tuple[LogDirInfo, dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]]]]:
         """Return each log directory with (topic, its id) → [(partition, bytes, offset lag, whether it is a future
-        replica)]. The partitions are sorted. A topic's name or id selects its partitions; without one, all are
-        returned.
-        """
+        replica)], sorted by partition. `wanted`: topic name or id → partitions; None: all."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe)
         shown = []
         for directory in directories:

@@ -25,7 +25,7 @@ GUARDED: Mapping[str, str] = {
     "__transaction_state": "transaction.state.log.replication.factor",
     "__share_group_state": "share.coordinator.state.topic.replication.factor",
 }
-"""Internal topics, and the settings with their replication factors."""
+"""Internal topics, and the settings of their replication factors."""
 
 
 class PartitionCounts(msgspec.Struct):
@@ -81,7 +81,7 @@ class _Counted(msgspec.Struct, frozen=True):
     rules: tuple[int, int]
     all: PartitionCounts
     own: PartitionCounts | None
-    """Counts of the partitions that this broker leads; None if it leads none."""
+    """Counts of the partitions that the broker leads; None: it leads none."""
     leaders: Mapping[int, int]
     """Number of led partitions by broker."""
     replicas: Mapping[int, int]
@@ -100,17 +100,16 @@ class Conditions:
         self._leaders: Counter[int] = Counter()
         self._replicas: Counter[int] = Counter()
         self._at: tuple[ClusterImage, int, tuple[int, ...]] | None = None
-        """The image and the settings from which the sums were computed."""
+        """The image and the settings from which the counts were computed."""
 
     @property
     def image(self) -> ClusterImage:
-        """Return the image from which the sums were computed."""
+        """The image from which the counts were computed."""
         return self._view.image
 
     async def catch_up(self) -> None:
         """Count the topics that have changed, and let other tasks run in between. The next read then has few left to
-        count.
-        """
+        count."""
         for number, _ in enumerate(self._changes(), 1):
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -148,7 +147,7 @@ class Conditions:
             pass
 
     def _changes(self) -> Iterator[None]:
-        """Update the sums, one topic per step of the iterator. Several callers may share one iterator."""
+        """Update the counts, one topic per step of the iterator. Several callers may share one iterator."""
         wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
         now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
         if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
@@ -167,7 +166,7 @@ class Conditions:
             self._sum(after, 1)
             yield
             if self._view.image is not image:
-                return  # Another caller may already have counted a newer image.
+                return  # Another caller has counted a newer image.
         self._at = now
 
     def _sum(self, one: _Counted, sign: int) -> None:
@@ -182,7 +181,7 @@ class Conditions:
         """Return `min.insync.replicas` and the required number of replicas."""
         try:
             min_isr = int(topic.config[MIN_ISR])
-        # The topic does not set it, or another version of pybroker stored a value that this version cannot parse.
+        # The topic does not set it, or another release stored a value that this one cannot parse.
         except (KeyError, ValueError):
             min_isr = self._config.get_int(MIN_ISR)
         # A single broker can hold only one replica of each partition.
@@ -199,8 +198,8 @@ def _moves(state: PartitionImage) -> bool:
 
 
 def _is_behind(state: PartitionImage) -> bool:
-    """Return whether a replica is out of sync. A partition without a leader keeps its last ISR, but none of it is in
-    sync."""
+    """Return whether a replica is out of sync. A partition without a leader keeps its last ISR, which does not count.
+    """
     return _is_offline(state) or len(state.isr) < len(state.replicas) - len(state.adding_replicas)
 
 

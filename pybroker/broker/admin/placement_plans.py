@@ -1,5 +1,5 @@
 """Plans replica moves that empty brokers (`drain`), balance the load (`balance`), or change replication factors
-(`replicate`). Pure: turns a description of the cluster into moves, which a reassignment executes.
+(`replicate`). Pure: a plan is a list of moves, which a reassignment executes.
 
 A plan moves as few bytes as possible. A move never reduces the number of racks that a partition spans, and prefers a
 target that increases it. Racks are considered only if every broker has one, as in the placement of new topics.
@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 BYTES_TOLERANCE = 0.1
-"""Tolerated distance of a broker's bytes from the mean, as a fraction. `balance` ignores smaller differences: removing
-them would cost more than it gains.
-"""
+"""Tolerated difference of a broker's bytes from the mean, as a fraction. `balance` ignores smaller differences: the
+copies would cost more than they gain."""
 
 
 class PlanError(ValueError):
-    """The request cannot be planned. The message says why."""
+    """The request cannot be planned. The message gives the reason."""
 
 
 class PlanBroker(msgspec.Struct, frozen=True):
@@ -30,14 +29,14 @@ class PlanBroker(msgspec.Struct, frozen=True):
 
 
 class PlanPartition(msgspec.Struct, frozen=True):
-    """A partition; if it is being reassigned, with its target replicas."""
+    """A partition. During a reassignment: with its target replicas."""
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
     """The preferred leader comes first."""
     size_bytes: int = 0
-    """Size of one replica."""
+    """Size of one replica in bytes."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -77,7 +76,7 @@ def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], le
     """
     layout = _Layout(partitions, [broker for broker in brokers if broker.broker_id not in leaving])
     concerned = [one for one in layout.partitions if not layout.replicas[one].isdisjoint(leaving)]
-    # Large replicas first: small ones then even out the rest.
+    # Place large replicas first: small ones then balance the rest.
     for one in sorted(concerned, key=lambda one: -layout.partitions[one].size_bytes):
         for old in layout.order[one]:
             if old in leaving:
@@ -132,7 +131,7 @@ Key = tuple[str, int]
 
 
 class _Layout:
-    """The positions of all replicas while a plan is made."""
+    """The replicas of all partitions while a plan is being made."""
 
     def __init__(self, partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker]) -> None:
         known = sorted(partitions, key=lambda one: (one.topic, one.partition))
@@ -159,7 +158,7 @@ class _Layout:
         self.of_topic[broker, key[0]] += sign
 
     def replace(self, key: Key, old: int, new: int) -> None:
-        """Replace a replica; the new one takes its place in the replica list."""
+        """Replace a replica by another in the same position of the replica list."""
         self.order[key] = tuple(new if broker == old else broker for broker in self.order[key])
         self._moved(key, old, new)
 
@@ -173,7 +172,7 @@ class _Layout:
         self._moved(key, old, None)
 
     def lead(self, key: Key, leader: int) -> None:
-        """Make a replica the preferred leader; the two replicas swap their places in the replica list."""
+        """Make a replica the preferred leader; it swaps positions with the current one."""
         order = list(self.order[key])
         at = order.index(leader)
         order[0], order[at] = order[at], order[0]
@@ -233,8 +232,8 @@ def _span_racks(layout: _Layout) -> None:
     for key, one in layout.partitions.items():
         while layout.spread(key) < min(len(one.replicas), racks):
             doubled = Counter(layout.rack.get(broker) for broker in layout.order[key])
-            # Remove the last replica in a rack that has several: the preferred leader, which is the first replica, is
-            # then removed as late as possible.
+            # Remove the last replica in a rack that has several: the preferred leader, which is the first, then stays
+            # as long as possible.
             movable = [b for b in layout.order[key] if b in layout.rack and doubled[layout.rack[b]] > 1]
             if not movable:
                 break
@@ -267,9 +266,8 @@ def _move_one(layout: _Layout) -> bool:
 
 
 def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
-    """Return a replica to move. Prefer a topic with more replicas on the source than on the target, then a replica that
-    evens out the bytes, because that saves a second move.
-    """
+    """Return a replica to move. Prefer a topic with more replicas on the source than on the target, then a replica
+    whose move also balances the bytes, which saves a second move."""
     surplus = (len(layout.on[source]) - len(layout.on[target])) / 2
     wanted = max(0.0, (layout.bytes[source] - layout.bytes[target]) / 2 / surplus)
     best: tuple[bool, float, Key] | None = None
@@ -299,9 +297,8 @@ def _even_bytes(layout: _Layout, tolerance: float) -> None:
 
 
 def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
-    """Reduce the difference of two brokers as far as one exchange can; if the replica counts allow it, move one replica
-    instead. Return False if no exchange helps.
-    """
+    """Reduce the difference of two brokers as far as one exchange can; if the replica counts permit, move one replica
+    instead. Return False if no exchange helps."""
     gap = layout.bytes[heavy] - layout.bytes[light]
 
     def size(key: Key) -> int:
@@ -328,9 +325,8 @@ def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
 
 
 def _even_leaders(layout: _Layout) -> None:
-    """Pass preferred leadership along a chain of partitions, from the broker with the most preferred leaders to one
-    with at least two fewer. No data moves.
-    """
+    """Move preferred leadership along a chain of partitions, from the broker with the most preferred leaders to one
+    with at least two fewer. No data moves."""
     led: dict[int, set[Key]] = {broker: set() for broker in layout.brokers}
     for key, order in layout.order.items():
         if order and order[0] in led:

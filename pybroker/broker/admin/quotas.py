@@ -34,7 +34,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 NAME_BYTES_MAX = 255
-"""Longest name of a user, client id or address: it becomes part of a path."""
+"""Longest name of a user, client id or address: the name becomes part of a path."""
 
 FRACTION_MAX = 1e-6
 """Tolerated deviation from an integer of a quota that must be an integer."""
@@ -90,7 +90,7 @@ class QuotaAdmin:
         try:
             answer = await self._port.submit(AlterClientQuotas(tuple(changes)), caller=caller)
         except KafkaError as refusal:
-            # The response has an error per entity but none for the request, so each entity gets the request's error.
+            # The response has no error code for the request: each entity gets the request's error.
             return [problem or refusal for problem in results]
         decided = iter(zip(changes, answer.reply, strict=True))
         for place, problem in enumerate(results):
@@ -173,7 +173,7 @@ async def _problem(one: Alteration) -> KafkaError | None:
 def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, QuotaKind]) -> KafkaError | None:
     for name, value in values.items():
         if value is None:
-            continue  # Removing a quota that does not exist is no error, even if no quota has that name.
+            continue  # Removing a quota that does not exist is not an error, even if no quota has that name.
         kind = known.get(name)
         if kind is None:
             return _invalid(f"There is no quota {name!r} for this entity type. There are: {', '.join(known)}.")

@@ -14,7 +14,7 @@ from pybroker.native import NativeBroker, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 FLUSH_WAIT_MAX_S = 5.0
-"""Limit of one request's wait for flushes: it does not wait longer for a slow disk."""
+"""Longest wait of one request for flushes, for the case of a slow disk."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True):
@@ -33,10 +33,9 @@ class RecordAdmin:
         self._replicas = replicas
 
     async def delete(self, wanted: Sequence[tuple[str, int, int]], timeout_s: float) -> list[DeletedRecords]:
-        """Delete the records of each (topic, partition, offset or -1) and return the outcomes, in order. One call off
-        the loop does all disk access. Wait at most `timeout_s` seconds for the flush of records that were acknowledged
-        with acks=1.
-        """
+        """Delete the records of each (topic, partition, offset or -1) and return the results, in order. One call in a
+        thread does all disk access. Wait at most `timeout_s` seconds for the flush of records that were acknowledged
+        with acks=1."""
         topics = {name: self._topic(name) for name in dict.fromkeys(name for name, _, _ in wanted)}
         resolved = [(_resolve(topics[name], partition), partition, offset) for name, partition, offset in wanted]
         return await asyncio.get_running_loop().run_in_executor(None, self._delete, resolved, timeout_s)

@@ -33,7 +33,7 @@ class ElectionAdmin:
         that needed an election. On success this broker already shows the new leader. Raises KafkaError if no controller
         is available."""
         if partitions is not None:
-            # Remove duplicates: the second election of a partition would answer ELECTION_NOT_NEEDED.
+            # Remove duplicates: the second election of a partition would return ELECTION_NOT_NEEDED.
             partitions = tuple(dict.fromkeys(partitions))
         answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
         if answer.in_force:
@@ -59,7 +59,7 @@ class ReassignmentAdmin:
         broker shows it, else the error. Raises KafkaError if no controller is available.
         """
         topics = self._view.image.topics
-        # Address topics by id now: a re-created topic of the same name must not be reassigned.
+        # Look up topic ids now: a topic that is created again with the same name must not be reassigned.
         known = tuple(
             partition
             if partition.topic_id is not None or partition.topic not in topics

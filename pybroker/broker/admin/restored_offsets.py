@@ -1,7 +1,7 @@
 """Committed offsets of groups survive the deletion of a topic, because the topic's deletion record contains them.
 
-The record lacks the offsets of a broker that answered the write fence too late; `LateOffsets` adds them.
-`RestoredOffsets` restores the offsets to the topic after an undelete, or to the successor that inherits them. Each
+If a broker responds to the write fence too late, the record lacks its offsets; `LateOffsets` adds them.
+`RestoredOffsets` restores the offsets to the topic after an undelete, or to the successor that continues them. Each
 broker does both for the groups that it coordinates. The controller waits until all brokers have confirmed.
 """
 
@@ -28,21 +28,17 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 """Pause between two attempts to restore offsets."""
 SILENT = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Do not log these errors: either another broker coordinates the group (this broker takes over if that one dies), or
-the coordinator is loading.
-"""
+"""Errors that are not logged: another broker coordinates the group (if it fails, this broker may take over), or the
+coordinator is loading."""
 
 GiveBack = Callable[[Uuid, str, Sequence[Mapping[str, Any]]], Mapping[str, Awaitable[ErrorCode]]]
-"""Writes the offsets of a deletion record as offsets of the given incarnation and name. When the call returns, the
-groups already see them. The result has an awaitable for each group, which gives an error code when the offsets are
-stored.
-"""
+"""Writes the offsets of a deletion record as offsets of this topic id and name. When the call returns, the groups see
+them. Returns an awaitable per group, which gives an error code when the offsets are stored."""
 
 
 class _Debt(msgspec.Struct, frozen=True):
-    """Offsets to restore from one deletion. One topic id may have several: its successor may still be getting offsets
-    when the topic is undeleted, and it may be deleted and undeleted again before all groups are done.
-    """
+    """Offsets to restore from one deletion. A topic id may have several: its successor may still be getting offsets
+    when the topic is undeleted, and it may be deleted and undeleted again before all groups are done."""
 
     topic_id: Uuid
     deleted_ms: int
@@ -64,10 +60,9 @@ class LateOffsets:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]]) -> None:
-        """Start sending the offsets that the record lacks; the task retries until the controller has stored them. If
-        this broker crashes before that, they are lost: it writes their tombstones now, before it accepts any commit for
-        a new incarnation of the name.
-        """
+        """Start to send the offsets that the record lacks; the task retries until the controller has stored them. If
+        this broker crashes before that, they are lost: it writes their tombstones at once, before it accepts any commit
+        for a new incarnation of the name."""
         record = self._view.image.deletions.get(topic_id)
         if record is None:
             return
@@ -102,7 +97,7 @@ class RestoredOffsets:
         loaded: Callable[[], Awaitable[None]],
         is_shown: Callable[[Uuid], bool],
     ) -> None:
-        """`loaded` waits until all groups are loaded. `is_shown` returns whether clients see an incarnation."""
+        """`loaded`: waits until all groups are loaded. `is_shown`: returns whether clients see a topic id."""
         self._is_shown = is_shown
         self._view = view
         self._port = port
@@ -140,9 +135,8 @@ class RestoredOffsets:
         self.topics_shown([heir for heir in heirs if self._is_shown(heir)])
 
     def topics_shown(self, topics: Sequence[Uuid]) -> None:
-        """Restore the offsets of topics that become visible. The groups' offsets change in the same iteration of the
-        loop, before any group can read them.
-        """
+        """Restore the offsets of topics that become visible. The offsets change in the same step of the event loop,
+        before any group can read them."""
         if not self._started:
             return
         shown = frozenset(topics)
@@ -183,8 +177,7 @@ class RestoredOffsets:
                         topic.name,
                         loud.name,
                     )
-                # Retry without a pause when a group has just been loaded: it must not serve requests before it has its
-                # offsets.
+                # A group that has just been loaded must get its offsets before it serves requests: retry at once.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
                 record = self._owing(debt)

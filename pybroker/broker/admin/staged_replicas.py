@@ -18,7 +18,7 @@ from pybroker.protocol import interbroker as wire
 log = logging.getLogger(__name__)
 
 OTHERS_WAIT_S = 2.0
-"""Limit of the wait for other brokers: a paused broker must not delay the response, so the result omits it."""
+"""Longest wait for other brokers: a paused broker must not delay the response, which then omits it."""
 
 
 class StagedReplica(msgspec.Struct, frozen=True):
@@ -90,8 +90,7 @@ class StagedReplicas:
         ]
 
     async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, ReplicasByPartition]:
-        """Return the staged replicas of each broker that answers in time. `holders` maps each broker to the topics to
-        ask it about.
+        """Return the staged replicas of each broker that responds in time. `holders`: broker → topics that it may have.
         """
         live = self._view.image.brokers
         asked = [broker for broker in holders if broker == self._broker_id or broker in live]
@@ -125,7 +124,7 @@ class StagedReplicas:
 
 
 def directory_bytes(path: str) -> int:
-    """Return the bytes of the files in a directory; ignore files that disappear meanwhile."""
+    """Return the bytes of the files in a directory; ignore files that disappear during the call."""
     try:
         with os.scandir(path) as entries:
             return sum(_bytes(entry) for entry in entries)

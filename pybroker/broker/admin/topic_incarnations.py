@@ -94,9 +94,8 @@ class LineageAdmin:
     # --- purge --------------------------------------------------------------------------------------------------------
 
     async def know_deleted(self, topics: Sequence[Uuid], timeout_ms: int) -> None:
-        """Wait until this broker has all earlier decisions of the controller, unless it already knows all these
-        deletions: another broker may just have deleted a topic.
-        """
+        """Wait until this broker has applied all earlier decisions of the controller, unless it knows all these
+        deletions: another broker may have deleted a topic a moment ago."""
         if not all(topic_id in self._view.image.deletions for topic_id in topics):
             await self._port.catch_up(timeout_ms)
 

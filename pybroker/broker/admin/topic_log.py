@@ -1,4 +1,4 @@
-"""Log lines of created and deleted topics: one INFO line per request, however many topics it names."""
+"""Log lines about created and deleted topics: one INFO line per request, however many topics it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.printable import time_text
 log = logging.getLogger(__name__)
 
 SHOWN_MAX = 100
-"""Limit of topics in one line."""
+"""Topics named in one line, at most."""
 
 
 def log_created(by: str, topics: Sequence[CreatedTopic]) -> None:
@@ -54,9 +54,8 @@ def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
 
 
 def _line(event: str, by: str, topics: Sequence[tuple[str, str]], more: str = "") -> str:
-    """Return the line of an event. `topics` has names with ids. A long list of topics comes after the other fields,
-    because long lines are cut off at the end.
-    """
+    """Return the line of an event. `topics`: names with ids. They come after the other fields, because a long line is
+    cut off at the end."""
     shown = [" ".join(filter(None, each)) for each in topics[:SHOWN_MAX]]
     # Quote names that come from clients.
     common = " ".join(filter(None, [f"by={by if by == BY_BROKER else repr(by)}", more]))

@@ -74,7 +74,7 @@ class GrowSpec(msgspec.Struct, frozen=True):
     total: int
     assignments: tuple[tuple[int, ...], ...] | None
     topic_id: Uuid | None = None
-    """The incarnation's id; None addresses the topic by its name."""
+    """None: the request names the topic by name."""
 
 
 R = TypeVar("R")
@@ -98,7 +98,7 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._held_back: dict[str, Uuid] = {}
-        """Names that automatic creation has refused, with their deleted topics: the log gets only one line for each."""
+        """Topic name → deleted topic, for names that automatic creation has refused: each is logged only once."""
         self._creating: dict[tuple[str, Entitled], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ class TopicAdmin:
         return enabled
 
     def creates_again(self, name: str) -> bool:
-        """Return whether a name may be created automatically. With `auto.create.deleted.topics.enable=false` it may not
-        while the last topic of that name can still be undeleted."""
+        """Return whether a topic may be created automatically. With `auto.create.deleted.topics.enable=false` it may
+        not while the last topic of that name can still be undeleted."""
         if self._config["auto.create.deleted.topics.enable"]:
             return True
         last = last_deletion(self._view.image, name)
@@ -233,7 +233,7 @@ class TopicAdmin:
             for name in mine:
                 self._creating[name, entitled] = loop.create_future()
             work = asyncio.ensure_future(self._auto_create(mine, caller, entitled))
-            # A caller may be cancelled; the creation continues and completes the calls of the others.
+            # The creation continues even if its first caller is cancelled: other callers wait for it.
             work.add_done_callback(_retrieve)
         waits = {name: self._creating[name, entitled] for name in dict.fromkeys(names)}
         await asyncio.wait(waits.values())
@@ -256,7 +256,7 @@ class TopicAdmin:
         except KafkaError as error:
             problems = dict.fromkeys(names, error)
         finally:
-            # Complete the waiting callers even after an unexpected error; the next request tries again.
+            # Answer the waiting callers even after an unexpected error; the next request tries again.
             bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created. See the broker's log.")
             for name in names:
                 self._creating.pop((name, entitled)).set_result(problems.get(name, bug))
@@ -295,7 +295,7 @@ class TopicAdmin:
                     "cleanup.policy": "delete",
                     "compression.type": "producer",
                     "min.insync.replicas": str(self._config[f"{prefix}.min.isr"] if self._config.in_cluster else 1),
-                    # The coordinator itself deletes obsolete records.
+                    # The share coordinator itself deletes obsolete records.
                     "retention.ms": "-1",
                     "retention.bytes": "-1",
                     "segment.bytes": str(self._config[f"{prefix}.segment.bytes"]),
@@ -306,8 +306,8 @@ class TopicAdmin:
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
         # Like Kafka, refuse the creation while fewer brokers run than the replication factor: the durability of commits
-        # must not depend on the order in which brokers start. A single broker uses one replica without being
-        # configured.
+        # must not depend on the order in which brokers start. On a single broker, use one replica whatever the settings
+        # say.
         factor = self._config[f"{prefix}.replication.factor"] if self._config.in_cluster else 1
         return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
 
@@ -321,9 +321,8 @@ class TopicAdmin:
                 raise error
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> int:
-        """Before a name or id counts as unknown, wait until this broker has all earlier decisions of the controller:
-        another broker may just have created the topic. Return the remaining time.
-        """
+        """Before a name or id counts as unknown, wait until this broker has applied all earlier decisions of the
+        controller: another broker may have created the topic a moment ago. Return the remaining time."""
         image = self._view.image
         if all(one in (image.topics if isinstance(one, str) else image.names) for one in which):
             return timeout_ms
@@ -344,8 +343,8 @@ class TopicAdmin:
             return Results([disabled] * len(which))
         timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
-        # Address topics by id now: the request must not delete a topic that is created again under the same name
-        # meanwhile.
+        # Look up topic ids now: the request must not delete a topic that is created again with the same name in the
+        # meantime.
         found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
         unknown: dict[str | Uuid, KafkaError] = {
             one: unknown_topic(image, one) for one in which if isinstance(one, str) and one not in found
@@ -384,15 +383,15 @@ class TopicAdmin:
 
     @property
     def delete_orders(self) -> bool:
-        """Return whether orders of the old format (`/admin/delete_topics`) exist."""
+        """Return whether deletion requests in the old format (`/admin/delete_topics`) exist."""
         return bool(self._view.image.delete_orders)
 
     async def carry_out_delete_orders(self) -> None:
-        """Execute deletions that an older controller left as orders. Runs before the broker serves clients, which must
-        not see topics whose deletion was acknowledged.
+        """Execute deletion requests in the old format, which an older controller has left. Runs before the broker
+        serves clients: they must not see topics whose deletion was acknowledged.
 
-        With delete.topic.enable=false the broker drops the orders, as Kafka does. It keeps the order of a topic whose
-        metadata is damaged. Raises KafkaError if the store fails.
+        With delete.topic.enable=false the broker removes the requests, as Kafka does. It keeps the request for a topic
+        whose metadata is damaged. Raises KafkaError if the store fails.
         """
         image = self._view.image
         living = sorted(image.delete_orders & image.topics.keys())
@@ -459,16 +458,15 @@ class TopicAdmin:
 
 
 def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopic | KafkaError:
-    """If the client addressed the topic by name, replace an error about the id by the error about the name."""
+    """If the client named the topic by name, replace an error about the id by the error about the name."""
     if isinstance(one, str) and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.message)
     return result
 
 
 def _client(caller: Caller) -> str:
-    """Return the client in the form that the topic history records. It includes the client id, because many clusters
-    have only one principal.
-    """
+    """Return the client as the topic history records it. The client id is included, because many clusters have only one
+    principal."""
     shown = "".join(each if each.isprintable() else "?" for each in caller.client_id[:CLIENT_ID_SHOWN_MAX])
     return f"{caller.principal} (client {shown or '-'} at {caller.host})"
 

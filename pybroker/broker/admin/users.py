@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _MECHANISMS = frozenset(map(int, ScramMechanism))
 
 USER_BYTES_MAX = 255
-"""Longest user name: it becomes part of a path and of log lines."""
+"""Longest user name: the name becomes part of a path and of log lines."""
 
 
 class CredentialDeletion(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class UserAdmin:
             try:
                 answer = await self._port.submit(event, caller=caller)
             except KafkaError as refusal:
-                # The response has an error per user but none for the request, so each user gets the request's error.
+                # The response has no error code for the request: each user gets the request's error.
                 return {name: problem or refusal for name, problem in results.items()}
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error

@@ -1,4 +1,4 @@
-"""One ZooKeeper server on 127.0.0.1, for tests; its data does not survive a power cut."""
+"""One ZooKeeper server on 127.0.0.1, for tests; its data does not survive a power failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.testing.maven import java_command, pinned_jars
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 60
 TICK_MS = 200
-"""Sessions last between 2 and 20 ticks; tests want short ones."""
+"""ZooKeeper's tickTime. Sessions last between 2 and 20 ticks, and tests need short ones."""
 LOG_TAIL_CHARS = 3000
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HERE = Path(__file__).parent
@@ -36,7 +36,7 @@ def zookeeper_jars() -> Path:
 class ZooKeeper:
     """One server with data and log below `directory`. It ends with this process.
 
-    settings: lines of zoo.cfg, which override those of this class.
+    settings: lines of zoo.cfg, which override the settings of this class.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -89,7 +89,7 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr",
             "autopurge.purgeInterval": "0",
-            # Tests kill the process, not the machine: no fsync needed.
+            # Tests kill the process, not the machine: fsync is not needed.
             "forceSync": "no",
             **self.settings,
         }
