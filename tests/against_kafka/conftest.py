@@ -1,4 +1,4 @@
-"""Both brokers, for all stories of a run."""
+"""Both brokers, for all stories of a run; and two more with an authorizer and users."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 from pybroker.protocol import messages as m
 from tests.against_kafka.sides import MOVING, Side, differences
 from tests.groups.kit import unique, until
+from tests.security.kit import ROOT, jaas
 from tests.streams.kit import QUICK
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.support.wire import free_port
 from tests.wire.client import WireClient
 
 SETTINGS = {
@@ -64,19 +66,57 @@ def _coordinated(broker: BrokerProcess, kind: int) -> bool:
     return answer.coordinators[0].error_code not in MOVING
 
 
+USERS = ("alice", "bob")
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{ROOT}",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas([ROOT, *USERS]),
+    "delegation.token.secret.key": "secret",
+}
+
+
+@pytest.fixture(scope="package")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[BrokerProcess, int]]:
+    """Brokers with an authorizer, and their ports for users. Clients of the other port may do everything."""
+    folder = tmp_path_factory.mktemp("guarded")
+    ours, kafka = PybrokerProcess(folder / "pybroker", GUARDED), KafkaProcess(folder / "kafka", GUARDED)
+    brokers: dict[BrokerProcess, int] = {ours: free_port(), kafka: free_port()}
+    for broker, port in brokers.items():
+        broker.settings["listeners"] = f"PLAINTEXT://{broker.bootstrap},SASL_PLAINTEXT://127.0.0.1:{port}"
+    kafka.settings["advertised.listeners"] = kafka.settings["listeners"]
+    kafka.settings["listeners"] += f",CONTROLLER://127.0.0.1:{kafka.controller_port}"
+    kafka.settings["listener.security.protocol.map"] = (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    )
+    try:
+        for broker in brokers:
+            broker.start()
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def tell(story: Story, ours: Side, kafkas: Side) -> None:
+    """Tells a story to both, and fails with each field that differs."""
+    name = unique("story")
+    for side in (ours, kafkas):
+        try:
+            story(side, name)
+        finally:
+            side.close()
+    found = differences(ours, kafkas)
+    assert not found, f"{story.__name__}:\n{found}"
+
+
 @pytest.fixture
 def compare(both: list[BrokerProcess]) -> Callable[[Story], None]:
-    """Tells a story to both, and fails with each field that differs."""
+    """Compares what both answer in a story."""
+    return lambda story: tell(story, *(Side(broker) for broker in both))
 
-    def told(story: Story) -> None:
-        name = unique("story")
-        ours, kafkas = (Side(broker) for broker in both)
-        for side in (ours, kafkas):
-            try:
-                story(side, name)
-            finally:
-                side.close()
-        found = differences(ours, kafkas)
-        assert not found, f"{story.__name__}:\n{found}"
 
-    return told
+@pytest.fixture
+def compare_guarded(guarded: dict[BrokerProcess, int]) -> Callable[[Story], None]:
+    """As `compare`, with an authorizer and users."""
+    return lambda story: tell(story, *(Side(broker, port) for broker, port in guarded.items()))

@@ -25,6 +25,8 @@ _TYPES, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
     frozenset(map(int, kinds)) for kinds in (ResourceType, PatternType, AclOperation, PermissionType)
 )
 
+_UNKNOWN_ELEMENTS = "The AclBindingFilter must not contain UNKNOWN elements."
+
 NAME_BYTES_MAX = 32767
 """Longest name, principal or host: the limit of a string in the protocol's older versions. Clients of any version can
 therefore read and remove every entry.
@@ -46,7 +48,11 @@ class AclAdmin:
     def describe(self, which: AclFilter) -> list[AclBinding]:
         """Return the entries that match. Raises KafkaError."""
         self._require_authorizer()
-        _check_filter(which)
+        # As in Kafka: a number of a later protocol matches nothing, so that newer clients can ask for it.
+        if 0 in (which.resource_type, which.pattern_type, which.operation, which.permission):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_ELEMENTS)
+        if _has_unknown(which):
+            return []
         nodes = self._view.image.acls.values()
         return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
@@ -73,12 +79,11 @@ class AclAdmin:
         results: list[Sequence[AclBinding] | KafkaError] = []
         good: list[AclFilter] = []
         for one in filters:
-            try:
-                _check_filter(one)
+            if _has_unknown(one):
+                results.append(KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_ELEMENTS))
+            else:
                 good.append(one)
                 results.append(())
-            except KafkaError as error:
-                results.append(error)
         if not good:
             return results
         answer = await self._port.submit(DeleteAcls(tuple(good)), caller=caller)
@@ -101,15 +106,14 @@ def describe_binding(binding: AclBinding) -> str:
     )
 
 
-def _check_filter(which: AclFilter) -> None:
+def _has_unknown(which: AclFilter) -> bool:
     known = (
         (which.resource_type, _TYPES),
         (which.pattern_type, _PATTERNS),
         (which.operation, _OPERATIONS),
         (which.permission, _PERMISSIONS),
     )
-    if any(value == 0 or value not in kinds for value, kinds in known):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The AclBindingFilter must not contain UNKNOWN elements.")
+    return any(value == 0 or value not in kinds for value, kinds in known)
 
 
 def _problem(binding: AclBinding) -> str | None:
@@ -126,8 +130,8 @@ def _problem(binding: AclBinding) -> str | None:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not binding.name:
         return "Invalid empty resource name"
-    kind_of_principal, colon, name = binding.principal.partition(":")
-    if not colon or not kind_of_principal or not name:
+    # As in Kafka, an empty type or name is an entry for a principal that does not exist.
+    if ":" not in binding.principal:
         return (
             f"Could not parse principal from `{binding.principal}` (no colon is present separating the principal type "
             "from the principal name)"

@@ -122,7 +122,7 @@ class TokenAdmin:
         now_ms = self._clock.wall_ms()
         if token.max_ms < now_ms:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "The delegation token has expired.")
-        period_ms = period_ms if period_ms >= 0 else self._config.get_int("delegation.token.expiry.time.ms")
+        period_ms = period_ms if period_ms > 0 else self._config.get_int("delegation.token.expiry.time.ms")
         return await self._submit(ChangeToken(token.token_id, now_ms + period_ms, now_ms, caller.principal), caller)
 
     async def expire(self, given: bytes, period_ms: int, caller: Caller) -> int:
@@ -136,15 +136,15 @@ class TokenAdmin:
     def describe(
         self, owners: Sequence[str] | None, visible: Callable[[DelegationToken], bool]
     ) -> list[tuple[DelegationToken, bytes]]:
-        """Return the tokens of these owners, or of all owners, that the caller may see, with their HMACs. Raises
-        KafkaError.
+        """Return the tokens that the caller may see, with their HMACs: all, or those that one of `owners` owns, has
+        requested or may renew. Raises KafkaError.
         """
         secret = self.require()
         tokens = self._view.image.tokens.values()
         return [
             (token, hmac_of(secret, token.token_id))
             for token in tokens
-            if (owners is None or token.owner in owners) and visible(token)
+            if (owners is None or any(token.may_be_changed_by(owner) for owner in owners)) and visible(token)
         ]
 
     def _known(self, given: bytes) -> DelegationToken:
