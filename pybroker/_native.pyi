@@ -1583,6 +1583,14 @@ class QuorumWarning:
     def message(self) -> str: ...
 
 @final
+class QuorumRoom:
+    """The disk is full: the node neither votes nor leads until there is room."""
+
+    @property
+    def problem(self) -> str | None:
+        """None: there is room again."""
+
+@final
 class QuorumFailure:
     """The disk failed, and the node has halted."""
 
@@ -1638,6 +1646,7 @@ class MetadataQuorum:
         | QuorumLeader
         | QuorumVoters
         | QuorumWarning
+        | QuorumRoom
         | QuorumFailure
     ]:
         """Return the outputs since the last call, in order. Between two calls the node queues a limited amount of

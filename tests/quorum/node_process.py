@@ -173,6 +173,7 @@ async def main(settings: dict[str, Any]) -> None:
                     "leader": image.leader,
                     "applied": image.applied,
                     "snapshots": image.snapshots,
+                    "refusals": node.room.refusals,
                     "log_start": status.log_start,
                     "log_end": status.log_end,
                     "high_watermark": status.high_watermark,

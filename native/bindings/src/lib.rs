@@ -84,8 +84,8 @@ mod _native {
     use crate::quorum::{
         CommittedRecords, MetadataQuorum, MetadataSnapshot, ProposalOutcome, QuorumEndpoint,
         QuorumFailure, QuorumLeader, QuorumReplica, QuorumReplicaStatus, QuorumRequest,
-        QuorumResponse, QuorumStatus, QuorumVoters, QuorumWarning, SnapshotEnd, SnapshotRecords,
-        SnapshotStart,
+        QuorumResponse, QuorumRoom, QuorumStatus, QuorumVoters, QuorumWarning, SnapshotEnd,
+        SnapshotRecords, SnapshotStart,
     };
     #[pymodule_export]
     use crate::record_bytes::RecordBytes;

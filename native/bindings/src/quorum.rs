@@ -26,7 +26,7 @@ use crate::plane::wake::WakeFd;
 use crate::uuid::Uuid;
 pub(crate) use outputs::{
     CommittedRecords, ProposalOutcome, QuorumFailure, QuorumLeader, QuorumRequest, QuorumResponse,
-    QuorumVoters, QuorumWarning, SnapshotEnd, SnapshotRecords, SnapshotStart,
+    QuorumRoom, QuorumVoters, QuorumWarning, SnapshotEnd, SnapshotRecords, SnapshotStart,
 };
 pub(crate) use values::{QuorumEndpoint, QuorumReplica, QuorumReplicaStatus, QuorumStatus};
 

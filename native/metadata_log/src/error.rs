@@ -45,6 +45,25 @@ impl LogError {
         }
     }
 
+    /// Return whether the disk is full, or a limit of file sizes is reached: the written data is intact. A failed sync
+    /// is a failing disk, whatever its error.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let Self::Io {
+            operation, source, ..
+        } = self
+        else {
+            return false;
+        };
+        !operation.starts_with("sync")
+            && matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::FileTooLarge
+            )
+    }
+
     /// Return whether the cause is damaged data, not a failing disk.
     #[must_use]
     pub fn is_damage(&self) -> bool {

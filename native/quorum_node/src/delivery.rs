@@ -50,6 +50,21 @@ impl Delivery {
         self.snapshot = Some(snapshot);
     }
 
+    /// Continue with a log that was opened again.
+    pub(crate) fn reopen(
+        &mut self,
+        log: &MetadataLog<Directory>,
+        outbox: &Outbox,
+    ) -> Result<(), LogError> {
+        let has_next = (log.start().offset..=log.end_offset()).contains(&self.next);
+        if self.snapshot.is_some() || !has_next {
+            let snapshot = log.open_snapshot(log.latest_snapshot())?;
+            self.committed = self.committed.min(log.end_offset());
+            self.replace(snapshot, outbox);
+        }
+        Ok(())
+    }
+
     pub(crate) fn commit(&mut self, end: i64) {
         self.committed = self.committed.max(end);
     }

@@ -18,6 +18,8 @@ pub(crate) enum Job {
         ticket: u64,
         write: StateWrite<Directory>,
     },
+    /// Report that all earlier jobs are done.
+    Drain,
 }
 
 /// The disk thread. It ends when its jobs are done and the sender is dropped.
@@ -54,9 +56,11 @@ fn run(queue: &Receiver<Job>, inbox: &Inbox) {
             Job::WriteState { ticket, write } => {
                 write.run().map(|()| Input::StateWritten { ticket })
             }
+            Job::Drain => Ok(Input::Drained),
         };
         match done {
             Ok(done) => inbox.push(done),
+            Err(error) if error.is_full() => inbox.push(Input::StorageFailed(error)),
             // Do not repeat a failed sync: the page cache may have dropped the writes.
             Err(error) => return inbox.push(Input::StorageFailed(error)),
         }

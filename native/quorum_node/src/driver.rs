@@ -22,6 +22,7 @@ use crate::disk::{Disk, Job};
 use crate::inbox::Input;
 use crate::outbox::Outbox;
 use crate::output::{Outcome, Output};
+use crate::room::{self, WaitForRoom};
 use crate::settings::NodeSettings;
 use crate::status::{NodeStatus, status};
 use crate::wire::{
@@ -33,6 +34,9 @@ use crate::wire::{
 const ASKED_MAX: usize = 4096;
 /// Maximum bytes of batches, or of a snapshot, in one response, even if the request asks for more.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
+
+/// Distance between the correlations of two state machines of one process.
+const CORRELATIONS: u64 = 1 << 40;
 
 /// A request that was sent.
 struct Asked {
@@ -46,6 +50,10 @@ pub(crate) struct Driver {
     sender: Arc<Sender>,
     clock: Clock,
     quorum: Quorum<Bytes>,
+    /// Added to the correlations of the present state machine, so that a response to an earlier one is not taken for a
+    /// response to this one.
+    first_correlation: u64,
+    files: Directory,
     log: MetadataLog<Directory>,
     disk: Disk,
     outbox: Outbox,
@@ -60,6 +68,8 @@ pub(crate) struct Driver {
     addresses: Addresses,
     told_leader: Option<(i32, Option<i32>)>,
     told_voters: Option<VoterSet>,
+    /// The disk is full; the state machine has halted.
+    full: Option<WaitForRoom>,
     /// The disk has failed: its content is unknown.
     failed: bool,
     stopped: bool,
@@ -79,7 +89,7 @@ impl Driver {
         settings: NodeSettings,
         sender: Arc<Sender>,
         clock: Clock,
-        log: MetadataLog<Directory>,
+        (files, log): (Directory, MetadataLog<Directory>),
         recovered: Recovered,
         disk: Disk,
         outbox: Outbox,
@@ -89,22 +99,16 @@ impl Driver {
         }
         let snapshot = log.open_snapshot(log.latest_snapshot())?;
         let delivery = Delivery::from_snapshot(snapshot, &outbox);
-        let new_topic_id = Uuid::random();
-        let mut machine = Settings::new(
-            settings.key,
-            sender.cluster_key,
-            new_topic_id,
-            settings.seed,
-        );
-        machine.bootstrap.clone_from(&settings.bootstrap);
-        machine.timeouts = settings.timeouts;
+        let machine = machine_settings(&settings, &sender);
         let now = clock.monotonic_ms();
         let mut core = Self {
             quorum: Quorum::new(machine, recovered.state, recovered.index, now),
+            first_correlation: 0,
             addresses: Addresses::new(settings.key.id, settings.endpoints.clone()),
             settings,
             sender,
             clock,
+            files,
             log,
             disk,
             outbox,
@@ -115,6 +119,7 @@ impl Driver {
             proposals: HashMap::new(),
             told_leader: None,
             told_voters: None,
+            full: None,
             failed: false,
             stopped: false,
         };
@@ -127,7 +132,11 @@ impl Driver {
 
     /// Return the time by which the owner must call [`Driver::take_in`].
     pub(crate) fn deadline(&self) -> u64 {
-        self.quorum.deadline()
+        match &self.full {
+            Some(wait) if wait.drained => wait.retry_at,
+            Some(_) => u64::MAX,
+            None => self.quorum.deadline(),
+        }
     }
 
     /// Process inputs. Return false if the node stops.
@@ -158,8 +167,11 @@ impl Driver {
         if !proposals.is_empty() {
             self.step(proposals);
         }
-        if self.clock.monotonic_ms() >= self.quorum.deadline() {
-            self.step([Event::Time]);
+        if self.clock.monotonic_ms() >= self.deadline() {
+            match self.full {
+                Some(_) => self.reopen_if_room(),
+                None => self.step([Event::Time]),
+            }
         }
         self.tell_changes();
         self.deliver();
@@ -167,6 +179,30 @@ impl Driver {
     }
 
     fn take_in_one(&mut self, input: Input) -> Result<(), LogError> {
+        let Some(wait) = &mut self.full else {
+            return self.take_in_working(input);
+        };
+        match input {
+            Input::Drained => {
+                wait.drained = true;
+                wait.retry_at = self.clock.monotonic_ms() + room::RETRY_MS;
+            }
+            Input::Request { handle, incoming } => {
+                self.replies.insert(handle, incoming.reply);
+                self.refuse(handle);
+            }
+            Input::AddVoter { proposal, .. } | Input::RemoveVoter { proposal, .. } => {
+                let outcome = Outcome::Refused(Refusal::NotLeader);
+                self.outbox.push(Output::Decided { proposal, outcome });
+            }
+            Input::StorageFailed(error) if !error.is_full() => return Err(error),
+            // Recovery finds a snapshot that was written meanwhile.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_in_working(&mut self, input: Input) -> Result<(), LogError> {
         match input {
             Input::Request { handle, incoming } => self.on_request(handle, *incoming),
             Input::Response { correlation, body } => self.on_response(correlation, &body)?,
@@ -196,7 +232,7 @@ impl Driver {
             }
             Input::StateWritten { ticket } => self.step([Event::StateWritten { ticket }]),
             Input::StorageFailed(error) => return Err(error),
-            Input::Delivered | Input::Propose { .. } | Input::Stop => {}
+            Input::Delivered | Input::Propose { .. } | Input::Stop | Input::Drained => {}
         }
         Ok(())
     }
@@ -210,7 +246,7 @@ impl Driver {
     ) -> Option<Event<Bytes>> {
         // Refuse a proposal from another epoch: the owner decided it on that epoch's image.
         let leads = self.quorum.is_leader() && self.quorum.state().epoch == epoch;
-        if !leads || self.failed {
+        if !leads || self.failed || self.full.is_some() {
             let outcome = Outcome::Refused(Refusal::NotLeader);
             self.outbox.push(Output::Decided { proposal, outcome });
             return None;
@@ -234,6 +270,7 @@ impl Driver {
         let Some(Asked { peer, api }) = self.asked.remove(&correlation) else {
             return Ok(());
         };
+        let correlation = correlation - self.first_correlation;
         let reply = match decode_response(api, body) {
             Ok(reply) => reply,
             Err(error) => {
@@ -297,7 +334,7 @@ impl Driver {
 
     /// Pass events to the state machine, and execute its actions.
     fn step(&mut self, events: impl IntoIterator<Item = Event<Bytes>>) {
-        if self.failed || self.stopped {
+        if self.failed || self.stopped || self.full.is_some() {
             return;
         }
         let mut actions = Vec::new();
@@ -383,6 +420,7 @@ impl Driver {
             self.download = Some(download);
         }
         let api = api_of(&request.ask);
+        let correlation = self.first_correlation + correlation;
         self.asked.insert(correlation, Asked { peer, api });
         if self.asked.len() > ASKED_MAX {
             self.asked.pop_first();
@@ -444,8 +482,102 @@ impl Driver {
         self.outbox.push(Output::Decided { proposal, outcome });
     }
 
-    /// Halt, because the disk has failed or the log is damaged.
+    /// Give up the role until there is room. The disk thread first finishes what it has; the log is opened again after
+    /// that, because a write may have failed half way.
+    fn wait_for_room(&mut self, error: &LogError) {
+        if self.full.is_some() {
+            return;
+        }
+        self.outbox.push(Output::Room(Some(error.to_string())));
+        let now = self.clock.monotonic_ms();
+        let mut actions = Vec::new();
+        // A leader lets the others elect at once.
+        let resign = Event::Resign { successor: None };
+        self.quorum
+            .step_all(now, [resign, Event::StorageFailed], &mut actions);
+        self.full = Some(WaitForRoom::default());
+        self.disk.push(Job::Drain);
+        self.asked.clear();
+        self.download = None;
+        for action in actions {
+            match action {
+                Action::Respond { handle, response } => {
+                    self.respond(handle, &response, &Payload::default());
+                }
+                Action::Decide { proposal, decision } => self.decide(proposal, decision),
+                Action::Send {
+                    peer,
+                    correlation,
+                    request,
+                } if matches!(request.ask, Ask::EndQuorumEpoch { .. }) => {
+                    // Only a FetchSnapshot can fail here.
+                    let _ = self.send(peer, correlation, &request);
+                }
+                _ => {}
+            }
+        }
+        let unanswered: Vec<u64> = self.replies.keys().copied().collect();
+        for handle in unanswered {
+            self.refuse(handle);
+        }
+        self.give_up_proposals();
+    }
+
+    /// Refuse a request while the disk is full: this node leads no epoch and votes in none.
+    fn refuse(&mut self, handle: u64) {
+        let response = Response {
+            error: Error::NotLeader,
+            epoch: self.quorum.state().epoch,
+            leader: None,
+            answer: Answer::Empty,
+        };
+        self.respond(handle, &response, &Payload::default());
+    }
+
+    /// Open the log again and go on with a new state machine, as after a restart of the process.
+    fn reopen_if_room(&mut self) {
+        let now = self.clock.monotonic_ms();
+        if let Some(wait) = &mut self.full {
+            wait.retry_at = now + room::RETRY_MS;
+        }
+        if self.failed || self.stopped || !room::has_room(&self.files) {
+            return;
+        }
+        match self.reopen(now) {
+            Ok(()) => {
+                self.outbox.push(Output::Room(None));
+                self.step([Event::Time]);
+            }
+            Err(error) if error.is_full() => {}
+            Err(error) => self.halt(&error),
+        }
+    }
+
+    fn reopen(&mut self, now: u64) -> Result<(), LogError> {
+        let (log, recovered) = MetadataLog::open(self.files.clone(), self.settings.log)?;
+        self.delivery.reopen(&log, &self.outbox)?;
+        self.log = log;
+        for note in recovered.notes {
+            self.warn(note);
+        }
+        self.first_correlation += CORRELATIONS;
+        self.asked.clear();
+        let machine = machine_settings(&self.settings, &self.sender);
+        self.quorum = Quorum::new(machine, recovered.state, recovered.index, now);
+        self.full = None;
+        self.learn(recovered.endpoints);
+        Ok(())
+    }
+
     fn fail(&mut self, error: &LogError) {
+        match error.is_full() {
+            true => self.wait_for_room(error),
+            false => self.halt(error),
+        }
+    }
+
+    /// Halt, because the disk has failed or the log is damaged.
+    fn halt(&mut self, error: &LogError) {
         if self.failed {
             return;
         }
@@ -486,7 +618,7 @@ impl Driver {
     /// Flush the log after the disk thread has ended. After a disk failure do not sync, because success would prove
     /// nothing.
     pub(crate) fn close(&mut self) -> Result<(), LogError> {
-        match self.failed {
+        match self.failed || self.full.is_some() {
             true => Ok(()),
             false => self.log.close(),
         }
@@ -557,4 +689,16 @@ impl Driver {
     fn warn(&self, text: String) {
         self.outbox.push(Output::Warning(text));
     }
+}
+
+fn machine_settings(settings: &NodeSettings, sender: &Sender) -> Settings {
+    let mut machine = Settings::new(
+        settings.key,
+        sender.cluster_key,
+        Uuid::random(),
+        settings.seed,
+    );
+    machine.bootstrap.clone_from(&settings.bootstrap);
+    machine.timeouts = settings.timeouts;
+    machine
 }

@@ -57,6 +57,8 @@ pub(crate) enum Input {
         ticket: u64,
     },
     StorageFailed(LogError),
+    /// The disk thread has finished all jobs before this one.
+    Drained,
     Stop,
 }
 

@@ -32,6 +32,7 @@ mod inbox;
 mod node;
 mod outbox;
 mod output;
+mod room;
 mod settings;
 mod status;
 mod wire;

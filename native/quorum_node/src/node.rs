@@ -99,7 +99,8 @@ impl Node {
             path: directory.display().to_string(),
             source,
         };
-        let (log, recovered) = MetadataLog::open(files_of(directory)?, settings.log)?;
+        let files = files_of(directory)?;
+        let (log, recovered) = MetadataLog::open(files.clone(), settings.log)?;
         let inbox = Inbox::default();
         let outbox = Outbox::new(Box::new(wake));
         let (disk, disk_thread) = Disk::start(inbox.clone()).map_err(error)?;
@@ -108,7 +109,7 @@ impl Node {
             settings,
             Arc::clone(&sender),
             clock.clone(),
-            log,
+            (files, log),
             recovered,
             disk,
             outbox.clone(),

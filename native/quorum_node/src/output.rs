@@ -76,6 +76,8 @@ pub enum Output {
     },
     /// A warning for the log of the process: an unreadable message or a damaged snapshot.
     Warning(String),
+    /// The disk is full: the node neither votes nor leads until there is room. `None`: there is room again.
+    Room(Option<String>),
     /// The disk failed, or the log is damaged. The node has halted.
     Failed(String),
 }

@@ -171,7 +171,10 @@ impl Cluster {
             }
             Output::Leader { epoch, leader } => owner.leader = Some((epoch, leader)),
             Output::Failed(reason) => panic!("node {from}: {reason}"),
-            Output::SnapshotEnds(_) | Output::Voters { .. } | Output::Warning(_) => {}
+            Output::SnapshotEnds(_)
+            | Output::Voters { .. }
+            | Output::Warning(_)
+            | Output::Room(_) => {}
         }
     }
 

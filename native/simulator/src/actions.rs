@@ -182,6 +182,9 @@ impl World {
         if self.nodes[node].dies_in == Some(0) {
             self.crash(node, "after a write");
         } else if failed {
+            if self.nodes[node].disk.is_full() {
+                self.step(node, Event::Resign { successor: None })?;
+            }
             self.step(node, Event::StorageFailed)?;
         }
         Ok(())
@@ -310,7 +313,10 @@ impl World {
             RoleName::Leader => self
                 .oracle
                 .leads(key, epoch, &self.nodes[node].disk.cached)?,
-            RoleName::Halted => self.crash(node, "halted"),
+            RoleName::Halted => match place.disk.is_full() && self.random.percent(70) {
+                true => self.wait_for_room(node),
+                false => self.crash(node, "halted"),
+            },
             _ => {}
         }
         Ok(())

@@ -96,6 +96,8 @@ pub struct Coverage {
     pub probes: u64,
     /// Number of snapshots that replicas wrote.
     pub snapshots: u64,
+    /// Number of logs that were opened again after a full disk, without a crash.
+    pub reopened: u64,
     /// Number of snapshots that replicas loaded from a leader.
     pub installed: u64,
 }
@@ -121,6 +123,7 @@ impl Coverage {
         self.flipped += other.flipped;
         self.probes += other.probes;
         self.snapshots += other.snapshots;
+        self.reopened += other.reopened;
         self.installed += other.installed;
     }
 
@@ -167,5 +170,6 @@ impl Coverage {
         println!("unflushed writes lost {lost}, torn {torn}, with flipped bits {flipped}");
         let (snapshots, installed, probes) = (self.snapshots, self.installed, self.probes);
         println!("snapshots written {snapshots}, loaded {installed}; requests refused {probes}");
+        println!("logs opened again after a full disk {}", self.reopened);
     }
 }

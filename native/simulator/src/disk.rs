@@ -86,6 +86,22 @@ impl SimulatedDisk {
         self.files.set_full(full);
     }
 
+    /// Return whether appends fail.
+    pub(crate) fn is_full(&self) -> bool {
+        self.files.is_full()
+    }
+
+    /// Close the log of a process that waits for room: its writes stay, and the disk thread finishes its jobs.
+    pub(crate) fn close(&mut self) {
+        for (_, write) in self.states.drain(..) {
+            // Ignore the error of a full disk.
+            let _ = write.run();
+        }
+        self.unflushed.clear();
+        self.flushes.clear();
+        self.log = None;
+    }
+
     /// Cut the power, or end the process before the system has executed its writes.
     pub(crate) fn cut_power(&mut self, random: &mut Random) -> Damage {
         // Some of the unreported writes of the state may have reached the disk.

@@ -132,6 +132,11 @@ impl SimulatedFiles {
         self.0.borrow_mut().full = full;
     }
 
+    /// Return whether writes fail.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.borrow().full
+    }
+
     /// Cut the power: each file keeps its synced bytes and the first of its later changes, in order; so do the names. A
     /// write may be half done, or have a flipped bit.
     pub(crate) fn cut_power(&self, random: &mut Random) -> Damage {

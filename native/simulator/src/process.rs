@@ -199,17 +199,8 @@ impl World {
         self.coverage.lost += damage.lost;
         self.coverage.torn += damage.torn;
         self.coverage.flipped += damage.flipped;
-        let place = &mut self.nodes[node];
-        place.quorum = None;
-        place.life += 1;
-        place.dies_in = None;
-        place.timer_at = Micros::MAX;
-        place.paused_until = 0;
-        place.fetches_from = None;
-        place.isolated_since = None;
-        let life = place.life;
         let down = self.random.between(100 * MILLISECOND, 6 * SECOND);
-        self.at(self.now + down, Happening::Start { node, life });
+        self.end_process(node, down);
         // Connections break, and the port refuses new ones.
         for other in 0..self.nodes.len() {
             let fetches = self.nodes[other].fetches_from;
@@ -227,6 +218,28 @@ impl World {
                 );
             }
         }
+    }
+
+    /// Stop the work of a process on a full disk. Its disk keeps all writes, and the process opens the log again.
+    pub(crate) fn wait_for_room(&mut self, node: usize) {
+        self.tell(|| format!("{node} waits for room"));
+        self.nodes[node].disk.close();
+        self.coverage.reopened += 1;
+        let wait = self.random.between(SECOND, 3 * SECOND);
+        self.end_process(node, wait);
+    }
+
+    fn end_process(&mut self, node: usize, down: Micros) {
+        let place = &mut self.nodes[node];
+        place.quorum = None;
+        place.life += 1;
+        place.dies_in = None;
+        place.timer_at = Micros::MAX;
+        place.paused_until = 0;
+        place.fetches_from = None;
+        place.isolated_since = None;
+        let life = place.life;
+        self.at(self.now + down, Happening::Start { node, life });
     }
 
     /// Start a process with the content of its disk.

@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from pybroker.broker.clock import Clock
-from pybroker.native import LogDirRoom
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,43 @@ USABLE_BYTES_MIN = 16 << 20
 """A log directory with fewer usable bytes counts as full even without a refused write: one request may need more."""
 
 
+class Room(Protocol):
+    """Disk space of an online log directory, as `LogDirRoom`."""
+
+    @property
+    def path(self) -> str:
+        """The log directory."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of its file system; -1 if unknown."""
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes that the broker can still write."""
+
+    @property
+    def full_refusals(self) -> int:
+        """Number of writes refused since the start because the disk was full."""
+
+
+class _CountedRoom(msgspec.Struct, frozen=True):
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    full_refusals: int
+
+
+def with_metadata_log(rooms: Sequence[Room], log_dir: str, refusals: int) -> Sequence[Room]:
+    """Return the rooms with the refused writes of the metadata log, which is in `log_dir`."""
+    return [
+        _CountedRoom(room.path, room.total_bytes, room.usable_bytes, room.full_refusals + refusals)
+        if Path(room.path) == Path(log_dir)
+        else room
+        for room in rooms
+    ]
+
+
 class _Full(msgspec.Struct):
     """A log directory whose disk is full."""
 
@@ -39,16 +77,16 @@ class _Full(msgspec.Struct):
 class DiskRoom:
     """The last sample of each online log directory, and the full ones. Used on the loop's thread."""
 
-    def __init__(self, read: Callable[[], Sequence[LogDirRoom]], clock: Clock) -> None:
+    def __init__(self, read: Callable[[], Sequence[Room]], clock: Clock) -> None:
         """`read` blocks and runs on a thread of the loop's executor."""
         self._read = read
         self._clock = clock
-        self._rooms: dict[str, LogDirRoom] = {}
+        self._rooms: dict[str, Room] = {}
         self._full: dict[str, _Full] = {}
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def rooms(self) -> Sequence[LogDirRoom]:
+    def rooms(self) -> Sequence[Room]:
         """Return the last sample."""
         return list(self._rooms.values())
 
@@ -69,7 +107,7 @@ class DiskRoom:
             self.observe(await loop.run_in_executor(None, self._read))
             await asyncio.sleep(SAMPLE_SECONDS)
 
-    def observe(self, rooms: Sequence[LogDirRoom]) -> None:
+    def observe(self, rooms: Sequence[Room]) -> None:
         """Log the changes between the previous sample and this one."""
         now = self._clock.monotonic_ms() / 1000
         before = self._rooms
@@ -83,7 +121,7 @@ class DiskRoom:
             elif room.path in self._full:
                 self._recovered(room, self._full[room.path], now)
 
-    def _refused(self, room: LogDirRoom, earlier: int, now: float) -> None:
+    def _refused(self, room: Room, earlier: int, now: float) -> None:
         full = self._full.get(room.path)
         if full is None:
             full = self._full[room.path] = _Full(now, earlier, now, now - REPEAT_SECONDS)
@@ -99,7 +137,7 @@ class DiskRoom:
                 room.full_refusals - full.refusals_before,
             )
 
-    def _recovered(self, room: LogDirRoom, full: _Full, now: float) -> None:
+    def _recovered(self, room: Room, full: _Full, now: float) -> None:
         if now - full.last_refusal < QUIET_SECONDS or 0 <= room.usable_bytes < USABLE_BYTES_MIN:
             return
         del self._full[room.path]

@@ -294,7 +294,14 @@ class Broker:
         quorum = self._quorum = await open_quorum(
             self._config, cluster.cluster_id, login, self._fail, founds=cluster.founds
         )
-        return QuorumMember(quorum.log, quorum.loader, Uuid.random(), quorum.voters.address_of, quorum.log.status)
+        return QuorumMember(
+            quorum.log,
+            quorum.loader,
+            Uuid.random(),
+            quorum.voters.address_of,
+            quorum.log.status,
+            lambda: quorum.log.full_refusals,
+        )
 
     async def _catch_up(self, parts: BrokerParts) -> None:
         """Wait until this broker's metadata has everything that was decided before, however long there is no

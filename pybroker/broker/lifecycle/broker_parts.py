@@ -67,6 +67,8 @@ class QuorumMember(msgspec.Struct, frozen=True):
     """Returns the address of a voter that is not registered as a broker."""
     status: Callable[[], QuorumStatus]
     """Returns what this node knows of the quorum."""
+    full_refusals: Callable[[], int]
+    """Returns the number of writes of the log that failed because the disk was full."""
 
     def voter_ids(self) -> frozenset[int]:
         """Return the node ids of the voters."""

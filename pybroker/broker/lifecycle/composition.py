@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from pybroker.broker.admin.administration import Administration
 from pybroker.broker.admin.cluster_description import ClusterAdmin, ClusterState, Figures
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
 from pybroker.broker.admin.deleted_bytes import DeletedBytes
-from pybroker.broker.admin.disk_room import DiskRoom
+from pybroker.broker.admin.disk_room import DiskRoom, Room, with_metadata_log
 from pybroker.broker.admin.partition_health import Conditions
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.api.controller_messages import ControlReceiver
@@ -404,6 +404,13 @@ def _receiver(
     )
 
 
+def _rooms(ground: BrokerDependencies) -> Callable[[], Sequence[Room]]:
+    rooms, quorum = ground.native.log_dirs.rooms, ground.quorum
+    if quorum is None:
+        return rooms
+    return lambda: with_metadata_log(rooms(), ground.config.log_dirs[0], quorum.full_refusals())
+
+
 def _session(ground: BrokerDependencies) -> MetadataSession:
     if isinstance(ground.metadata, QuorumMember):
         from pybroker.broker.quorum.loader import QuorumSession
@@ -471,6 +478,6 @@ def _services(
         gate=gate,
         tokens=TokenAdmin(view, port, config, ground.clock),
         telemetry=Telemetry(view, config, ground.clock),
-        disk_room=DiskRoom(native.log_dirs.rooms, ground.clock),
+        disk_room=DiskRoom(_rooms(ground), ground.clock),
         deleted_bytes=DeletedBytes(native.log_dirs.staged, ground.clock),
     )

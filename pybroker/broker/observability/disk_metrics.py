@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Literal
 
+from pybroker.broker.admin.disk_room import Room
 from pybroker.broker.observability.metrics_text import Metric
-from pybroker.native import LogDirRoom
 
 _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
     (
@@ -26,7 +26,7 @@ _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
 )
 
 
-def disk_metrics(rooms: Iterable[LogDirRoom], deleted: Mapping[str, int]) -> list[Metric]:
+def disk_metrics(rooms: Iterable[Room], deleted: Mapping[str, int]) -> list[Metric]:
     """Return the series of each log directory. If the file system does not report the size of a disk, the series about
     that disk are missing. `deleted` has the bytes of deleted topics by log directory.
     """

@@ -72,6 +72,11 @@ class NativeMetadataLog:
         self._promotion: asyncio.Task[None] | None = None
         self._closed = False
 
+    @property
+    def full_refusals(self) -> int:
+        """Number of writes that failed since the start because the disk was full."""
+        return self._node.room.refusals
+
     def listen(self, listener: LogListener) -> None:
         """Set the only listener and begin to deliver."""
         self._listener = listener

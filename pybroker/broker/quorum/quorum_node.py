@@ -23,6 +23,7 @@ from pybroker.native_quorum import (
     QuorumReplica,
     QuorumRequest,
     QuorumResponse,
+    QuorumRoom,
     QuorumStatus,
     QuorumVoters,
     QuorumWarning,
@@ -33,6 +34,9 @@ from pybroker.native_quorum import (
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+REPEAT_S = 60.0
+"""Interval of the warning while the disk is full again and again."""
 
 
 class QuorumListener(Protocol):
@@ -66,6 +70,37 @@ class ProposalError(KafkaError):
         """True if the records were appended: another leader may still commit them."""
 
 
+class LogRoom:
+    """Whether the disk of the metadata log has room; reports a full one."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` returns monotonic seconds."""
+        self._clock = clock
+        self.refusals = 0
+        """Number of writes that failed since the start because the disk was full."""
+        self._since: float | None = None
+        self._warned = -REPEAT_S
+        self._announced = False
+
+    def observe(self, problem: str | None) -> None:
+        """Take note of a write that failed, or of room (None)."""
+        now = self._clock()
+        if problem is not None:
+            self.refusals += 1
+            self._since = now
+            if now - self._warned >= REPEAT_S:
+                self._warned, self._announced = now, True
+                log.warning(
+                    "metadata log full: %s. This broker neither votes nor leads the quorum, and learns no metadata, "
+                    "until there is room (docs: When a disk is full)",
+                    problem,
+                )
+        elif self._since is not None:
+            if self._announced:
+                log.info("metadata log has room again full_seconds=%.0f", now - self._since)
+            self._since, self._announced = None, False
+
+
 class QuorumNode:
     """The native node, its proposals and its requests."""
 
@@ -87,6 +122,7 @@ class QuorumNode:
         self._proposals: dict[int, asyncio.Future[ProposalOutcome]] = {}
         self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._fd: int | None = None
+        self.room = LogRoom(loop.time)
 
     def start(self) -> None:
         """Start to take the node's output: first the image."""
@@ -216,6 +252,8 @@ class QuorumNode:
             self._listener.snapshot_ended(item)
         elif isinstance(item, QuorumWarning):
             log.warning("metadata log: %s", item.message)
+        elif isinstance(item, QuorumRoom):
+            self.room.observe(item.problem)
         elif isinstance(item, QuorumFailure):
             self._on_fatal(FatalError(f"the metadata log failed: {item.message}"))
 

@@ -99,6 +99,13 @@ pub(crate) struct QuorumWarning {
     message: String,
 }
 
+/// The disk is full, or has room again.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+#[derive(Debug)]
+pub(crate) struct QuorumRoom {
+    problem: Option<String>,
+}
+
 /// The disk has failed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 #[derive(Debug)]
@@ -117,6 +124,7 @@ shown!(
     QuorumLeader,
     QuorumVoters,
     QuorumWarning,
+    QuorumRoom,
     QuorumFailure
 );
 
@@ -191,6 +199,7 @@ pub(super) fn to_python(py: Python<'_>, output: Output) -> PyResult<Bound<'_, Py
             },
         ),
         Output::Warning(message) => object(py, QuorumWarning { message }),
+        Output::Room(problem) => object(py, QuorumRoom { problem }),
         Output::Failed(message) => object(py, QuorumFailure { message }),
     }
 }
