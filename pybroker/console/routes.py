@@ -1,4 +1,4 @@
-"""The addresses of the console."""
+"""The URLs of the console."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SHOWN = {
     "/topics/{name}/tail/events": tail_page.events,
     "/topics/{name}/produce": produce_page.show,
 }
-"""GET."""
+"""Pages, requested by GET."""
 
 DONE = {
     "/group/move": group_pages.move,
@@ -87,11 +87,11 @@ DONE = {
     "/topics/{name}/produce": produce_page.write,
     "/topics/{name}/schema": produce_page.keep_schema,
 }
-"""POST."""
+"""Changes, requested by POST."""
 
 
 class Assets(StaticFiles):
-    """Style sheet, script and icon. Their addresses change with their content."""
+    """Style sheet, script and icon. Their URLs change with their content."""
 
     def file_response(self, *args: object, **named: object) -> Response:
         """Let browsers cache the file."""
@@ -101,9 +101,8 @@ class Assets(StaticFiles):
 
 
 def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: False) -> ASGIApp:
-    """Return the whole application. is_ending: whether open pages should end. Raises ClientConfigError for invalid
-    settings.
-    """
+    """Return the whole application. is_ending: returns whether open pages should end. Raises ClientConfigError for
+    invalid settings."""
     settings.check()
     console = Console(settings, is_ending)
 

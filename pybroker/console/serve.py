@@ -15,9 +15,8 @@ from pybroker.console.web.idle_connections import CONNECTIONS_MAX, WAITING_MAX, 
 
 
 def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. ready: called with the address when the console listens. Raises ClientConfigError,
-    or OSError if the address is unavailable.
-    """
+    """Serve until SIGINT or SIGTERM. ready: called with the URL when the console listens. Raises ClientConfigError, or
+    OSError if the address cannot be used."""
     servers: list[uvicorn.Server] = []
     app = make_app(settings, lambda: bool(servers) and servers[0].should_exit)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -37,7 +36,7 @@ def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         http=BoundedProtocol,
-        # Connections without a complete request have their own limit and must not count here.
+        # Connections without a complete request have their own limit, and must not count for this one.
         limit_concurrency=CONNECTIONS_MAX + WAITING_MAX,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certificate,

@@ -52,7 +52,7 @@ class TaskReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches of the range. Raises TopicChangedError, DataLossError, NativeError."""
         if not isinstance(partition, RangePartition):
-            return  # Spark's placeholder when there are no partitions
+            return  # Spark's placeholder if there are no partitions.
         wanted = partition.offsets
         start = wanted.start
         while start < wanted.end:
@@ -72,13 +72,13 @@ class TaskReader:
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        # Spark compares the whole schema, also nullability and names of inner fields (SPARK-55583).
+        # Spark compares the whole schema, including nullability and the names of nested fields (SPARK-55583).
         expected = to_arrow_schema(self._schema, timezone="UTC")
         while (rows := source.next()) is not None:
             yield pa.RecordBatch.from_arrays(pa.record_batch(rows).columns, schema=expected)
 
     def _after(self, error: NativeError, wanted: OffsetRange, position: int) -> int:
-        """Return the offset to continue at after an error that `failOnDataLoss=false` permits."""
+        """Return the offset at which to continue after an error that `failOnDataLoss=false` permits."""
         place = f"{wanted.topic} ({wanted.topic_id}) partition {wanted.partition}"
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise TopicChangedError(f"{place} was deleted or re-created during the read: {error}") from None

@@ -46,13 +46,13 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "timestamp": (TimestampType, TimestampNTZType, LongType),
 }
-# A Kafka batch of 1 MiB must leave this room below the topic's limit, for its header.
+# A batch needs this room below the topic's `max.message.bytes`, for its header.
 BATCH_MARGIN = 512
 
 
 @dataclass
 class StagedRows(WriterCommitMessage):
-    """The rows that a task wrote; for a staged ingest also the ingest and the attempt for its commit."""
+    """The rows that a task wrote. For a staged ingest, also the ingest and the attempt, for the commit."""
 
     rows: int = 0
     bytes: int = 0
@@ -91,9 +91,8 @@ class Task:
     def write_in_transaction(
         self, rows: Iterator[pa.RecordBatch], query: str, writer: int, batch: int
     ) -> PreparedTransaction:
-        """Write the rows of partition `writer` of a query in a transaction, and leave it open. Raises NativeError,
-        TransactionError.
-        """
+        """Write the rows of partition `writer` of a query in a transaction, and leave the transaction open. Raises
+        NativeError, TransactionError."""
         assert self._topic is not None, "transactions have a topic: the options were checked"
         cluster = SparkCluster(self._options.client, waits=True)
         timeout_ms = self._options.transaction_timeout_ms
@@ -114,7 +113,7 @@ class Task:
         begun: ingest_steps.Ingest | None,
         transaction: SinkTransaction | None,
     ) -> StagedRows:
-        # Random: a restarted job must not reuse the attempt numbers of its first run.
+        # A restarted job must not use the attempt numbers of its first run again.
         attempt = secrets.randbits(62)
         client, staging = dict(self._options.client), None
         batch_bytes_max = self._batch_bytes_max
@@ -150,9 +149,8 @@ class Task:
 
 
 def give_up(options: WriteOptions, begun: ingest_steps.Ingest, what: str) -> None:
-    """Abort an open ingest; `what` names it in messages. Reports a failed abort and continues: the broker drops
-    uncommitted ingests itself.
-    """
+    """Abort an open ingest. `what`: its name in messages. If the abort fails, print a message and continue: the broker
+    removes uncommitted ingests itself."""
     if not begun.is_open:
         return
     try:
@@ -173,7 +171,7 @@ class BatchWriter(DataSourceArrowWriter):
             cluster = SparkCluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if options.exactly_once:
-                # A random id makes retries of tasks safe; the user's own id also makes reruns of the job safe.
+                # A random id makes retries of tasks safe. An id from the user also makes another run of the job safe.
                 name = options.ingest_id or str(uuid.uuid4())
                 self._begun = ingest_steps.begin(cluster, topic.id, name, ttl_ms=options.ingest_ttl_ms, join=False)
             else:

@@ -41,7 +41,7 @@ class StreamPosition:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> StreamPosition:
-        """Read an offset of a checkpoint. Raises TopicChangedError if it is of another source."""
+        """Read a position from a checkpoint. Raises TopicChangedError if the checkpoint is of another source."""
         try:
             topics = {str(Uuid.parse(topic_id)): _topic(topic) for topic_id, topic in value["topics"].items()}
             return StreamPosition(_text(value["cluster"]), topics)
@@ -49,7 +49,7 @@ class StreamPosition:
             raise TopicChangedError(f"the checkpoint contains no offsets of format('pybroker'): {value}") from None
 
     def only(self, places: Mapping[str, Collection[int]]) -> StreamPosition:
-        """Return only the partitions in `places` (topic id → partitions)."""
+        """Return the position with only the partitions in `places` (topic id → partitions)."""
         topics = {
             topic_id: TopicPosition(
                 topic.name, {number: at for number, at in topic.offsets.items() if number in places[topic_id]}

@@ -1,6 +1,5 @@
-"""`kafka.*` options: the native client's settings under Kafka's names. Their tables are in
-native/client/src/settings/client.rs and native/spark/src/settings.rs; this module rejects unknown names.
-"""
+"""`kafka.*` options: the native client's settings under Kafka's names. native/client/src/settings/client.rs and
+native/spark/src/settings.rs list the known names; this module rejects others."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from pybroker.spark.source_errors import OptionError
 from pybroker.spark.token_source import OF_PROVIDER, with_token
 
 KAFKA = "kafka."
-# Settings of Java clients that have no meaning here and do no harm: a batch is sent when it is full or the rows end,
-# partitions are fetched one at a time, and retries last until `delivery.timeout.ms`.
+# Settings of Java clients that are accepted without an effect: the native client sends a batch when it is full or the
+# rows end, fetches partitions one after another, and retries until `delivery.timeout.ms`.
 WITHOUT_EFFECT = (
     "default.api.timeout.ms",
     "fetch.max.bytes",
@@ -49,7 +48,7 @@ def checked(settings: dict[str, str]) -> dict[str, str]:
             known = (*SPARK_SETTINGS, *OF_PROVIDER, *WITHOUT_EFFECT)
             raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in known]))
     try:
-        BlockingClient(with_token(found))  # checks the settings; connects later
+        BlockingClient(with_token(found))  # The constructor checks the settings, and connects later.
     except NativeError as error:
         raise OptionError(str(error)) from None
     return found

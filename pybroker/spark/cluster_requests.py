@@ -1,4 +1,4 @@
-"""Requests of the driver about topics, offsets and groups. Tasks use the native core."""
+"""Requests of the Spark driver about topics, offsets and groups. Tasks use the native core."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SparkTopic:
 
 
 class BrokerRefusalError(SparkSourceError):
-    """A broker answered with an error code."""
+    """A broker responded with an error code."""
 
     def __init__(self, code: int, what: str, message: str | None = None) -> None:
         self.code = code
@@ -66,17 +66,17 @@ class BrokerRefusalError(SparkSourceError):
 
 
 class SparkCluster:
-    """A cluster, with one blocking client. All its requests can be repeated safely.
+    """A cluster, and one blocking client for it. All its requests can be repeated safely.
 
     waits: retry for `patience_s` seconds (Kafka's `delivery.timeout.ms`) while a broker is unreachable. The native
-    client itself replaces connections that brokers closed as idle.
+    client itself replaces connections that brokers have closed because they were idle.
     """
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(with_token(settings))
         self._bootstrap_servers = settings.get("bootstrap.servers", "")
         self._reached = False
-        # The user's limit of an attempt applies to the driver as well.
+        # The user's time limit for delivery also applies to requests of the driver.
         self.patience_s = self._client.delivery_timeout_ms / 1000
         self._away_s = self.patience_s if waits else 0.0
         self._leaders_s = self.patience_s if waits else LEADER_PATIENCE_S
@@ -91,10 +91,10 @@ class SparkCluster:
         return self._id
 
     def patiently(self, step: Callable[[], T], passing: Container[int], patience_s: float) -> T:
-        """Run a step; repeat it as a whole with backoff while its error is one of `passing`.
+        """Call `step`. While it fails with an error in `passing`, call it again, with growing pauses.
 
-        Nested calls do not repeat. Raises the error of the last attempt, OptionError if no broker was reached yet and
-        no host name resolves for 5 s.
+        Nested calls do not retry on their own. Raises the error of the last attempt; OptionError if no broker has been
+        reached yet and no host name could be resolved for 5 s.
         """
         if self._repeating:
             return step()
@@ -229,7 +229,7 @@ class SparkCluster:
             missing = [each for each in wanted if each not in here]
             if not missing:
                 break
-            # Brokers learn of a new topic shortly after its creator.
+            # A new topic reaches the brokers shortly after its creation by the controller.
             if time.monotonic() > give_up:
                 raise NoSuchTopicIdError(missing, self.id) if subscription.ids else UnknownTopicError(missing, self.id)
             time.sleep(PAUSE_S)
@@ -247,7 +247,7 @@ class SparkCluster:
         """Return offsets for (topic, partition, timestamp), by (topic id, partition); timestamps may be EARLIEST or
         LATEST.
 
-        −1 if no record is that young. Raises TopicGoneError, BrokerRefusalError.
+        −1: all records are older. Raises TopicGoneError, BrokerRefusalError.
         """
         todo = list(wanted)
         found: Offsets = {}
@@ -279,7 +279,7 @@ class SparkCluster:
                 replica_id=-1,
                 isolation_level=int(self._client.read_committed),
                 topics=[
-                    # Apache Kafka ignores the id; `bounds` therefore checks the ids afterwards.
+                    # Apache Kafka ignores the topic id here; `bounds` therefore checks the ids afterwards.
                     m.ListOffsetsRequest_ListOffsetsTopic(name=name, topic_id=_uuid(topic_id), partitions=asked)
                     for (name, topic_id), asked in by_topic.items()
                 ],
@@ -305,7 +305,7 @@ class SparkCluster:
         return again
 
     def _from_leader(self, request: Any, leader: int, *, last: bool) -> Any:
-        """Return the leader's response; None if the leader is unreachable and another may take over."""
+        """Return the leader's response; None if the leader is unreachable and another broker may become leader."""
         try:
             return self.patiently(lambda: self.send(request, LIST_OFFSETS, 2, 9, leader), AWAY, 0.0)
         except NativeError as error:
@@ -314,8 +314,8 @@ class SparkCluster:
             return None
 
     def bounds(self, topics: Iterable[SparkTopic]) -> tuple[Offsets, Offsets]:
-        """Return the log start and end offsets of all partitions. Verifies the topic ids, because ListOffsets goes by
-        name.
+        """Return the log start and end offsets of all partitions. Verify the topic ids afterwards, because ListOffsets
+        uses topic names.
 
         Raises TopicGoneError.
         """
@@ -329,7 +329,7 @@ class SparkCluster:
         return first, last
 
     def existing_bounds(self, subscription: TopicSelection) -> tuple[list[SparkTopic], Offsets, Offsets]:
-        """Return the subscribed topics that exist, and their `bounds`. Retries if a topic is deleted meanwhile.
+        """Return the subscribed topics that exist, and their `bounds`. Retry if a topic is deleted in between.
 
         Raises TopicGoneError if topics keep disappearing.
         """
@@ -345,7 +345,7 @@ class SparkCluster:
     # ---- groups and configurations
 
     def commit_offsets(self, group_id: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit next offsets, by topic name, for a group without members, which lets tools show its lag.
+        """Commit offsets, by topic name, for a group without members: tools can then show the query's lag.
 
         Raises BrokerRefusalError.
         """
@@ -379,7 +379,7 @@ class SparkCluster:
                     raise BrokerRefusalError(partition.error_code, f"commit of group {group_id} for {place}")
 
     def batch_bytes_max(self, topic: str) -> int:
-        """Return `max.message.bytes` of a topic; a very large number if the user may not see it."""
+        """Return `max.message.bytes` of a topic; a very large number if the user is not authorized to read it."""
         request = describe_request([ConfigResource.topic(topic)], [MAX_MESSAGE_BYTES])
         for each in described(self.send(request, DESCRIBE_CONFIGS, 0, 4)):
             value = each.entries[MAX_MESSAGE_BYTES].value if MAX_MESSAGE_BYTES in each.entries else None

@@ -1,13 +1,11 @@
-"""Comparison of a checkpoint with the current topics. Pure: takes positions and bounds, returns the position to
-continue from, or raises.
+"""Comparison of a checkpoint with the current topics. Pure: takes positions and bounds, returns the position from which
+to continue, or raises.
 
-| event | `onTopicRecreated=fail` | `earliest` | `continue` |
-|---|---|---|---|
-| another cluster | fails | fails | fails |
-| topic deleted | `failOnDataLoss`: fails, or the others continue; after an undelete it continues where it was | | |
-| topic re-created | fails | new topic from its start | same offsets, if the new topic has them all |
-| topic truncated: it ends before the checkpoint | fails | that partition from its start | fails |
-| records aged out | `failOnDataLoss`: fails, or continues at the log start | | |
+| event | `onTopicRecreated=fail` | `earliest` | `continue` | |---|---|---|---| | another cluster | fails | fails |
+fails | | topic deleted | `failOnDataLoss`: fails, or the other topics continue; after an undelete it continues at its
+last offset | | | | topic re-created | fails | new topic from its start | same offsets, if the new topic has them all |
+| topic truncated: it ends before the checkpoint | fails | that partition from its start | fails | | records deleted by
+retention | `failOnDataLoss`: fails, or continues at the log start | | |
 """
 
 from __future__ import annotations
@@ -48,8 +46,8 @@ class Rules:
     last: Offsets
 
     def carried_over(self, checkpoint: StreamPosition, topics: list[SparkTopic]) -> StreamPosition:
-        """Return the position to continue from: the checkpoint, with re-created topics under their new ids if the rules
-        allow it, and with deleted topics unchanged.
+        """Return the position from which to continue: the checkpoint, with re-created topics under their new ids if the
+        rules allow it, and with deleted topics unchanged.
 
         New partitions are not in the result. Raises TopicChangedError, DataLossError.
         """

@@ -40,7 +40,7 @@ class LoadState(IntEnum):
 
 @dataclass(frozen=True)
 class Ingest:
-    """An ingest, with the broker's response to its begin."""
+    """An ingest, with the broker's response to IngestBegin."""
 
     cluster_id: str
     topic_id: str
@@ -56,7 +56,7 @@ class Ingest:
 
     @property
     def is_open(self) -> bool:
-        """Whether rows can be staged; False: it was decided before."""
+        """Whether rows can be staged. False: the ingest has already been committed or aborted."""
         return self.state == LoadState.OPEN
 
 
@@ -81,7 +81,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class IngestOutcome:
-    """The result of a commit. offsets: (first, end) by partition. repeated: the ingest was committed before."""
+    """The result of a commit. offsets: (first, end) by partition. repeated: the ingest had been committed before."""
 
     repeated: bool
     offsets: dict[int, tuple[int, int]]
@@ -125,7 +125,8 @@ def begin(
 
 
 def commit(cluster: SparkCluster, ingest: Ingest, attempts: Iterable[Attempt]) -> IngestOutcome:
-    """Commit the staged rows of the attempts; repeating it succeeds too. Raises IngestError, TopicChangedError."""
+    """Commit the staged rows of the attempts. Succeeds too if the ingest is already committed. Raises IngestError,
+    TopicChangedError."""
     request = m.IngestCommitRequest(
         cluster_id=ingest.cluster_id,
         topic_id=Uuid.parse(ingest.topic_id),
@@ -154,7 +155,7 @@ def commit(cluster: SparkCluster, ingest: Ingest, attempts: Iterable[Attempt]) -
 
 
 def abort(cluster: SparkCluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, epoch: int = -1) -> LoadState:
-    """Drop the staged rows; returns the state. A committed ingest stays. Raises IngestError."""
+    """Abort an ingest and return its state. A committed ingest stays committed. Raises IngestError."""
     request = m.IngestAbortRequest(
         cluster_id=cluster.id, topic_id=Uuid.parse(topic_id), ingest_id=ingest_id, batch_id=batch_id, epoch=epoch
     )
@@ -165,9 +166,8 @@ def abort(cluster: SparkCluster, topic_id: str, ingest_id: str, batch_id: int = 
 def listed(
     cluster: SparkCluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
 ) -> list[Any]:
-    """Return open ingests and remembered committed ones, in the order of topic ids and ingest names. Raises
-    IngestError.
-    """
+    """Return open ingests and the committed ones that the broker remembers, in the order of topic ids and ingest names.
+    Raises IngestError."""
     request = m.ListIngestsRequest(
         topic_ids=None if topic_ids is None else [Uuid.parse(each) for each in topic_ids],
         ingest_id=ingest_id,
@@ -192,7 +192,7 @@ def _checked(answer: Any, what: str) -> Any:
 
 
 def _patiently(cluster: SparkCluster, step: Callable[[], Any]) -> Any:
-    """Run a step, which can be repeated, and retry temporary errors until `delivery.timeout.ms`."""
+    """Call `step`, and retry temporary errors until `delivery.timeout.ms`. `step` can be repeated safely."""
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
     except (NativeError, BrokerRefusalError) as error:

@@ -25,9 +25,9 @@ class OffsetRange:
 
 
 def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> list[OffsetRange]:
-    """Cut ranges into about `min_partitions`, none with more than `max_records` offsets (0: no limit).
+    """Split ranges into about `min_partitions` parts, none with more than `max_records` offsets (0: no limit).
 
-    As in Spark's Kafka source, each range gets a share of the partitions by its size, at least one.
+    As in Spark's Kafka source, the number of parts of a range depends on its size, and is at least one.
     """
     ranges = [each for each in ranges if each.size > 0]
     total = sum(each.size for each in ranges)
@@ -48,9 +48,10 @@ def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> l
 
 
 def limited(start: StreamPosition, latest: StreamPosition, rows_max: int) -> StreamPosition:
-    """Return the end of a micro-batch of about `rows_max` offsets, shared by the partitions in proportion to their lag.
+    """Return the end of a micro-batch of about `rows_max` offsets, which are divided between the partitions in
+    proportion to their lag.
 
-    As in Spark's Kafka source, a partition with records gets at least one offset and does not starve.
+    As in Spark's Kafka source, a partition with records gets at least one offset.
     """
     lag = {(topic, partition): at - (start.get(topic, partition) or 0) for topic, _, partition, at in latest}
     total = sum(size for size in lag.values() if size > 0)
@@ -85,7 +86,7 @@ def offsets_behind(position: StreamPosition, latest: StreamPosition) -> dict[str
 
 
 def capped(position: StreamPosition, target: StreamPosition) -> StreamPosition:
-    """Return `position` limited to `target`: no higher offsets, no other topics and partitions."""
+    """Return `position` limited to `target`: no higher offsets, and no topics or partitions that `target` lacks."""
     topics: dict[str, TopicPosition] = {}
     for topic_id, topic in position.topics.items():
         inside: Mapping[int, int] = {

@@ -1,6 +1,5 @@
-"""The offset ranges of a planned micro-batch. After a restart Spark plans it again with the same positions, when its
-topics or its first records may be gone.
-"""
+"""The offset ranges of a planned micro-batch. After a restart Spark plans it again with the same positions; by then its
+topics or its first records may be deleted."""
 
 from __future__ import annotations
 
@@ -39,7 +38,8 @@ class PlannedBatch:
         return found
 
     def _unread(self, topic_id: str) -> dict[int, tuple[int | None, int]]:
-        """Return (start or None if unknown, end) by partition, for partitions that have records in the micro-batch."""
+        """Return partition → (start; None if not known, end), for the topic's partitions with records in the
+        micro-batch."""
         return {
             partition: (known, until)
             for partition, until in self._end.topics[topic_id].offsets.items()
@@ -47,7 +47,7 @@ class PlannedBatch:
         }
 
     def _known(self, topic_id: str, partition: int) -> int | None:
-        """Return the checkpoint's offset; with `onTopicRecreated=continue` also that under the topic's former id."""
+        """Return the checkpoint's offset; with `onTopicRecreated=continue`, also look under the topic's former id."""
         known = self._start.get(topic_id, partition)
         if known is None and self._policy == "continue":
             former = self._start.named(self._end.topics[topic_id].name)
@@ -67,15 +67,14 @@ class PlannedBatch:
     def _begin(
         self, topic: SparkTopic, partition: int, known: int | None, until: int, first: dict[tuple[str, int], int]
     ) -> int:
-        """Return the checkpoint's offset, or the log start. If records aged out, the task fails, unless the user allows
-        it.
-        """
+        """Return the checkpoint's offset, or the log start offset. If records in between were deleted and the
+        user does not allow the loss, the task fails."""
         place = f"topic {topic.name} ({topic.id}) partition {partition}"
         if partition >= topic.partitions:
             raise TopicChangedError(f"{place} no longer exists")
         begin = first.get((topic.id, partition), 0)
         if known is not None and known > until:
-            # The log was truncated, and `earliest` starts over.
+            # The log was truncated; `earliest` starts again.
             if self._policy != "earliest":
                 raise TopicChangedError(
                     f"{place} was truncated: a micro-batch from {known} back to {until} was planned with "
@@ -94,7 +93,7 @@ class PlannedBatch:
         return min(begin, until)
 
     def _give_up(self, topic_id: str, unread: dict[int, tuple[int | None, int]]) -> None:
-        """Skip the rest of a deleted topic, if the user allows it. Raises TopicChangedError."""
+        """Skip the rest of a deleted topic, if the user allows the loss. Raises TopicChangedError."""
         topic: TopicPosition = self._end.topics[topic_id]
         left = ", ".join(
             f"{partition}: {'start' if known is None else known} to {until}"

@@ -35,9 +35,9 @@ def resolve(
     *,
     latest_if_none: bool,
 ) -> StreamPosition:
-    """Return the current offsets of `bound`. latest_if_none: a time after the last record means the end.
+    """Return the current offsets of `bound`. latest_if_none: a time after the last record means the end of the log.
 
-    Raises OptionError for partitions that are not subscribed or not given, and for times without records.
+    Raises OptionError for partitions that are not subscribed or not listed, and for times without records.
     """
     places = [(topic, number) for topic in topics for number in partitions_of(topic, subscription)]
     if bound.word or bound.timestamp_ms is not None:
@@ -100,7 +100,7 @@ def within_the_log(
     *,
     fail_on_data_loss: bool,
 ) -> tuple[StreamPosition, StreamPosition]:
-    """Limit start and end to the log; missing records are an error, or skipped (`failOnDataLoss`)."""
+    """Limit start and end to the log. If records are missing, raise DataLossError, or skip them (`failOnDataLoss`)."""
     first, last = cluster.bounds(topics)
     starts, ends = {}, {}
     for topic_id, name, partition, offset in start:

@@ -44,7 +44,7 @@ class TopicGoneError(TopicChangedError):
 
 
 class DataLossError(SparkSourceError):
-    """Records between a checkpoint and the log's start are gone (`failOnDataLoss`)."""
+    """Records between a checkpoint and the log's start have been deleted (`failOnDataLoss`)."""
 
 
 class TransactionError(SparkSourceError):

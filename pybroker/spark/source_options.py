@@ -1,4 +1,4 @@
-"""The user's `.option(…)`s: names, values, and the nearest name for a mistyped one."""
+"""The user's `.option(…)`s: names and values. A message about a mistyped name contains the most similar known one."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ READ = (
 )
 NEW_TOPIC = ("topicPartitions", "topicReplicationFactor")
 WRITE = ("topic", "topicId", "createTopic", *NEW_TOPIC, "mode", "ingestId", "ingestTtlMs", "transactionTimeoutMs")
-# Options that Spark adds for a streaming sink.
+# Options that Spark itself adds for a streaming sink.
 SPARKS = ("checkpointLocation", "queryName")
-# load("…"), save("…") and start("…") with a path.
+# The option that load("…"), save("…") and start("…") set.
 PATHS = ("path", "paths")
-# CREATE TABLE … USING pybroker: Spark 4.2 stores the options but passes them to no Python source.
+# CREATE TABLE … USING pybroker: Spark 4.2 stores the options, but does not pass them to Python sources.
 CATALOG = "provider"
 NO_TABLES = (
     "Spark does not pass options of a catalog table to a Python data source: use CREATE TEMPORARY VIEW … USING "
@@ -60,7 +60,7 @@ NO_TABLES = (
 POLICIES = ("fail", "earliest", "continue")
 MODES = ("exactly-once", "append", "transactions")
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The longest timeout that brokers allow by default (transaction.max.timeout.ms)."""
+"""The longest timeout that brokers allow by default (`transaction.max.timeout.ms`)."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class WriteOptions:
     ingest_id: str | None
     ingest_ttl_ms: int
     transactions: bool = False
-    """Whether to write exactly once with Kafka's transactions, to any broker that has them."""
+    """Whether to write exactly once with Kafka's transactions, which works with any broker that has them."""
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
     @property
     def one_topic(self) -> bool:
-        """Whether all rows go to one topic; else each row names its topic."""
+        """Whether all rows go to one topic; otherwise each row contains its topic."""
         return self.topic is not None or self.topic_id is not None
 
 
@@ -190,8 +190,8 @@ def _columns(given: _Given) -> tuple[str, ...]:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-    """Check the options of a read; a stream starts at the end of the topics by default. streaming: None while Spark has
-    not said whether it is a stream.
+    """Check the options of a read. By default, a stream starts at the end of the topics. streaming: None while Spark
+    has not said whether it is a stream.
 
     Raises OptionError.
     """

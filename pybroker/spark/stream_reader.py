@@ -36,7 +36,7 @@ NAME = "pybroker"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("pybroker")`. One object lives as long as the query; tasks get a pickled copy."""
+    """`spark.readStream.format("pybroker")`. The driver has one object per query; tasks get a pickled copy."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         carried, begin, latest = self._compare(StreamPosition.from_json(start))
-        # Spark calls `commit` for the last micro-batch only with the next rows; everything before `start` is done.
+        # Spark calls `commit` for the last micro-batch only with the next rows; all rows before `start` are processed.
         self.commit(start)
         if self._target is not None:
             latest = _not_before(begin, capped(latest, self._target))
@@ -89,15 +89,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             latest = limited(begin, latest, limit.max_rows)
         self._triggered_s = time.monotonic()
-        # Keep the checkpoint's deleted topics, and records behind the target.
+        # Keep deleted topics of the checkpoint, and offsets beyond the target.
         self._planned = latest.filled(carried)
         return self._planned.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the source's `latestOffset` for the query's progress.
 
-        Spark 4.2 takes no `description` and no `metrics` from Python sources, and this result carries them. The metrics
-        have the names of Spark's Kafka source and describe the micro-batch planned last.
+        Spark 4.2 accepts neither `description` nor `metrics` from Python sources: this result contains both. The
+        metrics have the names of Spark's Kafka source, and describe the micro-batch that was planned last.
         """
         ends = self._ends()
         behind = {} if self._planned is None else {"metrics": offsets_behind(self._planned, ends)}
@@ -121,13 +121,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed = end
         position = StreamPosition.from_json(end)
         try:
-            # OffsetCommit goes by name: only for topics that still have the name.
+            # OffsetCommit uses topic names: commit only for topics that still have their name.
             here = self._cluster.topics_with_ids(position.topics)
             offsets = {topic.name: position.topics[topic.id].offsets for topic in here.values()}
             if offsets:
                 self._cluster.commit_offsets(group_id, offsets)
         except (NativeError, SparkSourceError) as error:
-            # A failure is harmless: the query never reads these offsets, they only show the group's lag.
+            # The failure is harmless: the query never reads these offsets, which only show the group's lag.
             self._tell("groupId", f"groupId={group_id}: offset commit failed: {error}")
 
     def stop(self) -> None:
@@ -152,9 +152,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_bounds.position_of(self._cluster.id, topics, self._wanted(topics, last))
 
     def _compare(self, checkpoint: StreamPosition) -> tuple[StreamPosition, StreamPosition, StreamPosition]:
-        """Return (the checkpoint carried over to the current topics, the position to continue from, the end).
+        """Return (the checkpoint carried over to the current topics, the position from which to continue, the end).
 
-        The last two have only existing topics and partitions, also new ones.
+        The last two contain only existing topics and partitions, including new ones.
         """
         fencing.check_cluster(checkpoint, self._cluster.id)
         topics, first, last = self._cluster.existing_bounds(self._options.subscription)
@@ -208,7 +208,7 @@ def _with_new(carried: StreamPosition, latest: StreamPosition, first: dict[tuple
 
 
 def _not_before(start: StreamPosition, end: StreamPosition) -> StreamPosition:
-    """Keep the end of an `availableNow` run at or behind its start."""
+    """Return the end of an `availableNow` run, but not less than its start."""
     topics = {
         topic_id: TopicPosition(
             topic.name,

@@ -1,7 +1,7 @@
 """OAUTHBEARER tokens for the native client, which reads tokens from files.
 
-Each Python process, on the driver and on executors, gets a token from the identity provider with the client's id and
-secret, once for all its tasks, and renews it before it expires. Spark pickles the options, never a token: a task that
+Each Python process, on the driver and on executors, gets one token for all its tasks from the identity provider, with
+the client's id and secret, and renews it before it expires. Spark pickles the options, never a token: a task that
 starts late, or again, needs a fresh one.
 """
 
@@ -28,20 +28,19 @@ OF_PROVIDER = (
     "sasl.oauthbearer.header.urlencode",
     "sasl.oauthbearer.scope",
 )
-"""Settings that the native client does not know."""
+"""Settings for the identity provider, which the native client does not know."""
 
 _kept: dict[tuple[object, ...], CachedToken] = {}
 _lock = threading.Lock()
 
 
 def with_token(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for the native client. Waits for the first token of this process. Raises OptionError,
-    TokenError.
+    """Return the settings for the native client. Wait for this process's first token. Raises OptionError, TokenError.
     """
     found = {name: text for name, text in settings.items() if name not in OF_PROVIDER}
     if not by_url(settings):
         return found
-    # Imported here, because it imports an HTTP client.
+    # Imported here, because the module imports an HTTP client.
     from pybroker.client.client_errors import AuthenticationError, BrokerConnectionError
     from pybroker.client.config import ADMIN, ClientConfig
     from pybroker.client.connection.token_file import CachedToken
@@ -50,7 +49,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
     names = ("sasl.mechanism", "sasl.jaas.config", ENDPOINT, *OF_PROVIDER)
     asked = {name: settings[name] for name in names if name in settings}
     with _lock:
-        # A forked process has the file but not the thread that renews it.
+        # Include the process id: a forked process has the file with the token, but not the thread that renews it.
         key = (os.getpid(), *asked.items())
         try:
             if key not in _kept:

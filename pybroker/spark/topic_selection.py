@@ -18,7 +18,7 @@ EARLIEST = -2
 
 @dataclass(frozen=True)
 class TopicSelection:
-    """The topics of a read, in one of four forms: exactly one field is set."""
+    """The topics of a read, selected in one of four ways: exactly one field is set."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -37,7 +37,7 @@ class ReadBound:
     """Start or end of a read: `earliest`, `latest`, a time, or offsets or times by partition."""
 
     name: str
-    """The option that sets it."""
+    """The option that sets the bound."""
     word: str = ""
     timestamp_ms: int | None = None
     offsets: Mapping[str, Mapping[int, int]] | None = None
@@ -70,7 +70,7 @@ def subscription_of(given: Mapping[str, str]) -> TopicSelection:
 
 
 def topic_id(name: str, text: str) -> str:
-    """Return a topic id in the brokers' notation. Raises OptionError."""
+    """Return a topic id as brokers write it. Raises OptionError."""
     try:
         found = Uuid.parse(text)
     except ValueError as error:
@@ -81,8 +81,8 @@ def topic_id(name: str, text: str) -> str:
 
 
 def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> ReadBound:
-    """Parse the first option that is set, in the order of Spark's source: one time for all, times by partition,
-    offsets.
+    """Parse the first option that is set, in the order of Spark's source: one time for all partitions, times by
+    partition, offsets.
 
     Raises OptionError.
     """

@@ -1,12 +1,13 @@
-"""`mode=transactions`: exactly once with Kafka's transactions, to any broker that has them (docs/spark.md).
+"""`mode=transactions`: exactly once with Kafka's transactions, which works with any broker that has them
+(docs/spark.md).
 
 Each partition of a query has its own transactional id. A task starts with InitProducerId, which fences earlier attempts
-of its partition and aborts their open transactions; then it checks whether the topic already has its micro-batch. The
-transaction contains the records and a mark: the micro-batch's number, committed as an offset of a group named like the
-transactional id. The driver ends the transactions after all tasks succeeded; read_committed readers never see records
-of a micro-batch with a failed task.
+of its partition and aborts their open transactions. Then it checks whether the topic already contains its micro-batch.
+The transaction contains the records and a mark: the micro-batch's number, committed as an offset of a group with the
+name of the transactional id. The driver ends the transactions after all tasks have succeeded: read_committed readers
+never see records of a micro-batch with a failed task.
 
-Uses version 1 of the protocol: the epoch stays the same, and EndTxn can be repeated.
+The module uses version 1 of the transaction protocol: the producer epoch stays the same, and EndTxn can be repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OF_GROUPS, OF_TRANSACTIONS = 0, 1
 PREFIX = "pybroker-spark"
 COMMITTABLE = ("Ongoing", "PrepareCommit", "CompleteCommit")
 MARK_PARTITION = 0
-"""Partition of the topic under which the mark is committed: every topic has it."""
+"""The mark is committed for this partition of the topic: every topic has it."""
 _MAY_PASS = AWAY | frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,7 +41,7 @@ _MAY_PASS = AWAY | frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.REQUEST_TIMED_OUT,
-        # Brokers learn of a new topic with a delay.
+        # A new topic reaches the brokers with a delay.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
@@ -52,17 +53,18 @@ _NOT_OURS = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Errors which say that the producer has no open transaction to end."""
+"""Errors that say that the producer has no open transaction which could be ended."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class PreparedTransaction(WriterCommitMessage):
-    """A task's transaction, not committed yet. done: the topic already has the micro-batch; the task wrote nothing."""
+    """A task's transaction, not committed yet. done: the topic already contained the micro-batch, and the task wrote
+    nothing."""
 
     name: str
-    """The transactional id, also the group id of the mark."""
+    """The transactional id, and the group id of the mark."""
     topic: str
     batch: int
     producer_id: int = -1
@@ -79,9 +81,8 @@ def named(query: str, partition: int) -> str:
 
 
 def begin(cluster: SparkCluster, topic: SparkTopic, name: str, batch: int, timeout_ms: int) -> PreparedTransaction:
-    """Fence earlier attempts of the partition and begin a transaction, unless the topic already has the micro-batch.
-    Raises TransactionError.
-    """
+    """Fence earlier attempts of the partition, and begin a transaction unless the topic already contains the
+    micro-batch. Raises TransactionError."""
     prepared = PreparedTransaction(name, topic.name, batch)
     request = m.InitProducerIdRequest(transactional_id=prepared.name, transaction_timeout_ms=timeout_ms)
 
@@ -91,7 +92,7 @@ def begin(cluster: SparkCluster, topic: SparkTopic, name: str, batch: int, timeo
 
     answer = _patiently(cluster, init)
     prepared.producer_id, prepared.producer_epoch = answer.producer_id, answer.producer_epoch
-    # Check only after the fencing: no earlier attempt can commit any more.
+    # Check after the fencing: no earlier attempt can commit any more.
     prepared.done = _is_there(cluster, prepared, stable=True)
     return prepared
 
@@ -139,9 +140,8 @@ def mark(cluster: SparkCluster, prepared: PreparedTransaction) -> None:
 
 
 def commit(cluster: SparkCluster, prepared: Sequence[PreparedTransaction]) -> None:
-    """Commit the tasks' transactions; can be repeated. Checks all of them before the first commit: if one was fenced or
-    timed out, the micro-batch fails as a whole. Raises TransactionError.
-    """
+    """Commit the tasks' transactions; can be repeated. Check all of them before the first commit: if one was fenced or
+    timed out, the whole micro-batch fails. Raises TransactionError."""
     left = [one for one in prepared if not one.done]
     for one in left:
         if not _can_commit(cluster, one) and not _is_there(cluster, one, stable=False):
@@ -157,9 +157,8 @@ def commit(cluster: SparkCluster, prepared: Sequence[PreparedTransaction]) -> No
 
 
 def abort(cluster: Callable[[], SparkCluster], prepared: Iterable[PreparedTransaction]) -> None:
-    """Abort open transactions. Reports a failed abort and continues: the brokers abort it after the timeout, or the
-    next attempt does before it begins.
-    """
+    """Abort open transactions. If an abort fails, print a message and continue: the brokers abort the transaction after
+    its timeout, or the next attempt aborts it."""
     for one in prepared:
         if one.done:
             continue
@@ -192,7 +191,7 @@ def _end(cluster: SparkCluster, prepared: PreparedTransaction, *, committed: boo
 
 
 def _can_commit(cluster: SparkCluster, prepared: PreparedTransaction) -> bool:
-    """Return whether this producer's transaction is open or committed; True if brokers cannot tell (before KIP-664)."""
+    """Return whether the transaction is open or committed; True if brokers cannot tell (before KIP-664)."""
     if not cluster.serves(DESCRIBE):
         return True
     request = m.DescribeTransactionsRequest(transactional_ids=[prepared.name])
@@ -209,8 +208,7 @@ def _can_commit(cluster: SparkCluster, prepared: PreparedTransaction) -> bool:
 
 def _is_there(cluster: SparkCluster, prepared: PreparedTransaction, *, stable: bool) -> bool:
     """Return whether the mark of the micro-batch, or of a later one, is committed. stable: wait for transactions that
-    are ending; else ignore open ones.
-    """
+    are ending; else ignore open ones."""
     request = m.OffsetFetchRequest(
         group_id=prepared.name,
         topics=[m.OffsetFetchRequest_OffsetFetchRequestTopic(name=prepared.topic, partition_indexes=[MARK_PARTITION])],
@@ -252,7 +250,7 @@ def _lost(prepared: PreparedTransaction) -> TransactionError:
 
 
 def _patiently(cluster: SparkCluster, step: Callable[[], T]) -> T:
-    """Run a step, which can be repeated, and retry temporary errors until `delivery.timeout.ms`."""
+    """Call `step`, and retry temporary errors until `delivery.timeout.ms`. `step` can be repeated safely."""
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
     except (NativeError, BrokerRefusalError) as error:

@@ -1,4 +1,4 @@
-"""The topic of a write: found by the options `topic` and `topicId`, or created first."""
+"""The topic of a write, which the options `topic` and `topicId` select; created if requested."""
 
 from __future__ import annotations
 
@@ -69,9 +69,10 @@ def _create(cluster: SparkCluster, name: str, new: NewTopicOptions, *, validate_
 
 
 def _created(cluster: SparkCluster, name: str, new: NewTopicOptions) -> SparkTopic:
-    """Create a topic, or accept that another client just did. Raises BrokerRefusalError, UnknownTopicError."""
+    """Create a topic. If another client has created it in the meantime, use that one. Raises BrokerRefusalError,
+    UnknownTopicError."""
     _create(cluster, name, new, validate_only=False)
-    # Brokers learn of a new topic shortly after the controller has created it.
+    # A new topic reaches the brokers shortly after its creation by the controller.
     give_up = time.monotonic() + KNOWN_WITHIN_S
     while (found := cluster.topics_named([name]).get(name)) is None:
         if time.monotonic() > give_up:

@@ -1,8 +1,8 @@
 """Avro datums and files, measured before fastavro decodes them.
 
-Every client that may write to a topic chooses these bytes, and in a file their schema too. fastavro has no limits: ten
-bytes can declare an array of 2^62 nulls, and deeply nested records overflow the stack, which ends the process. So the
-values are counted first, and data with too many is refused.
+Any client that may write to a topic chooses these bytes, and in a file their schema too. fastavro has no limits: ten
+bytes can declare an array of 2^62 nulls, and deeply nested records overflow the stack, which ends the process. This
+module therefore counts the values first, and refuses data with too many.
 
 Layout: Apache Avro 1.11, "Binary encoding" and "Object container files".
 """
@@ -15,13 +15,13 @@ import zlib
 from typing import Any
 
 VALUES_MAX = 200_000
-"""Limit for one datum or one file on its own page."""
+"""Values in one datum or one file on its own page, at most."""
 LIST_VALUES_MAX = 5_000
-"""Limit for one datum in a list, which may have hundreds."""
+"""Values in one datum in a list, at most; the list may have hundreds of datums."""
 DEPTH_MAX = 100
-"""Limit for nested values and for a nested schema."""
+"""Depth of nested values and of a nested schema, at most."""
 BYTES_MAX = 16 << 20
-"""Limit for an uncompressed block of a file."""
+"""Size of an uncompressed block of a file, at most."""
 SCHEMA_CHARACTERS_MAX = 200_000
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -31,7 +31,7 @@ _LONGS = ("int", "long", "enum")
 
 
 class AvroError(ValueError):
-    """The bytes do not match the schema or exceed a limit, or the schema is invalid; the text says which."""
+    """The bytes do not match the schema or exceed a limit, or the schema is invalid; the text says which of these."""
 
 
 def parsed_schema(text: str) -> Any:
@@ -41,7 +41,7 @@ def parsed_schema(text: str) -> Any:
         raise AvroError(f"The schema is too long: the limit is {SCHEMA_CHARACTERS_MAX:,} characters.")
     try:
         schema = json.loads(text)
-        if _is_deeper(schema, 2 * DEPTH_MAX):  # braces and brackets alternate
+        if _is_deeper(schema, 2 * DEPTH_MAX):  # Twice, because braces and brackets alternate.
             raise AvroError(f"The schema is nested too deeply: the limit is {DEPTH_MAX} levels.")
         return fastavro.parse_schema(schema)
     except AvroError:
@@ -124,7 +124,7 @@ def _named(schema: Any) -> dict[str, Any]:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Return whether JSON is nested deeper; without recursion."""
+    """Return whether JSON is nested deeper than `levels`. Works without recursion."""
     here = [value]
     for _ in range(levels):
         here = [
@@ -139,7 +139,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 class _Measure:
-    """Reads bytes by a schema and counts the values without building them. Every method raises AvroError."""
+    """Reads bytes according to a schema and counts the values without building them. Every method raises AvroError."""
 
     def __init__(self, data: bytes, named: dict[str, Any], values_max: int) -> None:
         self.at = self.values = 0
@@ -199,7 +199,7 @@ class _Measure:
             self.skip(self.long())
         elif kind == "fixed":
             size = schema.get("size")
-            if not isinstance(size, int):  # fastavro accepts any
+            if not isinstance(size, int):  # fastavro accepts any type here.
                 raise AvroError(f"invalid size of a fixed type: {str(size)[:40]!r}")
             self.skip(size)
         elif kind in ("record", "error"):
@@ -218,7 +218,7 @@ class _Measure:
         return None
 
     def _count(self) -> int:
-        """Read the number of items in a block. The block's size follows a negative one."""
+        """Read the number of items in a block. If the number is negative, the block's size follows it."""
         count = self.long()
         if count < 0:
             self.long()

@@ -1,4 +1,5 @@
-"""Current activity of the cluster, from brokers' client APIs and, if their addresses are configured, their /metrics."""
+"""Current activity of the cluster, from the brokers' admin requests and, if their URLs are configured, from their
+/metrics."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ async def activity(admin: AdminClient, scraped: ScrapedMetrics) -> Measurement:
 
 
 async def _nothing() -> None:
-    """Return nothing: the metrics have the value."""
+    """Return nothing, in place of a query whose value the brokers' /metrics contain."""
 
 
 async def _written(admin: AdminClient) -> dict[str, float]:

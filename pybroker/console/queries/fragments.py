@@ -1,6 +1,5 @@
-"""Fragments of a page. If the user may not see one, or the cluster cannot answer, the fragment says so and the rest of
-the page is shown.
-"""
+"""Fragments of a page. If the user is not authorized for a fragment, or the cluster cannot answer, the fragment
+contains the reason, and the rest of the page is shown."""
 
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ PART_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Fragment(Generic[Value]):
-    """The value, or why there is none. absent: the cluster does not offer it or is not configured for it; this is not
-    an error.
-    """
+    """The value of a fragment, or the reason why there is none. absent: the cluster does not offer it or is not
+    configured for it, which is not an error."""
 
     value: Value | None
     problem: str | None = None
@@ -45,9 +43,8 @@ class Fragment(Generic[Value]):
 
 
 async def fragment(work: Awaitable[Value], seconds: float | None = None) -> Fragment[Value]:
-    """Return the result of `work`, or its failure as a sentence. seconds: limit, so that one hanging broker does not
-    delay the fragments of the others.
-    """
+    """Return the result of `work`, or its failure as a sentence. seconds: time limit; one broker that does not respond
+    must not delay the fragments of the others."""
     try:
         return Fragment(await asyncio.wait_for(work, seconds))
     except UnsupportedVersionError:
@@ -62,7 +59,7 @@ async def fragment(work: Awaitable[Value], seconds: float | None = None) -> Frag
 
 
 async def fragments(*works: Awaitable[Any]) -> list[Fragment[Any]]:
-    """Run all at once, each within PART_S."""
+    """Run all at once, each with a time limit of PART_S."""
     return list(await asyncio.gather(*(fragment(work, PART_S) for work in works)))
 
 

@@ -28,7 +28,7 @@ class GroupAtTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupsAtTopic:
-    """cut: number of groups that were not read."""
+    """The groups of a topic. cut: number of groups whose offsets were not read."""
 
     rows: tuple[GroupAtTopic, ...]
     cut: int
@@ -36,7 +36,8 @@ class GroupsAtTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """A group's total lag. positions, records: None if unknown. unknown: number of partitions that are not counted."""
+    """A group's total lag. positions, records: None if not known. unknown: number of partitions that are not counted.
+    """
 
     group: str
     positions: int | None = None

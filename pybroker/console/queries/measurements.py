@@ -1,4 +1,4 @@
-"""Measurements of the last minutes, taken in the background while the console is in use and discarded afterwards."""
+"""Measurements of the last minutes, made in the background while the console is in use and dropped afterwards."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 3.0
 FIRST_PAUSE_S = 0.5
-"""Between the first two measurements: a rate needs both."""
+"""Pause between the first two measurements: a rate needs both."""
 FIRST_WAIT_S = 1.5
 KEPT_S = 600.0
 UNWATCHED_S = 900.0
-"""Without a request for this long, measuring stops."""
+"""Measuring stops after this time without a request."""
 TAKE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """counters: values that only grow; gauges: current values. Unknown values are omitted. details: parts of a value,
-    by name. problems: why values are omitted, if that is a failure.
-    """
+    """counters: values that only grow; gauges: current values. Unknown values are missing. details: parts of a value,
+    by name. problems: why values are missing, if the reason is a failure."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class History:
             self._task = asyncio.ensure_future(self._run())
 
     async def look(self) -> None:
-        """Wait at most FIRST_WAIT_S until there are rates."""
+        """Wait at most FIRST_WAIT_S for the second measurement, which gives the first rates."""
         self.watch()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ready.wait(), FIRST_WAIT_S)
@@ -87,9 +86,8 @@ class History:
         return self._kept[-1][1] if self._kept else Measurement()
 
     def rates(self, name: str) -> Points:
-        """Return a counter's growth per second. A broker's restart resets its counters and must not show as a negative
-        rate.
-        """
+        """Return a counter's growth per second. A broker's restart resets its counters; the result has no negative rate
+        then."""
         return [
             (end, max(after.counters[name] - before.counters[name], 0.0) / max(end - begin, 1e-9))
             for (begin, before), (end, after) in pairwise(self._kept)
@@ -107,7 +105,8 @@ class History:
     async def close(self) -> None:
         """Stop measuring."""
         if self._task is not None:
-            # asyncio.wait_for can lose a cancellation that arrives as a measurement ends; this ends the loop then.
+            # asyncio.wait_for can lose a cancellation that arrives at the end of a measurement; this value ends the
+            # loop then.
             self._looked = -math.inf
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -14,7 +14,7 @@ from pybroker.client import (
 )
 
 PARTITIONS_MAX = 5_000
-"""Limit for one page; a page with more omits the offsets."""
+"""Partitions on one page, at most; a page with more omits the offsets."""
 
 
 async def ends(admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:

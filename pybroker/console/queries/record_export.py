@@ -12,11 +12,11 @@ from pybroker.client import ConsumerRecord
 
 
 class MissingPackageError(Exception):
-    """An optional package is not installed; the text names it."""
+    """An optional package is not installed; the text contains its name."""
 
 
 def ndjson(records: Iterable[ConsumerRecord]) -> bytes:
-    """Return one JSON object for each line; bytes that are not UTF-8 become {"base64": "…"}."""
+    """Return one JSON object per line; bytes that are not UTF-8 become {"base64": "…"}."""
     return b"".join(json.dumps(_row(each), ensure_ascii=False).encode() + b"\n" for each in records)
 
 

@@ -1,4 +1,4 @@
-"""Search for records of a topic, limited in number, bytes and time."""
+"""Search for records of a topic, with limits for number, bytes and time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pybroker.console.queries.partition_logs import both_ends, ends
 SECONDS_MAX = 8.0
 BYTES_MAX = 32 << 20
 SCANNED_MAX = 20_000
-"""Limit of offsets that one page searches."""
+"""Offsets that one page searches, at most."""
 CHUNK = 4_000
-"""Offsets read at once, from the end backwards, so that the newest matches come first."""
+"""Offsets read at once. Chunks are read from the end backwards: the newest matches come first."""
 POLL_S = 0.3
 
 Offsets = Mapping[TopicPartition, int]
-"""An offset for each partition: where a page begins or ends."""
+"""Partition → the offset at which a page begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """records: in time order; for `newest`, last first. scanned: number of records searched. stopped: why the search
-    ended early, if it did. older, newer: where the adjacent pages begin; None if there are no further records.
-    """
+    """records: in time order; for `newest`, the latest first. scanned: number of records searched. stopped: why the
+    search ended early; None if it did not. older, newer: where the adjacent pages begin; None if there are no further
+    records."""
 
     records: tuple[ConsumerRecord, ...]
     scanned: int
@@ -57,7 +57,7 @@ class RecordPage:
 
 
 async def find(admin: AdminClient, consumer: Consumer, wanted: RecordQuery) -> RecordPage:
-    """Search up to the present end of the partitions."""
+    """Search up to the current end of the partitions."""
     known = await both_ends(admin, wanted.partitions)
     between = {where: (first, last) for where, (first, last) in known.items() if first is not None and last is not None}
     search = _Search(consumer, wanted, time.monotonic() + SECONDS_MAX)
@@ -109,7 +109,7 @@ class _Search:
     give_up: float
     kept: dict[TopicPartition, list[ConsumerRecord]] = field(default_factory=dict)
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
-    """The newest record of each partition that was dropped because the page was full."""
+    """Partition → its newest record that was dropped because the page was full."""
     scanned: int = 0
     used: int = 0
     stopped: str | None = None
@@ -175,7 +175,7 @@ class _Search:
         records.append(record)
         self.used += size(record)
         while drop and self.used > BYTES_MAX and len(records) > 1:
-            # The first records of a partition are not its newest.
+            # Drop the oldest record of the partition: the page shows the newest ones.
             dropped = records.pop(0)
             self.used -= size(dropped)
             self.left_out[where] = dropped.offset
@@ -190,7 +190,7 @@ class _Search:
             self.stopped = f"Searched {self.scanned:,} records; others were not searched."
 
     def chosen(self, *, newest_first: bool) -> list[ConsumerRecord]:
-        """Return the records by time; within a partition always by offset, so that no page skips a record."""
+        """Return the records by time. Within a partition they stay in offset order: no page skips a record."""
         sign = -1 if newest_first else 1
         lists: Iterable[Iterable[ConsumerRecord]] = (
             reversed(records) if newest_first else records for _, records in sorted(self.kept.items())
@@ -199,7 +199,7 @@ class _Search:
         return list(islice(merged, self.wanted.limit))
 
     def without_rest(self, edges: Offsets, chosen: Sequence[ConsumerRecord], *, newest_first: bool) -> Offsets:
-        """Return the edges of the page, moved to the records that were read but did not fit."""
+        """Return the edges of the page, moved back to the records that were read but not shown."""
         taken = {(each.partition, each.offset) for each in chosen}
         found = dict(edges)
         for where, records in self.kept.items():
@@ -212,9 +212,9 @@ class _Search:
 
 
 async def _start(consumer: Consumer, positions: Offsets) -> None:
-    """Read from these positions, whatever was assigned or paused before."""
+    """Start to read from these positions, whatever was assigned or paused before."""
     for topic in {where.topic for where in positions}:
-        # Load the metadata first: otherwise unknown topics would be looked up one after another.
+        # Load the metadata of the topic first: otherwise unknown topics would be looked up one after another.
         await consumer.partitions_for(topic)
     consumer.assign(positions)
     consumer.resume(*positions)
@@ -252,9 +252,8 @@ async def find_record(consumer: Consumer, where: TopicPartition, offset: int) ->
 async def written_at(
     consumer: Consumer, positions: Mapping[TopicPartition, int], seconds: float
 ) -> dict[TopicPartition, int]:
-    """Return when the first record at or after each position was written, in milliseconds since 1970; without positions
-    that could not be read in time.
-    """
+    """Return when the first record at or after each position was written, in milliseconds since 1970. Positions whose
+    record could not be read within `seconds` are missing."""
     await _start(consumer, positions)
     found: dict[TopicPartition, int] = {}
     give_up = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Pages of the topic list, and one topic."""
+"""Queries for the pages of the topic list, and for one topic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A row of the list. Numbers are None if unknown."""
+    """A row of the topic list. Numbers are None if not known."""
 
     name: str
     topic_id: Uuid
@@ -40,7 +40,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """A page of the list."""
+    """A page of the topic list."""
 
     rows: tuple[TopicRow, ...]
     matching: int
@@ -55,7 +55,7 @@ class TopicList:
 
 
 async def topic_list(admin: AdminClient, names: TopicNames, text: str, page: int, *, internal: bool) -> TopicList:
-    """Return a page of the topics whose names contain `text`, ignoring case. Only its topics are described."""
+    """Return a page of the topics whose names contain `text`, ignoring case. Only topics on the page are described."""
     listed = await names.listings(admin, internal=internal)
     wanted = text.casefold()
     matching = [each for each in listed if wanted in each.name.casefold()] if wanted else listed

@@ -15,10 +15,10 @@ from typing import Any
 from pybroker.console.queries import avro_decoding
 
 LIST_CHARACTERS = 2_000
-"""Limit for a value in a list; its own page shows more."""
+"""Characters of a value in a list, at most; the record's own page shows more."""
 FOLD_CHARACTERS = 240
 FOLD_LINES = 4
-"""Longer values are folded in a list."""
+"""Lines of a value in a list; longer values are folded."""
 BEFORE_CHARACTERS = 60
 """Characters of context before the searched text where a value is cut."""
 PAGE_CHARACTERS = 500_000
@@ -26,7 +26,7 @@ HEX_BYTES = 1_024
 LOOSE_CHARACTERS = 200
 FORMATS = ("auto", "json", "avro", "text", "hex")
 HEADER_BYTES = 5
-"""Header of schema-registry serializers: a zero and the schema's number."""
+"""Length of the header that schema-registry serializers write: a zero byte and the schema's number."""
 
 
 class DecodeError(ValueError):
@@ -50,10 +50,9 @@ class DecodedValue:
 def decode_value(
     data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS, around: str = ""
 ) -> DecodedValue:
-    """Decode a value. `how`: one of FORMATS; what does not have that format becomes hexadecimal digits with the reason.
-    JSON is compact in a list, and indented on its own page and unfolded. around: a cut text begins shortly before this
-    text.
-    """
+    """Decode a value. `how`: one of FORMATS; if the bytes do not have that format, the text contains hexadecimal digits
+    and the reason. JSON is compact in a list, and indented on the record's own page and when unfolded. around: a cut
+    text begins shortly before this text."""
     is_listed = characters <= LIST_CHARACTERS
     indent = None if is_listed else 2
     if data is None:
@@ -87,9 +86,8 @@ def _window(text: str, characters: int, around: str) -> str:
 
 
 def match_positions(text: str, wanted: str) -> list[tuple[int, int]]:
-    """Return where `wanted` occurs in a text. The search reads the stored bytes, but pages show JSON as Python formats
-    it: without a literal match, blanks between the characters are ignored.
-    """
+    """Return where `wanted` occurs in a text. The search compares the stored bytes, but pages show JSON as Python
+    formats it: without an exact match, blanks between the characters are ignored."""
     if not wanted.strip():
         return []
     exact = [match.span() for match in re.finditer(re.escape(wanted), text)]
@@ -150,7 +148,7 @@ def _avro(data: bytes, schema: Any, indent: int | None) -> str:
         if schema is None:
             raise DecodeError("Avro requires a schema; set one on the topic's messages page")
         if data[0] == 0 and len(data) > HEADER_BYTES:
-            with contextlib.suppress(avro_decoding.AvroError):  # then these are not a header but bytes of the datum
+            with contextlib.suppress(avro_decoding.AvroError):  # If that fails, the bytes are no header.
                 return _as_json(avro_decoding.datum(data[HEADER_BYTES:], schema, values_max), indent)
         return _as_json(avro_decoding.datum(data, schema, values_max), indent)
     except avro_decoding.AvroError as error:
@@ -170,7 +168,7 @@ def _plain(value: Any) -> Any:
 
 
 def hexadecimal(data: bytes) -> str:
-    """Return sixteen bytes a line: offset, digits, letters."""
+    """Return sixteen bytes per line: offset, digits, letters."""
     lines = []
     for begin in range(0, min(len(data), HEX_BYTES), 16):
         row = data[begin : begin + 16]

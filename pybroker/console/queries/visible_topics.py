@@ -1,4 +1,5 @@
-"""Names of all topics that a person may see, from ListTopics instead of Metadata of the whole cluster."""
+"""Names of all topics that a person may see. They come from ListTopics, which is cheaper than Metadata for the whole
+cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from pybroker.client import AdminClient, TopicListing
 
 KEPT_S = 5.0
-"""Pages of one list use the same names. A change through the console drops them at once."""
+"""How long the pages of one list use the same names. A change made in the console drops the names at once."""
 
 
 class TopicNames:
@@ -19,7 +20,7 @@ class TopicNames:
         self._lists: dict[bool, tuple[float, tuple[TopicListing, ...]]] = {}
 
     async def listings(self, admin: AdminClient, *, internal: bool) -> tuple[TopicListing, ...]:
-        """Return all listings; `internal`: those of internal topics too."""
+        """Return all listings; `internal`: including internal topics."""
         asked = self._now()
         taken, found = self._lists.get(internal, (-KEPT_S, ()))
         if asked - taken >= KEPT_S:
@@ -29,5 +30,5 @@ class TopicNames:
         return found
 
     def forget(self) -> None:
-        """Drop the cached list, so that the next page queries the cluster."""
+        """Drop the cached list: the next page sends a request."""
         self._lists.clear()

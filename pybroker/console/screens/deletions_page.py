@@ -13,7 +13,7 @@ from pybroker.console.web.request_context import InputError, PageContext, url_wi
 
 SHOWN = 500
 FOUND = "found"
-"""State of stray replicas: the cluster does not know the topic id."""
+"""Deletion state of stray replicas, whose topic id the cluster does not know."""
 
 
 async def show(context: PageContext) -> Response:
@@ -60,12 +60,12 @@ async def undelete(context: PageContext) -> Response:
 
 
 async def purge(context: PageContext) -> Response:
-    """Remove a deleted topic's data now, on every broker, after the person has typed its id."""
+    """Remove a deleted topic's data now, on every broker. The person has to type the topic's id first."""
     return await _remove_confirmed(context, context.admin.purge_topics, "purged")
 
 
 async def discard(context: PageContext) -> Response:
-    """Delete the stray replicas of a topic after the person has typed its id."""
+    """Delete the stray replicas of a topic. The person has to type the topic's id first."""
     return await _remove_confirmed(
         context, lambda ids: context.admin.delete_topics(TopicCollection.of_topic_ids(ids)), "discarded"
     )

@@ -16,7 +16,7 @@ from pybroker.console.web.request_context import InputError, NotFoundError, Page
 
 PAGE = 50
 PLAN_MAX = 4_000
-"""Limit of partitions in one offset reset."""
+"""Partitions in one offset reset, at most."""
 
 
 async def show(context: PageContext) -> Response:
@@ -112,7 +112,7 @@ async def preview(context: PageContext) -> Response:
 
 
 async def move(context: PageContext) -> Response:
-    """Execute exactly the reset that the preview showed."""
+    """Execute exactly the offset reset that the preview showed."""
     group = _group(context)
     plan: dict[TopicPartition, int] = {}
     for text in context.form.all("to"):
@@ -145,7 +145,7 @@ async def delete_offsets(context: PageContext) -> Response:
 
 
 async def delete(context: PageContext) -> Response:
-    """Delete the group with its offsets after the person has typed its name."""
+    """Delete the group with its offsets. The person has to type the group's name first."""
     group = _group(context)
     if context.form.raw("typed") != group:
         return await _page(context, group, 422, "The text differs from the group's name. Nothing was changed.")

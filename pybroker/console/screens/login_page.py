@@ -14,7 +14,7 @@ from pybroker.console.web.user_clients import Clients
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _attempts = asyncio.Semaphore(4)
-"""Limit of concurrent logins: the broker delays each failure, so guessing passwords is slow."""
+"""Concurrent logins, at most. The broker delays its response to a failed login: guessing passwords is slow."""
 
 
 async def show(context: PageContext) -> Response:
@@ -37,7 +37,7 @@ def _form(context: PageContext, status: int = 200, problem: str | None = None, u
 
 
 async def log_in(context: PageContext) -> Response:
-    """Log in: the broker checks the password on a connection with these credentials."""
+    """Log in. The broker checks the password on a connection with these credentials."""
     settings = context.console.settings
     if not settings.needs_login:
         return context.redirect("/")
@@ -59,7 +59,7 @@ async def log_in(context: PageContext) -> Response:
     except TROUBLE as error:
         await clients.close()
         return _form(context, 502, error_text(error), user)
-    # Always issue a new token, so that a token planted by someone else is useless.
+    # Always create a new token: a token that an attacker has planted in the browser is then useless.
     await context.console.sessions.end(context.token)
     session = await context.console.sessions.begin(context.console.sessions.new_token(), user, clients)
     clients.history.watch()

@@ -20,13 +20,13 @@ SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"
 LIMITS = (20, 50, 100, 200, 500)
 EXPORTED_MAX = 10_000
 CURSOR_MAX = 2_000
-"""Limit of partitions whose offsets fit into an address."""
+"""Partitions whose offsets fit into a URL, at most."""
 
 
 def shown_record(
     context: PageContext, record: ConsumerRecord, *, characters: int = value_decoding.LIST_CHARACTERS
 ) -> dict[str, Any]:
-    """Return what a row or a page shows of the record."""
+    """Return the parts of a record that a row or a page shows."""
     wanted = context.query.text("contains")
     how = context.query.text("format", "auto")
     schema = context.session.schemas.get(record.topic, (None, None))[1] if context.session is not None else None
@@ -41,7 +41,7 @@ def shown_record(
 
 
 def wanted_of(context: PageContext, topic: TopicDescription, limit_max: int) -> RecordQuery:
-    """Return the query that the address contains. Raises InputError."""
+    """Return the query in the URL. Raises InputError."""
     query = context.query
     seek = query.text("seek", "newest")
     if seek not in dict(SEEKS):
@@ -64,7 +64,7 @@ def wanted_of(context: PageContext, topic: TopicDescription, limit_max: int) -> 
 
 
 def offsets_of(topic: str, text: str) -> Offsets | None:
-    """Parse the offsets that `written` put into an address. Raises InputError."""
+    """Parse offsets that `written` put into a URL. Raises InputError."""
     if not text:
         return None
     found = {}
@@ -77,8 +77,7 @@ def offsets_of(topic: str, text: str) -> Offsets | None:
 
 
 def written(offsets: Offsets | None) -> str | None:
-    """Return the offsets for an address, as in 0.120-1.98; None if there is no such page, or it has too many
-    partitions.
+    """Return the offsets for a URL, as in 0.120-1.98; None if there is no such page, or if it has too many partitions.
     """
     if offsets is None or len(offsets) > CURSOR_MAX:
         return None
@@ -86,7 +85,8 @@ def written(offsets: Offsets | None) -> str | None:
 
 
 def moment_of(text: str) -> int:
-    """Return milliseconds since 1970 from such a number or from a date and time, which is UTC if it has no zone."""
+    """Parse milliseconds since 1970, or a date and time, which is UTC if it has no time zone. Return milliseconds since
+    1970."""
     if text.isdecimal() and len(text) <= 15:
         return int(text)
     try:
@@ -110,7 +110,7 @@ async def show(context: PageContext) -> Response:
 async def messages_page(
     context: PageContext, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
-    """Return the page, with the failure if there was one."""
+    """Return the page. `problem`: the error of a failed request, to show on it."""
     found: Fragment[RecordPage] = Fragment(None)
     try:
         found = await fragment(_found(context, wanted_of(context, topic, max(LIMITS))))
@@ -139,7 +139,8 @@ async def messages_page(
 
 
 def _beside(topic: TopicDescription, given: dict[str, str], found: RecordPage | None) -> list[tuple[str, str, str]]:
-    """Return links to the pages of older and newer records (words, rel and address), in this page's order."""
+    """Return links to the pages of older and newer records as (text, rel, URL), in the order in which the page shows
+    them."""
     if found is None:
         return []
     is_newest_first = given["seek"] in ("", "newest")

@@ -14,7 +14,7 @@ from pybroker.console.screens.throughput_page import tiles
 from pybroker.console.web.request_context import PageContext
 
 BROKERS_MAX = 50
-"""Limit of brokers whose disks this page queries."""
+"""Brokers whose disks this page queries, at most."""
 LAGS_SHOWN = 5
 DELETIONS_SHOWN = 5
 
@@ -44,7 +44,7 @@ class BrokerRow:
 
 
 async def show(context: PageContext) -> Response:
-    """Show cluster id, health, activity, deletions that can be undone, and brokers."""
+    """Show cluster id, health, activity, deletions that can be undeleted, and brokers."""
     cluster = await context.admin.describe_cluster()
     state, deletions, _ = await fragments(
         context.admin.describe_cluster_state(), context.admin.describe_deletions(), context.history.look()

@@ -65,7 +65,7 @@ def _headers(text: str) -> list[tuple[str, bytes | str | None]]:
 
 
 async def keep_schema(context: PageContext) -> Response:
-    """Decode the topic's values with this schema until the person's session ends; an empty text removes the schema."""
+    """Use this schema for the topic's values until the person's session ends; an empty text removes the schema."""
     topic = await described(context)
     text = context.form.raw("schema")
     session = await context.own_session()

@@ -41,7 +41,7 @@ async def _page(context: PageContext, form: Form, status: int = 200, problem: st
 
 
 def _entity(form: Form) -> QuotaEntity:
-    """Return the entity; names may have blanks at the ends. Raises InputError."""
+    """Return the entity in the form; names may start or end with blanks. Raises InputError."""
     named: dict[str, str] = {}
     for kind, title in KINDS.items():
         name, of_the_rest = form.raw(kind), form.text(f"{kind}-default") == "1"
@@ -62,7 +62,7 @@ def _quota(form: Form) -> str:
 
 
 async def put(context: PageContext) -> Response:
-    """Set one quota; other quotas of the entity stay."""
+    """Set one quota of an entity; its other quotas stay."""
     form = context.form
     try:
         try:

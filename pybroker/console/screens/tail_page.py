@@ -1,4 +1,4 @@
-"""Live tail of records: server-sent events with rows of HTML, escaped here."""
+"""Live tail of records: server-sent events with rows of HTML, which this module escapes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from pybroker.console.screens.topic_pages import described
 from pybroker.console.web.request_context import InputError, PageContext, url_with
 
 LIFE_S = 1800.0
-"""Then the person has to reload the page."""
+"""Lifetime of a tail; after it, the person has to reload the page."""
 ROWS_A_TURN = 100
-"""A faster topic's further records are left out."""
+"""Rows per event, at most. If a topic is faster, further records are left out."""
 QUIET_S = 15.0
-"""Interval of keep-alive events: they keep proxies from closing the connection, and show us when the browser has closed
-it.
-"""
+"""Interval of keep-alive events. They keep proxies from closing the connection, and detect that the browser has closed
+it."""
 
 
 async def show(context: PageContext) -> Response:
@@ -93,7 +92,7 @@ async def _stream(context: PageContext, partitions: tuple[TopicPartition, ...]) 
 
 
 async def _problem(context: PageContext) -> str | None:
-    """Return why no broker answers; None if one does. A consumer would wait silently."""
+    """Return why no broker responds; None if one does. A consumer would wait without a message."""
     try:
         await context.clients.ping()
     except TROUBLE as error:

@@ -1,4 +1,4 @@
-"""Changes of a topic."""
+"""Pages that change or delete a topic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def change_setting(context: PageContext) -> Response:
 
 
 async def add_partitions(context: PageContext) -> Response:
-    """Add partitions; their number cannot shrink."""
+    """Add partitions; partitions cannot be removed."""
     topic = await described(context)
     wanted = context.form.number("partitions", least=1, most=100_000)
     if wanted is None:
@@ -47,7 +47,7 @@ async def add_partitions(context: PageContext) -> Response:
 
 
 async def ask_delete(context: PageContext) -> Response:
-    """Show what the deletion would remove."""
+    """Show what a deletion would remove."""
     return await _delete_page(context)
 
 
@@ -58,9 +58,8 @@ async def _delete_page(context: PageContext, status: int = 200, problem: str | N
 
 
 async def delete(context: PageContext) -> Response:
-    """Delete exactly the displayed incarnation after the person has typed its name, if requested without undelete; or
-    truncate it.
-    """
+    """Delete exactly the displayed incarnation, purge it at once, or truncate it. The person has to type the topic's
+    name first."""
     name = context.path("name")
     if context.form.raw("typed") != name:
         return await _delete_page(context, 422, "The text differs from the topic's name. Nothing was changed.")

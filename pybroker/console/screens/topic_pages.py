@@ -27,7 +27,7 @@ PARTITIONS_SHOWN = 200
 
 
 async def described(context: PageContext) -> TopicDescription:
-    """Return the topic that the address names. Raises NotFoundError."""
+    """Return the topic in the URL. Raises NotFoundError."""
     name = context.path("name")
     found = (await descriptions(context.admin, [name])).get(name)
     if found is None:
@@ -62,7 +62,7 @@ async def show(context: PageContext) -> Response:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum, unknown if one value is: a partial sum would look like the total."""
+    """Return the sum; None if one of the values is not known: a partial sum would look like the total."""
     found = list(values)
     known = [each for each in found if each is not None]
     return sum(known) if len(known) == len(found) else None
@@ -77,7 +77,7 @@ async def settings(context: PageContext) -> Response:
 async def settings_page(
     context: PageContext, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
-    """Return the page, with the failure if there was one."""
+    """Return the page. `problem`: the error of a failed change, to show on it."""
     resource = ConfigResource.topic(topic.name)
     found: Fragment[dict[ConfigResource, dict[str, ConfigEntry]]] = await fragment(
         context.admin.describe_configs([resource]).all()

@@ -32,7 +32,7 @@ async def show(context: PageContext) -> Response:
 
 
 async def _by_id(context: PageContext, topic_id: Uuid) -> tuple[TopicList | None, Uuid | None]:
-    """Return the live topic with an id, or the id if only the history has it."""
+    """Return the live topic with an id, or the id alone if only deletion records contain it."""
     topic = await topic_by_id(context.admin, topic_id)
     if topic is not None:
         rows, notes = await rows_of(context.admin, [TopicListing(topic.name, topic.topic_id, topic.internal)])
@@ -46,7 +46,7 @@ async def _history(context: PageContext, topic_id: Uuid) -> tuple[TopicIncarnati
 
 
 async def by_id(context: PageContext) -> Response:
-    """Redirect from an id to the live topic's page, or to the history."""
+    """Redirect from a topic id to the live topic's page, or to its history."""
     topic_id = parsed_id(context.path("id"))
     if topic_id is None:
         raise NotFoundError(f"{context.path('id')[:60]} is not a topic id; a topic id has 22 characters.")

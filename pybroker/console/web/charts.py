@@ -14,8 +14,8 @@ WIDTH, HEIGHT = 240.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A tile. now: the last value as text, a dash if unknown. points, area: for SVG, in a box of WIDTH × HEIGHT. top:
-    upper end of the value axis; times: marks of the time axis, oldest first. note: details, or why there is no value.
+    """A tile. now: the last value as text; a dash if not known. points, area: for SVG, in a box of WIDTH × HEIGHT. top:
+    upper end of the value axis; times: labels of the time axis, oldest first. note: details, or why there is no value.
     """
 
     title: str
@@ -34,12 +34,12 @@ def a_second(value: float) -> str:
 
 
 def per_second(unit: str) -> Callable[[float], str]:
-    """Return the format of counted things per second."""
+    """Return a function that formats a count per second."""
     return lambda value: f"{number(round(value)) if value >= 100 else f'{value:.1f}'} {unit}/s"
 
 
 def cores(value: float) -> str:
-    """Format processor time per second: 100 % is one core."""
+    """Format CPU time per second: 100 % is one core."""
     return f"{value * 100:.0f} %"
 
 
@@ -56,7 +56,7 @@ def records(value: float) -> str:
 def curve(
     title: str, points: Points, words: Callable[[float], str], *, now_s: float, is_current: bool, note: str = ""
 ) -> Curve:
-    """Return the tile of a value; without points the value is unknown."""
+    """Return the tile of a value; without points the value is not known."""
     if not points:
         return Curve(title, "–", note=note)
     age = now_s - points[0][0]

@@ -1,6 +1,5 @@
-"""Limits for silent connections: each has a time limit for its request, and the oldest are closed for new ones. uvicorn
-limits idle time only after a response, and counts silent connections towards `limit_concurrency`.
-"""
+"""Limits for idle connections: each has a time limit for its request, and the oldest are closed to make room for new
+ones. uvicorn limits the idle time only after a response, and counts idle connections for `limit_concurrency`."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS_MAX = 200
-"""Limit of connections with a request under way; above it new requests get 503."""
+"""Connections with a complete request, at most; above it, new requests get 503."""
 
 WAITING_MAX = 100
-"""Limit of connections without a complete request; above it the oldest is closed."""
+"""Connections without a complete request, at most; above it, the oldest is closed."""
 
 HEAD_S = 5.0
 """Time limit for the head of a request."""
@@ -25,7 +24,7 @@ BODY_S = 15.0
 
 
 LINES_PER_SECOND_MAX = 5
-"""Unauthenticated clients cause these lines, so their number is limited."""
+"""Log lines per second, at most: clients that are not logged in can cause them."""
 
 
 class RateFilter(logging.Filter):
@@ -63,12 +62,12 @@ class BoundedProtocol(H11Protocol):
             next(iter(self.waiting)).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release the connection's place."""
+        """Remove the connection from the waiting ones."""
         self._wait_no_more()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Check how much of the request has arrived."""
+        """Note how much of the request has arrived."""
         super().data_received(data)
         self._look()
 

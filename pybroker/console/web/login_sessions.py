@@ -15,7 +15,7 @@ from pybroker.console.web.user_clients import Clients
 
 SESSIONS_MAX = 200
 LIFE_MAX_S = 12 * 3600.0
-"""Limit also for a session in use."""
+"""Lifetime of a session, even if it is in use."""
 TOKEN_BYTES = 32
 SCHEMAS_MAX = 16
 
@@ -42,7 +42,8 @@ class Session:
 
 
 class Sessions:
-    """Sessions by cookie, an unguessable random number. At the limit, the session that was idle longest ends."""
+    """Sessions by cookie, which is a random number that cannot be guessed. At the limit, the session that has been idle
+    for the longest time ends."""
 
     def __init__(self, idle_timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._idle_s = idle_timeout_s
@@ -58,13 +59,12 @@ class Sessions:
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     def csrf(self, token: str) -> str:
-        """Return the token for the person's forms: without our secret it cannot be made, and it is valid with this
-        cookie only.
-        """
+        """Return the token for the person's forms. Only this process can create it, by a secret, and it is valid with
+        this cookie only."""
         return hmac.new(self._secret, token.encode(), hashlib.sha256).hexdigest()
 
     def csrf_is_right(self, token: str, given: str) -> bool:
-        """Compare in constant time."""
+        """Return whether `given` is the token for the cookie. Compare in constant time."""
         return hmac.compare_digest(self.csrf(token).encode(), given.encode("utf-8", "replace"))
 
     async def find(self, token: str) -> Session | None:
@@ -77,7 +77,7 @@ class Sessions:
         return session
 
     def is_there(self, token: str) -> bool:
-        """Return whether the session exists; does not reset its idle time."""
+        """Return whether the session exists, without resetting its idle time."""
         session = self._sessions.get(token)
         return session is not None and self._now() - session.begun <= LIFE_MAX_S
 
@@ -97,7 +97,7 @@ class Sessions:
             await session.clients.close()
 
     async def expire(self) -> None:
-        """End sessions that were idle too long or are too old."""
+        """End sessions that have been idle for too long or are too old."""
         now = self._now()
         over = [
             token

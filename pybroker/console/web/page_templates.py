@@ -23,7 +23,7 @@ NAVIGATION = (
 
 
 class Pages:
-    """The templates."""
+    """Renders the templates."""
 
     def __init__(self) -> None:
         self._jinja = Environment(
@@ -43,7 +43,7 @@ class Pages:
 
 
 def _assets() -> dict[str, str]:
-    """Return addresses by name. An address changes with the content, so browsers may cache it for ever."""
+    """Return URLs by name. A URL changes with the content: browsers may cache it without limit."""
     return {
         path.name: f"/static/{path.name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
         for path in STATIC.iterdir()

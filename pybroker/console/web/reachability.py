@@ -1,4 +1,4 @@
-"""Check whether the cluster is reachable, in parallel to each page that takes longer than QUICK_S."""
+"""Checks whether the cluster is reachable, in parallel to each page that takes longer than QUICK_S."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ AGAIN_S = 1.0
 
 
 class ClusterAwayError(Exception):
-    """No broker answers; the text lists the attempts."""
+    """No broker responds; the text lists the attempts."""
 
 
 async def while_reachable(clients: Clients, work: Coroutine[Any, Any, Value]) -> Value:
-    """Return what `work` returns. Raises ClusterAwayError within a second if no broker responds; a client would retry
-    for many more.
+    """Return the result of `work`.
+
+    Raises ClusterAwayError within a second if no broker responds; a client would retry for much longer.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -25,7 +25,7 @@ FIELDS_MAX = 5_000
 
 
 class Console:
-    """State that all requests share. shared: one set of clients for everyone; None if each person has their own."""
+    """The state that all requests share. shared: one set of clients for everyone; None if each person has their own."""
 
     def __init__(self, settings: ConsoleSettings, is_ending: Callable[[], bool]) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class Console:
         self.shared = None if settings.needs_login else Clients(settings.common_config(), self.scraped)
 
     def watch(self) -> None:
-        """Start measuring for the first visitor."""
+        """Start to measure, because a visitor has come."""
         if self.shared is not None:
             self.shared.history.watch()
 
@@ -47,9 +47,8 @@ class Console:
             await self.shared.close()
 
     def still_there(self, context: PageContext) -> bool:
-        """Return whether the response may still be sent: the person has not logged out meanwhile, and the process is
-        not stopping.
-        """
+        """Return whether the response may still be sent: the person has not logged out since the request, and the
+        process is not stopping."""
         if self._is_ending():
             return False
         return context.user is None or self.sessions.is_there(context.token)
@@ -92,11 +91,11 @@ class InputError(ValueError):
 
 
 class NotFoundError(Exception):
-    """Something does not exist; the text says what."""
+    """An object in the URL does not exist; the text says which."""
 
 
 class PageContext:
-    """A request and its response helpers. form: the fields of a POST, else the query string."""
+    """A request, and methods for its response. form: the fields of a POST, else the query string."""
 
     def __init__(self, console: Console, request: Request, token: str, session: Session | None) -> None:
         self.console = console
@@ -135,17 +134,17 @@ class PageContext:
 
     @property
     def is_logged_in(self) -> bool:
-        """Whether this person may see pages."""
+        """Whether this person may see pages that require a login."""
         return self.user is not None or not self.console.settings.needs_login
 
     async def own_session(self) -> Session:
-        """The session, in which a handler may store something for this person."""
+        """The person's session, in which a handler may store data."""
         if self.session is None:
             self.session = await self.console.sessions.begin(self.token, None, None)
         return self.session
 
     def path(self, name: str) -> str:
-        """Return a part of the address."""
+        """Return a parameter in the URL's path."""
         return str(self.request.path_params[name])
 
     def render(self, template: str, status: int = 200, **facts: Any) -> Response:
@@ -170,7 +169,7 @@ class PageContext:
         return self.console.pages.render(template, {**facts, "query": self.query})
 
     def redirect(self, address: str, done: str | None = None) -> Response:
-        """Redirect after a change to a page that can be reloaded. done: a key of DONE."""
+        """Redirect after a change to a page that can be reloaded. done: a key of DONE, the message to show."""
         assert done is None or done in DONE, done
         if done is not None:
             if self._clients is not None:
@@ -206,14 +205,14 @@ DONE = {
     "schema-dropped": "The schema was removed.",
     "logged-out": "You are logged out.",
 }
-"""Messages after a change. Addresses contain only the key, so that a link cannot put its own text on our pages."""
+"""Messages after a change. URLs contain only the key: a link cannot put a text of its own on the page."""
 
 Handler = Callable[[PageContext], Coroutine[Any, Any, Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def page(handler: Handler, *, login: bool = True) -> Endpoint:
-    """Make the endpoint of a GET, which changes nothing. login: whether the person must be logged in."""
+    """Return the endpoint for a GET handler, which changes nothing. login: whether the person must be logged in."""
 
     async def endpoint(request: Request) -> Response:
         context, is_new = await _context(request)
@@ -223,7 +222,8 @@ def page(handler: Handler, *, login: bool = True) -> Endpoint:
 
 
 def action(handler: Handler, *, login: bool = True) -> Endpoint:
-    """Make the endpoint of a POST, which changes something and accepts only forms issued to the same person."""
+    """Return the endpoint for a POST handler, which changes something. It accepts only forms that were sent to the same
+    person."""
 
     async def endpoint(request: Request) -> Response:
         context, is_new = await _context(request)
@@ -276,7 +276,7 @@ async def _answered(context: PageContext, handler: Handler, login: bool) -> Resp
 
 
 def cluster_away_page(context: PageContext, problem: str) -> Response:
-    """Show the failure and what a person can do about it."""
+    """Show why the cluster is unreachable, and what a person can do about it."""
     changes = context.request.method == "POST"
     return context.render("away.html", 502, problem=problem, changes=changes)
 
@@ -288,18 +288,18 @@ def _cookie(context: PageContext, is_new: bool, response: Response) -> Response:
 
 
 def set_cookie(response: Response, token: str, *, secure: bool) -> None:
-    """Set a session cookie that scripts cannot read and other sites cannot send."""
+    """Set a session cookie that scripts cannot read and that browsers do not send from other sites."""
     response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/", secure=secure)
 
 
 def local(address: str) -> str:
-    """Return the page after a login: always one of ours, whatever the link says."""
+    """Return the page to show after a login: always a page of the console, whatever the link says."""
     is_ours = address.startswith("/") and not address.startswith(("//", "/\\")) and "\n" not in address
     return address if is_ours else "/"
 
 
 def url_with(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
-    """Return an address with its parameters. None, False and empty texts are left out; 0 is a value."""
+    """Return a URL with parameters. None, False and empty texts are left out; 0 is a value."""
     given = {**(facts or {}), **more}
     kept = {name: value for name, value in given.items() if value is not None and value is not False and value != ""}
     query = urlencode({name: 1 if value is True else value for name, value in kept.items()})

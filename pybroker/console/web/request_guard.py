@@ -1,4 +1,4 @@
-"""Checks before any page runs, and security headers of every response."""
+"""Checks before each page, and security headers in each response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES_MAX = 2 << 20
-"""Limit of a form; the largest one has a record to produce."""
+"""Size limit of a form; the largest is the form for a record to write."""
 
 POLICY = "; ".join(
     (
@@ -39,10 +39,9 @@ HEADERS = {
 
 
 class RequestGuard:
-    """Refuses foreign host names, other sites' requests and large bodies; adds security headers. Without the host
-    check, another site could reach a console without login through a host name that resolves to a loopback address (DNS
-    rebinding).
-    """
+    """Refuses unknown host names, requests from other sites and large bodies; adds security headers. Without the host
+    check, another site could reach a console without login by a host name that resolves to a loopback address (DNS
+    rebinding)."""
 
     def __init__(self, app: ASGIApp, host_names: tuple[str, ...]) -> None:
         self._app = app
@@ -66,7 +65,7 @@ class RequestGuard:
         if refusal is not None:
             await PlainTextResponse(refusal[1] + "\n", refusal[0])(scope, receive, with_headers)
             return
-        # A client that disconnects before the end of a form is not an error.
+        # It is not an error if a client disconnects before the end of a form.
         with contextlib.suppress(ClientDisconnect):
             await self._app(scope, _limited(receive), with_headers)
 
@@ -104,7 +103,7 @@ class BodyTooLargeError(Exception):
 
 
 def _limited(receive: Receive) -> Receive:
-    """Limit the received bytes: a body may come without a length."""
+    """Limit the number of received bytes: a body may have no Content-Length."""
     taken = 0
 
     async def counted() -> Message:

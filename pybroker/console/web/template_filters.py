@@ -14,14 +14,14 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def number(value: float | None) -> str:
-    """Format 1234567 as 1,234,567; a dash if unknown."""
+    """Format 1234567 as 1,234,567; a dash if not known."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def plain(value: float | None) -> str:
-    """Format a number for a script; empty if unknown."""
+    """Format a number for a script; empty if not known."""
     return "" if value is None else str(value)
 
 

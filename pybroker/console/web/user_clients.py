@@ -14,9 +14,9 @@ from pybroker.console.queries.metrics_scrape import ScrapedMetrics
 from pybroker.console.queries.visible_topics import TopicNames
 
 READERS_MAX = 8
-"""Limit of one person's concurrent consumers; further ones wait."""
+"""Consumers that one person may use at once; requests for more wait."""
 TAILS_MAX = 8
-"""Limit of live tails of one person, or of everyone if there is no login."""
+"""Live tails of one person, or of everyone if there is no login, at most."""
 
 PAGE_FETCH_WAIT_MS = 10
 PING_MS = 600
@@ -28,7 +28,7 @@ _READING = {
     "enable.auto.commit": False,
     "fetch.max.bytes": 4 << 20,
     "max.partition.fetch.bytes": 1 << 20,
-    # A single larger record is still received; the console needs no larger responses.
+    # A single larger record is still received. The console needs no larger responses.
     "receive.message.max.bytes": 64 << 20,
 }
 
@@ -53,7 +53,7 @@ class Clients:
         return self._admin
 
     async def ping(self) -> None:
-        """Send a request to any broker. Raises the client's error, soon after PING_MS, if none responds."""
+        """Send a request to any broker. If none responds, raise the client's error soon after PING_MS."""
         if self._probe is None:
             limits = {"request.timeout.ms": PING_MS, "default.api.timeout.ms": PING_MS}
             self._probe = AdminClient({**self._config, **limits, "socket.connection.setup.timeout.ms": PING_MS})
@@ -65,7 +65,7 @@ class Clients:
     @contextlib.asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
         """Yield a consumer for a page; it commits nothing."""
-        # Pages end at the end of partitions, so a long fetch wait would only delay other partitions.
+        # A page ends at the end of partitions: a long fetch wait would only delay other partitions.
         page = {**_READING, "fetch.max.wait.ms": PAGE_FETCH_WAIT_MS}
         over = {name.replace("_", "."): value for name, value in settings.items()}
         async with self._readers, Consumer({**self._config, **page, **over}) as consumer:

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from pybroker.console.queries.value_decoding import match_positions
 
 COLOURED_CHARACTERS = 100_000
-"""Longer texts have one colour: browsers are slow with so many elements."""
+"""Longer texts get one colour: browsers are slow with that many elements."""
 
 _TOKEN = re.compile(
     r'(?P<name>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<string>"(?:[^"\\]|\\.)*"?)'
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 
 
 def value(text: str, kind: str, wanted: str = "") -> Markup:
-    """Return the text of a DecodedValue as HTML; wanted: the searched text."""
+    """Return the text of a DecodedValue as HTML. wanted: the searched text, which gets marks."""
     is_coloured = kind in ("json", "avro") and len(text) <= COLOURED_CHARACTERS
     tokens = list(_TOKEN.finditer(text)) if is_coloured else []
     marks = match_positions(text, wanted)
