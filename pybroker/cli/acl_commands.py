@@ -160,7 +160,7 @@ def _resources(given: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _rights(given: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the (kind, name, operation) of all given resources and operations."""
+    """Return (kind, name, operation) for all resources and operations on the command line."""
     resources = _resources(given)
     if not given["producer"] and not given["consumer"]:
         if not resources:
@@ -197,7 +197,7 @@ def _operation(name: str) -> str:
 
 
 def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (ALLOW or DENY, principal, host) of the given principals."""
+    """Return (ALLOW or DENY, principal, host) for the principals on the command line."""
     subjects = [
         (permission, principal, host)
         for permission in ("ALLOW", "DENY")
@@ -226,7 +226,7 @@ def _pattern(given: dict[str, Any], kind: str) -> Any:
 
 
 def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of an entry or filter for every operation and each of `subjects`."""
+    """Yield the fields of an entry or filter, for every operation and each of `subjects`."""
     from pybroker.client import AclOperation, AclPermissionType
 
     for kind, name, operation in _rights(given):
@@ -276,7 +276,7 @@ def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals
 
 
 def _removal_filters(given: dict[str, Any]) -> list[Any]:
-    """Return filters of the entries that `add` would create if principals are given, else of all entries of the
+    """Return filters for the entries that `add` would create if principals are given, else for all entries of the
     resources."""
     from pybroker.client import AclBindingFilter
 

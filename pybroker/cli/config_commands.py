@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 ENTITY_TYPES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 LOG_DIRS = "log.dirs"
 """The setting with a broker's data directories. It is shown even if it has its default value, with the directories that
-exist.
-"""
+the broker reports."""
 
 
 @click.group(cls=VerbGroup)
@@ -228,7 +227,7 @@ def _source(code: int) -> str:
 
 @contextlib.asynccontextmanager
 async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIterator[None]:
-    """Explain what happened to a topic that no longer exists."""
+    """If a request fails because the topic does not exist, explain what happened to the topic."""
     from pybroker.client import ConfigResourceType, ErrorCode, KafkaError
 
     try:
@@ -268,7 +267,7 @@ async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: 
     except KafkaError as error:
         if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
-        return  # Describing needs another permission than altering.
+        return  # The user may alter settings but not describe them.
     for name in deleted:
         if name not in known:
             raise click.ClickException(f"Unknown topic setting {name!r}{nearest(name, known)}")

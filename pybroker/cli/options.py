@@ -60,8 +60,8 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a command's work. A broker's error or a failed connection is one line on stderr and exit code 1; a bug keeps
-    its traceback."""
+    """Run a command's coroutine. If a broker refuses it or a connection fails, print one line on stderr and exit with
+    code 1. A bug keeps its traceback."""
     with refusals_told():
         return asyncio.run(work)
 
@@ -84,7 +84,7 @@ def described(error: Exception) -> str:
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """Return the exceptions of brokers that refuse or do not answer, and of invalid settings."""
+    """Return the exceptions for refusals by brokers, for missing responses, and for invalid settings."""
     from pybroker.config.setting_values import ConfigError
     from pybroker.errors import KafkaError
 

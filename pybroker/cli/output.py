@@ -1,7 +1,7 @@
-"""Output of commands: a JSON document for machines, a table for people.
+"""Output of commands: a JSON document for programs, a table for people.
 
-JSON keys mean the same in every command (docs/cli.md), and are the column heads of tables. Commands write text only
-with `say` and `table`, never with click's `echo`: a name that a client has chosen may contain escape sequences.
+JSON keys mean the same in every command (docs/cli.md), and are the column heads of tables. Commands print text only by
+`say` and `table`, never by click's `echo`: a name that a client has chosen may contain escape sequences.
 """
 
 from __future__ import annotations

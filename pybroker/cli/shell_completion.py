@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHELLS = ("bash", "fish", "zsh")
 ANSWER_WITHIN_S = 3.0
 VARIABLE = "_PYBROKER_COMPLETE"
-"""Set by the shell when it asks; click's name for a program called pybroker."""
+"""The environment variable that the shell sets for a completion; click's name for a program called pybroker."""
 
 Asked = Callable[["AdminClient"], Awaitable[Iterable[CompletionItem]]]
 

@@ -16,7 +16,7 @@ ADDRESS_VARIABLE = "PYBROKER_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "PYBROKER_PROFILE"
 WAIT = "bootstrap.wait.ms"
 _IN_FRONT = "pybroker.cli.address"
-"""Key of click's context for an address before the command."""
+"""Key in click's context for an address that was given before the command."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ SHORT_DELAY_MS = 60_000
 
 
 class UnusedSettings(msgspec.Struct):
-    """Names of the given settings that have no effect, grouped by origin."""
+    """Names of settings that have no effect, grouped by origin."""
 
     of_kafka: list[str] = []
     of_the_past: list[str] = []

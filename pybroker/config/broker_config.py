@@ -58,9 +58,9 @@ class BrokerConfig(Mapping[str, Any]):
     type.
 
     The layers, in descending precedence: this broker's dynamic settings, the cluster's dynamic defaults, the file and
-    command line, the table's defaults. Only `admin.configs` changes settings, with `set_dynamic` on the loop's thread.
-    Code that reads a setting whenever it needs it thus uses the new value. `load` and `admin.config_changes` have
-    validated all texts before.
+    command line, the table's defaults. Only `admin.configs` changes settings, by `set_dynamic` on the event loop's
+    thread. Code must read a setting whenever it needs it, to use the new value. `load_config` and
+    `admin.config_changes` have validated all texts before.
     """
 
     __slots__ = ("_layers", "_values", "listener_settings")
@@ -87,7 +87,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._values = _effective(self._layers)
 
     def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """Return a copy with other dynamic settings, so that the caller can check their effect."""
+        """Return a copy with other dynamic settings, with which the caller can check their effect."""
         copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG], self.listener_settings)
         copy.set_dynamic(cluster=cluster, broker=broker)
         return copy
@@ -131,17 +131,17 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def in_quorum(self) -> bool:
-        """Whether the metadata is in a log that brokers replicate, rather than in ZooKeeper."""
+        """Whether the metadata is in a log that brokers replicate (a metadata quorum), not in ZooKeeper."""
         return self.get_str(METADATA_STORE) == QUORUM
 
     @property
     def voters(self) -> tuple[VoterAddress, ...]:
-        """The voters of the metadata log when it starts for the first time."""
+        """The voters with which the metadata quorum starts for the first time."""
         return parse_voters(self.get_list("controller.quorum.voters"))
 
     @property
     def between_brokers(self) -> str | None:
-        """Name of the inter-broker listener; None if there is none, as on a single node."""
+        """Name of the inter-broker listener; None if there is none, as on a single broker."""
         name = self["inter.broker.listener.name"]
         if not name and SECURITY_BETWEEN in self.layer(ConfigSource.STATIC_BROKER_CONFIG):
             name = self[SECURITY_BETWEEN]
@@ -261,9 +261,8 @@ class BrokerConfig(Mapping[str, Any]):
         return self._layers[source]
 
     def occurrences(self, name: str) -> list[tuple[ConfigSource, str, str | None]]:
-        """Return every (source, setting, text) for `name` or a synonym, in descending precedence: DescribeConfigs'
-        synonyms.
-        """
+        """Return every (source, setting, text) for `name` or a synonym, in descending precedence: the synonyms in
+        DescribeConfigs."""
         family = SYNONYMS.get(name, (name,))
         found: list[tuple[ConfigSource, str, str | None]] = [
             (source, member, layer[member])

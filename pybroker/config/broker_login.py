@@ -1,4 +1,4 @@
-"""The login of this broker at other brokers, under Kafka's names: `sasl.mechanism.inter.broker.protocol`, user and
+"""How this broker logs in to other brokers, under Kafka's names: `sasl.mechanism.inter.broker.protocol`, user and
 password in `listener.name.<listener>.<mechanism>.sasl.jaas.config`, and the listener's `ssl.*` settings."""
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class BrokerLogin(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str | None:
-        """The principal of brokers that log in with these credentials; None if there is no login, and if they use
-        tokens, because a token names the principal.
-        """
+        """The principal of brokers that log in with these credentials. None if there is no login, or if they use
+        tokens: the token determines the principal."""
         return f"User:{self.user}" if self.user else None
 
     @property

@@ -25,13 +25,12 @@ AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
 )
-"""Kafka's names of its authorizers; both enable the same one here."""
+"""Kafka's names of its authorizers; both enable pybroker's authorizer."""
 
 
 def check_mechanisms(value: Value) -> None:
-    """Raise InvalidValue if a mechanism is not supported: otherwise its clients could not log in and nothing would say
-    why.
-    """
+    """Raise InvalidValue if a mechanism is not supported: otherwise its clients could not log in, without an error that
+    says why."""
     for mechanism in value if isinstance(value, tuple) else ():
         if mechanism not in SERVED:
             raise InvalidValue(f"mechanism {mechanism!r} is not supported; this broker supports {', '.join(SERVED)}")

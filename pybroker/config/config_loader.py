@@ -27,7 +27,7 @@ PROPERTIES_BYTES_MAX = 1 << 20
 
 
 class Setting(NamedTuple):
-    """A given setting, and its origin for error messages: `server.properties line 7` or `--set`."""
+    """A setting, and its origin for error messages: `server.properties line 7` or `--set`."""
 
     text: str
     where: str
@@ -190,9 +190,8 @@ class _Check:
             self._problems.append(f"{name} ({setting.where}): {problem}")
 
     def _drop_controller_listeners(self) -> None:
-        """Drop the KRaft controller's listener, which Kafka's sample file opens: here the controller is part of the
-        process.
-        """
+        """Drop the listener of a KRaft controller, which Kafka's sample file contains: in pybroker the controller is
+        part of the process."""
         names = self._given.get("controller.listener.names")
         if names is None:
             return

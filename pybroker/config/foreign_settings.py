@@ -1,8 +1,9 @@
-"""Settings that this broker lacks, of Apache Kafka and other products: this module says which are harmless and which
-prevent the start, and names the remedy.
+"""Settings of Apache Kafka and other products that this broker lacks: which are harmless, which prevent the start, and
+the remedy for the latter.
 
-A setting is harmless if ignoring it changes neither safety nor the view of clients. The broker refuses settings that
-promise protection or another way of running (a policy class, a remote quorum): ignoring them silently would be worse.
+A setting is harmless if ignoring it affects neither safety nor what clients see. The broker refuses settings that
+promise protection or another mode of operation (a policy class, a remote quorum): ignoring them without a message would
+be worse.
 """
 
 from __future__ import annotations
@@ -255,9 +256,8 @@ def is_of_others(name: str) -> bool:
 
 
 def protection(name: str) -> str | None:
-    """Return the reason why an unknown setting cannot be ignored, or None if it can. The reason: its name asks for
-    protection that this broker lacks.
-    """
+    """Return why an unknown setting cannot be ignored: its name requests protection that this broker lacks. None: it
+    can."""
     if _OF_PROTECTION.isdisjoint(name.lower().split(".")):
         return None
     remedy = _OF_CLIENTS.get(name, "see docs/security.md for supported settings, or remove the line")

@@ -83,7 +83,7 @@ BEAT_BELOW_SESSION = (
     (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
     (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
 )
-"""In each pair, the first value must be below the second."""
+"""Pairs of settings: the value of the first must be below that of the second."""
 
 _NUMBERS = (ConfigType.INT, ConfigType.LONG)
 

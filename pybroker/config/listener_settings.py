@@ -33,10 +33,10 @@ _VALIDATORS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
     for place in ("", "secured.")
 )
-"""Kafka's classes that validate tokens with the provider's keys; this broker has its own validation."""
+"""Kafka's classes that validate tokens with the provider's keys; accepted, because the broker validates them itself."""
 
 _LOGINS = tuple(validator.replace("Validator", "Login") for validator in _VALIDATORS)
-"""Kafka's classes that fetch tokens; this broker does so itself."""
+"""Kafka's classes that fetch tokens; accepted, because the broker fetches them itself."""
 
 
 class ListenerSetting(NamedTuple):

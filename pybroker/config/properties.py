@@ -1,8 +1,8 @@
 """Java's properties format, the syntax of server.properties, as java.util.Properties.load reads it.
 
-This module does not use the library javaproperties (which our tests compare it with), because that imports an XML
-reader, urllib and an HTTP client: two thirds of the import time of all other modules at startup. The format has not
-changed since 1996.
+pybroker does not use the library javaproperties (with which its tests compare this module). The library imports an XML
+reader, urllib and an HTTP client, which take two thirds of the import time of all other modules at startup. The format
+has not changed since 1996.
 """
 
 from __future__ import annotations

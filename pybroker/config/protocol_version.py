@@ -1,6 +1,6 @@
-"""`inter.broker.protocol.version`: its values, and their only effect here: topics have ids from 2.8 on (KIP-516).
+"""`inter.broker.protocol.version`: its values, and its only effect in pybroker: topics have ids from 2.8 on (KIP-516).
 
-Each layer handles "no ids" in one place: `Api::newest` (native/protocol, the served requests),
+Each layer handles "no ids" in one place: `Api::newest` (native/protocol, the supported requests),
 `controller/topic_id_visibility.py` (the content of the metadata store, and the upgrade), `DeletionRecord.by_order`
 (deletion of topics).
 """

@@ -1,9 +1,9 @@
-"""Settings of a cluster on a single node: they may ask for more replicas than there are brokers.
+"""Settings of a cluster with a single broker: they may require more replicas than there are brokers.
 
-Unchanged, they would let the broker start, but auto-creation of topics would fail, and produce requests with acks=all
-and offset commits would wait for replicas that cannot exist. A single broker has only one replica of a partition
-anyway, so 1 is the effective value and the one shown, and one warning says so. A topic's own `min.insync.replicas` is
-not lowered: an operator who sets it on a topic wants writes to be refused.
+Unchanged, such settings would let the broker start. But automatic creation of topics would fail, and produce requests
+with acks=all and offset commits would wait for replicas that cannot exist. A single broker has only one replica of a
+partition: 1 is the effective value, DescribeConfigs shows it, and one warning reports it. A topic's own
+`min.insync.replicas` is not lowered: an operator who sets it on a topic wants writes to be refused.
 """
 
 from __future__ import annotations
@@ -24,18 +24,16 @@ REPLICAS = (
 
 
 def problem(name: str, text: str) -> str | None:
-    """Return the reason why a valid text cannot be set on the running broker: it asks for more replicas than there are
-    brokers. None if it can be set.
-    """
+    """Return why a valid text cannot be set on the running broker: it requires more replicas than there are brokers.
+    None if it can be set."""
     if name in REPLICAS and int(text) > BROKERS:
         return "a single broker keeps one replica of each partition"
     return None
 
 
 def fit(static: MutableMapping[str, str]) -> str | None:
-    """Lower each setting that asks for more replicas than there are brokers; the texts must be valid. Return the
-    warning, or None.
-    """
+    """Lower each setting that requires more replicas than there are brokers; the texts must be valid. Return the
+    warning; None if no setting was lowered."""
     above = {name: static[name] for name in REPLICAS if name in static and problem(name, static[name])}
     if not above:
         return None

@@ -14,10 +14,10 @@ PEM, JKS = "PEM", "JKS"
 TYPES = (PEM, JKS, "PKCS12")
 
 FILE_BYTES_MAX = 1 << 20
-"""Size limit of a keystore. If a file is larger, it was named by mistake."""
+"""Size limit of a keystore: a larger file was named by mistake."""
 
 LISTS_BYTES_MAX = 64 << 20
-"""Size limit of a revocation list; lists grow with their authority."""
+"""Size limit of a certificate revocation list."""
 
 CRL = "ssl.crl.location"
 """librdkafka's name; Kafka has no such setting."""

@@ -34,7 +34,7 @@ def bound(_context: click.Context | None, parameter: click.Parameter, text: str 
         return {f"{prefix}Offsets": text}
     if text.startswith("{"):
         return {f"{prefix}Offsets": _offsets(text)}
-    # If no record is as recent as the start, there is nothing to read.
+    # If all records are older than the start time, there is nothing to read.
     later = {"startingOffsetsByTimestampStrategy": "latest"} if name == "--from" else {}
     return {f"{prefix}Timestamp": str(_milliseconds(text, word)), **later}
 

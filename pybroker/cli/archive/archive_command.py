@@ -1,4 +1,4 @@
-"""`pybroker archive`: a topic into Parquet files, each row with its origin."""
+"""`pybroker archive`: writes a topic into Parquet files; each row contains its origin."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> 
 
 
 def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]) -> ArchivePlan:
-    """Write a plan into the folder. If the read is refused, leave nothing behind."""
+    """Write a plan into the folder. If the read of the topic is refused, leave nothing behind."""
     if mode == "error" and folder.exists():
         raise click.ClickException(
             f"{dest} already exists; use --mode append to add to it or --mode overwrite to replace it"

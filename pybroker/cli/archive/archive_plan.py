@@ -11,12 +11,12 @@ from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
 from pybroker.spark.source_errors import TopicChangedError
 
 EMPTY = -2
-"""For a partition without records: start and end are both the log's start."""
+"""Value for a partition without records: start and end are both the log start offset."""
 
 
 @dataclass(frozen=True)
 class ArchiveRequest:
-    """The user's arguments, which identify a command that is run again."""
+    """The user's arguments. Equal arguments mean that an interrupted command is run again."""
 
     topic_id: str
     start: str | None
@@ -42,12 +42,12 @@ class ArchivePlan:
     def of(
         asked: ArchiveRequest, topic: str, start: StreamPosition, end: StreamPosition, *, part_rows: int, now_ms: int
     ) -> ArchivePlan:
-        """Return a plan with so many parts that no part has many more than `part_rows` offsets."""
+        """Return a plan in which no part has many more than `part_rows` offsets."""
         size = sum(until - (start.get(topic_id, number) or 0) for topic_id, _, number, until in end)
         return ArchivePlan(asked, topic, start, end, max(1, -(-size // part_rows)), now_ms)
 
     def part(self, number: int, partitions: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Return first offsets and ends of a part by partition, for all current partitions of the topic."""
+        """Return (first offsets, end offsets) of a part, by partition, for all current partitions of the topic."""
         topic = self.end.topics.get(self.asked.topic_id, TopicPosition(self.topic, {}))
         first: dict[int, int] = dict.fromkeys(range(partitions), EMPTY)
         last = dict(first)

@@ -1,12 +1,13 @@
-"""The folder of an archive, wherever Spark can write: its plan while it is unfinished, its parts, its files.
+"""The folder of an archive, in any file system that Spark can write: its plan while it is unfinished, its parts, its
+files.
 
     DEST/part-….parquet                      files of finished parts, and of earlier archives
     DEST/_pybroker_archive/plan.json         the plan, until the archive is finished
     DEST/_pybroker_archive/3/                Spark's output of part 3
-    DEST/_pybroker_archive/3.json            part 3 is complete: the list of its files, which move to DEST now
+    DEST/_pybroker_archive/3.json            part 3 is complete: the list of its files, which move to DEST next
 
-Spark and other readers of Parquet skip names that begin with _. A file is written under another name and renamed, so
-existing files are complete. The files of parts have distinct names, so moving them is idempotent.
+Spark and other readers of Parquet skip names that begin with _. A file is written under another name and then renamed:
+a file under its own name is complete. The files of parts have distinct names: moving them again changes nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Folder:
         """Return the unfinished plan; None if there is none. Raises click.ClickException if the plan is damaged."""
         text = self._read(PLAN)
         if text is None:
-            # The command was interrupted while it was cleaning up.
+            # An earlier run was interrupted while it removed the finished plan.
             self._files.delete(self._work, True)
             return None
         return self._parsed(ArchivePlan.from_json, PLAN, text)

@@ -24,7 +24,7 @@ class Bar:
     def __init__(self, plan: BenchPlan, started_s: float) -> None:
         self._plan, self._started_s, self._shown_s = plan, started_s, 0.0
         self.update: Callable[[int, float], None] | None = None
-        """Function that shows the number of records after a number of seconds."""
+        """Shows progress: called with a number of records and a number of seconds. None: no bar is shown."""
 
     def tell(self, records: int) -> None:
         """Show the number of records done so far."""
@@ -64,7 +64,7 @@ def bar(plan: BenchPlan, what: str) -> Iterator[Bar]:
 
 
 def report(plan: BenchPlan, what: str, measured: RunFigures, of: str) -> None:
-    """Print the result. `of` names the measured latencies."""
+    """Print the result. `of`: what the latencies are of."""
     records, size, seconds, latencies = measured
     if not records:
         raise click.ClickException("No record was finished in the given time; use a longer --seconds.")

@@ -1,7 +1,7 @@
 """`pybroker bench e2e`: latency of records from their scheduled time to their arrival at a consumer.
 
-The loop is open: records are scheduled at fixed times, independently of earlier ones, and latency counts from then. If
-a broker stalls for a second, all records of that second are late and counted.
+The loop is open: records are scheduled at fixed times, whether or not earlier ones have arrived, and latency counts
+from the scheduled time. If a broker stalls for a second, all records of that second are late and count as late.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 DUE = struct.Struct(">d")
 """Prefix of each value: its scheduled time."""
 MARK_BYTES = 8
-"""Length of the mark after the prefix. The mark identifies the run if other writers use the topic."""
+"""Length of the mark after the prefix. By its mark, a run recognizes its own records among those of other writers."""
 POLL_S = 0.1
 LAST_S_MAX = 60.0
-"""Limit of the wait for the last record."""
+"""Longest wait for the last record."""
 OF = "scheduled send time → received by the consumer"
 
 
@@ -113,7 +113,7 @@ async def _write(plan: BenchPlan, producer: Producer, topic: str, mark: bytes, r
 
 
 class _Through:
-    """Received records. `wanted` is the number to wait for, None until it is known."""
+    """Receives records. `wanted`: the number to wait for; None until it is known."""
 
     def __init__(self, consumer: Consumer, latencies: Latencies, shown: Bar) -> None:
         self._consumer, self._latencies, self._shown = consumer, latencies, shown

@@ -1,4 +1,5 @@
-"""Many durations in little memory: counts in classes of 1 % width, the precision of the reported percentiles."""
+"""Many durations in little memory: counts per class of 1 % width, which is the precision of the reported percentiles.
+"""
 
 from __future__ import annotations
 

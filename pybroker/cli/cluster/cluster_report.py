@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pybroker.client.cluster_metadata import Node
 
 ANSWER_SECONDS_MAX = 10.0
-"""A broker that does not respond within this time counts as silent."""
+"""A broker that does not respond within this time is reported as silent."""
 
 PARTITIONS_MAX = 10_000
 """Limit of partitions that are listed; the counts include all."""
@@ -43,7 +43,7 @@ class BrokerReport(msgspec.Struct):
 
 
 class DeletedReplicaRow(msgspec.Struct):
-    """A broker's replica of a deleted topic. `size_bytes` is None if the broker does not report it."""
+    """A broker's replica of a deleted topic. `size_bytes` is None if the broker did not report it."""
 
     broker: int
     partition: int
@@ -63,9 +63,8 @@ class DeletionReport(msgspec.Struct):
 
 
 class WrongRole(msgspec.Struct):
-    """A partition whose actual role differs from the metadata. `found` is the role that its broker reports, or the
-    error with which the broker answers.
-    """
+    """A partition whose role on a broker differs from the metadata. `found`: the role that the broker reports, or the
+    error in its response."""
 
     broker: int
     topic: str
@@ -75,8 +74,8 @@ class WrongRole(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """The cluster. `state` is the best informed broker's response to DescribeClusterState; None if no broker knows the
-    request, because they are not pybroker's."""
+    """The cluster. `state`: the response to DescribeClusterState of the broker with the most recent metadata; None if
+    no broker knows the request, because the brokers are not pybroker's."""
 
     cluster_id: str | None
     controller: int | None
@@ -87,7 +86,7 @@ class Report(msgspec.Struct):
 
 
 class _Said(msgspec.Struct):
-    """The responses of one broker. A response is None if it timed out or the caller lacks the permission."""
+    """The responses of one broker. A response is None if it timed out or the user is not authorized."""
 
     state: Any = None
     log_dirs: Any = None
@@ -95,8 +94,8 @@ class _Said(msgspec.Struct):
 
 
 async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
-    """Ask every broker, and with `leaders` the leader of every partition whether it leads. Raises KafkaError if no
-    broker answers, or if the caller may not describe the cluster."""
+    """Query every broker; with `leaders`, also check that the leader of every partition leads it. Raises KafkaError if
+    no broker responds, or if the user may not describe the cluster."""
     found = await admin.describe_cluster()
     nodes = sorted(found.nodes)
     answers = await asyncio.gather(*(_ask(admin, node) for node in nodes))
@@ -105,7 +104,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     states = [one.state for one in said.values() if one.state is not None]
     if not states:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
-    # Trust the controller's response first. If a controller is cut off from the other brokers, its epoch is older.
+    # Prefer the controller's response. A controller that is cut off from the other brokers has an older epoch.
     best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
     return Report(
         found.cluster_id,
@@ -190,7 +189,7 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
 
 
 async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
-    """Return the deletions as one broker reports them: it asks the others for their data."""
+    """Return the deletions as one broker reports them, which queries the others for their data."""
     from pybroker.client.client_errors import KafkaError, UnsupportedVersionError
     from pybroker.protocol import messages as m
 

@@ -1,5 +1,5 @@
-"""Checks that leaders lead: asks the leader of every partition, as Metadata names it, for the partition's start
-offset."""
+"""Checks that leaders lead: requests the start offset of every partition from the broker that Metadata names as leader.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 PAUSE_S = 1.0
-"""Time for retries: a broker that has just become leader may not know it yet, and Metadata may be stale."""
+"""Pause before a retry: a broker that has just become leader may not know it yet, and Metadata may be out of date."""
 PARTITIONS_MAX = 2_000
 """Limit of one request."""
 ANSWER_SECONDS_MAX = 10.0
@@ -29,15 +29,15 @@ class LeaderView(NamedTuple):
 
 
 class LeaderProblem(NamedTuple):
-    """A partition whose leader answers with an error."""
+    """A partition whose leader responds with an error."""
 
     led: LeaderView
     code: int
 
 
 async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[LeaderProblem]:
-    """Ask all leaders that Metadata of broker `at` names. Return the partitions whose leader answers with an error each
-    time. Skip brokers that do not answer."""
+    """Query all leaders in the Metadata of broker `at`. Return the partitions whose leader responds with an error each
+    time. Skip brokers that do not respond."""
     found: list[LeaderProblem] = []
     names: list[str] | None = None
     for attempt in range(ATTEMPTS):
@@ -82,7 +82,7 @@ async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list
 
     passing = (
         0,
-        # After the Metadata response the partition was deleted or moved, or the caller may not read its offsets.
+        # The partition was deleted or moved after the Metadata response, or the user may not read its offsets.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,

@@ -25,8 +25,8 @@ PARTITIONS_A_REQUEST = 1_000
 
 
 class Layout(msgspec.Struct):
-    """Brokers and partitions of the cluster. `replicas_wanted` has internal topics with fewer replicas than the
-    settings require."""
+    """Brokers and partitions of the cluster. `replicas_wanted`: internal topics with fewer replicas than the settings
+    require."""
 
     brokers: list[PlanBroker]
     partitions: list[PlanPartition]
@@ -145,18 +145,19 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
             if give_up is not None and time.monotonic() >= give_up:
                 raise click.ClickException(f"{len(left):,} partitions are still moving after {timeout_s:g} s.")
             await asyncio.sleep(POLL_S)
-    # The controller has reported that no reassignment is left. The broker that was asked may learn that a moment later.
+    # The controller reports that no reassignment is left. The broker that was queried may get the change a moment
+    # later.
     heard = time.monotonic() + HEARD_WITHIN_S
     while (wrong := await _elsewhere(admin, planned)) is not None:
         if time.monotonic() >= heard:
             raise click.ClickException(f"{wrong}: another reassignment changed it.")
         await asyncio.sleep(POLL_S)
-    # A replica that cannot become leader yet becomes leader later (auto.leader.rebalance.enable).
+    # A replica that cannot become leader yet will become leader later (auto.leader.rebalance.enable).
     await admin.elect_leaders(ElectionType.PREFERRED, planned)
 
 
 async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequence[int]]) -> str | None:
-    """If a partition's replicas differ from the plan, return its actual replicas as text, else None."""
+    """If a partition's replicas differ from the plan, return its actual replicas as text; else None."""
     described = await admin.describe_topics(sorted({one.topic for one in planned})).all_topic_names()
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}

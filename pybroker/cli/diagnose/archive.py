@@ -19,7 +19,7 @@ class Archive:
     """The archive. It is written from `__enter__` to `__exit__`, and only this user can read it; `clean` removes
     secrets from every text.
 
-    Raises OSError if the file exists already or cannot be written. If it cannot be written, it is removed again.
+    Raises OSError if the file exists already or cannot be written. An archive that could not be completed is removed.
     """
 
     def __init__(self, path: Path, clean: Callable[[str], str]) -> None:

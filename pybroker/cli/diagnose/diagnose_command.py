@@ -146,7 +146,7 @@ RUNNING = {
 
 
 def _of_running(archive: Archive, config: BrokerConfig) -> bool:
-    """Add a running broker's report; return whether one answered."""
+    """Add a running broker's report; return whether a broker responded."""
     from pybroker.broker.observability.diagnosis.diagnosis_socket import ask
 
     try:

@@ -33,7 +33,7 @@ def _of_file(directory: Path) -> Mapping[str, Node]:
     with tempfile.TemporaryDirectory(prefix="pybroker-diagnose-") as place:
         copy = Path(place) / FILE_NAME
         shutil.copyfile(path, copy)
-        # After a crash, the write-ahead log has a part of the data.
+        # After a crash, the write-ahead log contains a part of the data.
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         with contextlib.closing(sqlite3.connect(copy)) as connection:
@@ -50,7 +50,7 @@ async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
     from pybroker.broker.lifecycle.startup.store_opening import open_store
 
     def on_fatal(problem: FatalError) -> None:
-        """Ignore the failure: the next call to the store raises it."""
+        """Do nothing: the next call to the store raises the problem."""
 
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG)}
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)

@@ -37,7 +37,7 @@ def ports(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def _taken(host: str, port: int) -> OSError | None:
-    """Return the error of listening there, or None."""
+    """Return the error of listening on an address; None if it is free."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

@@ -1,4 +1,4 @@
-"""The same checks of running brokers, pybroker's or others', and risks of their topics."""
+"""Checks of running brokers, of pybroker or Kafka, and of their topics."""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ SAME_EVERYWHERE = (
     "super.users",
     "unclean.leader.election.enable",
 )
-"""Settings that should be equal on all brokers: otherwise it depends on the present leader or controller which value
-applies.
-"""
+"""Settings that should be equal on all brokers: otherwise the value depends on which broker is leader or controller."""
 TOPICS_A_REQUEST = 500
 NAMES_SHOWN = 5
 
 
 async def running(bootstrap: str, client_config: Mapping[str, Any]) -> list[Finding]:
-    """Check all brokers of the cluster. Raises KafkaError, OSError or TimeoutError if they do not answer or deny it."""
+    """Check all brokers of the cluster. Raises KafkaError, OSError or TimeoutError if they do not respond or refuse."""
     from pybroker.client import AdminClient
 
     found = await _one_cluster(bootstrap, client_config)
@@ -127,7 +125,7 @@ def _disks(described: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
                     "repair the disk and restart the broker; the cause is in the broker's log",
                 )
             elif about.total_bytes <= 0:
-                continue  # The broker is older than KIP-827.
+                continue  # The broker is older than KIP-827, which added the sizes.
             else:
                 yield free_room(where, about.usable_bytes, about.total_bytes)
 
@@ -138,7 +136,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
 
     report = await collect(admin, leaders=True)
     if report.state is None:
-        return []  # The broker is not pybroker, so this is unknown.
+        return []  # Only pybroker's brokers report it.
     problems = [bad(HEALTH, each["says"], "run `pybroker cluster describe`") for each in find_problems(report)]
     state = report.state
     told = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"
@@ -168,8 +166,7 @@ async def _topics(admin: AdminClient, brokers: int) -> list[Finding]:
 
 
 def of_topics(factors: Mapping[str, int], told: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
-    """Check topics. `factors` has the smallest number of replicas of a topic's partitions, `told` its settings.
-    Pure."""
+    """Check topics. `factors`: the smallest number of replicas of a topic's partitions; `told`: its settings. Pure."""
 
     def least(name: str) -> int:
         return int(told.get(name, {}).get(of_settings.MIN_ISR) or 1)

@@ -36,7 +36,7 @@ NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.ss
 MEMORY = {"tmpfs", "ramfs"}
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 UNSAFE_OPTIONS = {"nobarrier", "barrier=0", "data=writeback", "nojournal"}
-"""Mount options with which, after a power cut, flushed data is lost or data is visible that was never flushed."""
+"""Mount options with which a power failure can lose flushed data, or reveal data that was never flushed."""
 SECRETS = ("ssl.keystore.location", "zookeeper.ssl.keystore.location")
 
 
@@ -148,7 +148,7 @@ def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     if file is not None and _has_passwords(config):
         secrets.append((file, "settings file with passwords"))
     for place, name in secrets:
-        with contextlib.suppress(OSError):  # If the file is missing, the code that needs it reports that.
+        with contextlib.suppress(OSError):  # A missing file is reported by the code that needs it.
             if Path(place).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
                 found = True
                 yield bad(RIGHTS, f"every user of this machine can read {place} ({name})", f"chmod o-rwx {place}")

@@ -99,7 +99,7 @@ def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     from pybroker.cli.doctor import address_checks, disk_checks, machine_checks, setting_checks
 
     texts = effective_settings(config)
-    # The size of a cluster is unknown here: the findings are right for three and more brokers.
+    # The number of brokers in the cluster is unknown here: the findings are right for three and more.
     yield from setting_checks.check(texts, brokers=3 if config.in_cluster else 1)
     yield from machine_checks.open_files(texts, disk_checks.partitions_in(config.log_dirs))
     yield from disk_checks.disks(config.log_dirs)

@@ -12,7 +12,7 @@ class FindingState(StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """Works, but will cause trouble some day."""
+    """Works now, but will cause a problem some day."""
     BAD = "bad"
     """Data or service is at risk, or a start would fail."""
 
@@ -43,7 +43,7 @@ def ok(what: str, says: str) -> Finding:
 
 
 def warn(what: str, says: str, advice: str, topics: Iterable[str] = ()) -> Finding:
-    """Return a finding that works, but will cause trouble some day."""
+    """Return a finding about something that works now, but will cause a problem some day."""
     return Finding(what, FindingState.WARN, says, advice, tuple(topics))
 
 

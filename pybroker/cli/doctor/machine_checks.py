@@ -20,14 +20,14 @@ HUGE_PAGES = "huge pages"
 CLOCK = "clock"
 
 FILES_A_PARTITION = 4
-"""Files of its active segment: the log, two indexes, and one more while it is rolled or flushed."""
+"""Open files per partition: the active segment's log and two indexes, and one more while it is rolled or flushed."""
 FILES_BESIDES = 1_000
 FILES_ENOUGH = 65_536
 SWAPPINESS_MAX = 10
 AHEAD_S_MAX = 300.0
-"""If a file's modification time is this far in the future, the clock was changed."""
+"""If a file's modification time is this far in the future, somebody has changed the clock."""
 EARLIEST_S = 1_735_689_600.0
-"""The start of 2025: an earlier clock was never set."""
+"""The start of 2025: if the clock shows an earlier time, it was never set."""
 
 STA_UNSYNC = 0x0040
 """adjtimex(2): the clock is not synchronized."""
@@ -101,10 +101,10 @@ def memory(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> Iterato
 def clock(
     written: Iterable[Path], now_s: float | None = None, unsteered: Callable[[], bool | None] | None = None
 ) -> Iterator[Finding]:
-    """Check whether times are right: retention, searches by time and deadlines depend on them.
+    """Check whether the clock is right: retention, searches by time and deadlines depend on it.
 
-    `written` are files of the broker, written in the past. `unsteered` returns whether the clock is not synchronized,
-    None if unknown; if it is not given, the function asks the kernel.
+    `written`: files of the broker, which were written in the past. `unsteered`: returns whether the clock is not
+    synchronized, None if not known; without it, the kernel is queried.
     """
     now = time.time() if now_s is None else now_s
     if now < EARLIEST_S:

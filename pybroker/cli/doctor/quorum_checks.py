@@ -1,4 +1,4 @@
-"""Checks the voters of a metadata quorum: the settings, and what the other voters answer. Writes nothing."""
+"""Checks the voters of a metadata quorum: the settings, and the responses of the other voters. Writes nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _own(config: BrokerConfig, voters: dict[int, VoterAddress]) -> Iterator[Find
 
 
 async def answers(config: BrokerConfig) -> list[Finding]:
-    """Ask the other voters for the id of their cluster."""
+    """Request the cluster id from the other voters."""
     from pybroker.broker.interbroker.connector import Connector, client_settings
     from pybroker.broker.interbroker.quorum_transport import cluster_id_of
     from pybroker.broker.lifecycle.startup.quorum_opening import VoterDirectory

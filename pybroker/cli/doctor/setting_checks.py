@@ -27,14 +27,14 @@ ENDURING = (
 
 
 def check(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding]:
-    """Run all checks of this module. `brokers` is their number; with 1, replication cannot help."""
+    """Run all checks of this module. `brokers`: the number of brokers; with 1, replication cannot help."""
     yield from durability(settings, brokers=brokers)
     yield from listeners(settings)
     yield from access(settings)
 
 
 def durability(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding]:
-    """Check which data a power cut, a lost disk or a lost broker destroys."""
+    """Check which data would be lost with power, with a disk or with a broker."""
     factor = _number(settings, FACTOR, 1)
     mode = settings.get("log.flush.mode")
     if mode == "os" and (brokers == 1 or factor == 1):

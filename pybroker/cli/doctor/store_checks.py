@@ -1,4 +1,4 @@
-"""Checks whether ZooKeeper answers, and its data about this broker. Writes nothing."""
+"""Checks whether ZooKeeper responds, and its data about this broker. Writes nothing."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     chroot = f"{slash}{path}".rstrip("/")
 
     def on_fatal(problem: FatalError) -> None:
-        """Ignore the failure: the next call to the store raises it."""
+        """Do nothing: the next call to the store raises the problem."""
 
-    # Opening a store would create its chroot: leave it out, because nothing may change.
+    # Leave out the chroot: opening a store would create it, and the check must not change anything.
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG), "zookeeper.connect": hosts}
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)
     try:

@@ -1,5 +1,5 @@
-"""Rows in Avro's binary encoding (without schema or header), by fastavro in Spark's Python workers: Spark's own
-`to_avro` needs a jar."""
+"""Rows in Avro's binary encoding (without schema or header). fastavro encodes them in Spark's Python workers: Spark's
+own `to_avro` needs a jar."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def avro_column(frame: DataFrame) -> Column:
     schema = schema_of(frame.schema)
     say(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 
-    # No annotations: Spark derives the kind of function from them, and warns of all but its own.
+    # No annotations: Spark derives the kind of function from them, and warns about all types but its own.
     encode = functions.udf(lambda row: encoded(schema, row.asDict(recursive=True)), BinaryType())
     return encode(functions.struct(*(column_of(each) for each in frame.columns)))
 

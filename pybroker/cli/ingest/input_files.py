@@ -1,4 +1,4 @@
-"""Reads the files of a load by Spark: options of its readers, and search for malformed lines."""
+"""Reads the files of a load with Spark: options of its readers, and a search for malformed lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = ("parquet", "csv", "json", "text", "orc")
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 """Handling of malformed lines by Spark's readers of CSV and JSON; the first is the default."""
 SHOWN = 120
-"""Characters of such a line in an error."""
+"""Characters of a malformed line in an error message."""
 
 
 def reader_options(_context: object, _parameter: object, given: tuple[str, ...]) -> dict[str, str]:
@@ -48,7 +48,7 @@ class Files:
 
     @contextmanager
     def malformed_lines(self) -> Iterator[None]:
-        """Add the malformed line and a remedy to Spark's error, which for JSON does not name the line."""
+        """Add the malformed line and a remedy to Spark's error message, which for JSON does not contain the line."""
         try:
             yield
         except spark_errors() as error:
@@ -61,7 +61,7 @@ class Files:
             ) from None
 
     def _broken_json(self) -> str | None:
-        # Spark refuses to read only the column of malformed lines: hence a second column.
+        # Spark refuses to read the column of malformed lines alone: read a second column with it.
         found = (
             self._spark.read.format("json")
             .options(**{**self._options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken"})

@@ -106,7 +106,7 @@ def load(
         options["header"] = "true"
     require_spark()
     if encoding == "avro":
-        require_spark("fastavro")  # in the workers
+        require_spark("fastavro")  # Spark's workers need fastavro.
     hint = Preview(src, kind, options).check(key, encoding)
     name = ingest_id or str(uuid.uuid4())
     with refusals_as_lines():

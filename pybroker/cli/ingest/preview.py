@@ -18,10 +18,10 @@ import click
 
 MAGIC = {"parquet": b"PAR1", "orc": b"ORC"}
 FILES_MAX = 1_000
-"""Limit of the files of a folder that are checked."""
+"""Files of a folder that are checked, at most."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 PLAIN_CSV = frozenset({"header", "sep", "delimiter", "mode", "inferschema"})
-"""The supported options of Spark's CSV reader."""
+"""The options of Spark's CSV reader with which the preview can read a file as Spark would."""
 _NAME = re.compile(r"[^\W\d][\w .-]*")
 
 
@@ -45,7 +45,7 @@ class Preview:
             self._check_file(file)
         first = next((file for file in files if not file.name.endswith(COMPRESSED)), None)
         if first is None or any("=" in each.name for each in _folders(found)):
-            return None  # folders such as day=1 add columns
+            return None  # Folders such as day=1 add columns, which the preview does not know.
         if self._kind == "csv" and self._options.keys() <= PLAIN_CSV:
             return self._check_csv(first, key, encoding)
         if self._kind == "text":
@@ -55,7 +55,7 @@ class Preview:
         return None
 
     def _is_elsewhere(self) -> bool:
-        """Return whether Spark would look in another file system, or expand a pattern that only it knows."""
+        """Return whether Spark would read from another file system, or expand a pattern that only Spark can expand."""
         return bool(re.match(r"[a-z0-9]+:", self._src) or set("{}") & set(self._src) or "HADOOP_CONF_DIR" in os.environ)
 
     def _problem(self, text: str) -> click.ClickException:

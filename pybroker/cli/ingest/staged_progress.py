@@ -1,4 +1,4 @@
-"""A running load as the broker reports it, and its abort."""
+"""The progress of a running load, as the broker reports it; and the abort of the load."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StagedProgress:
         self.begun = False
 
     def given_up(self) -> str:
-        """Abort the load unless its outcome is decided, and return the outcome as text. Does not use Spark, which may
-        be gone."""
+        """Abort the load unless it is already committed or aborted, and return the outcome as text. Does not use Spark,
+        which may have ended."""
         from pybroker.native import NativeError
         from pybroker.spark import ingest_steps as steps
         from pybroker.spark.source_errors import SparkSourceError
@@ -35,7 +35,7 @@ class StagedProgress:
         return f"ingest {self._ingest_id} is {state.name.lower()}; its records are in the topic"
 
     def found(self) -> Any | None:
-        """Return the load as the broker reports it: other topics and streams may have ingests of the same name."""
+        """Return the load as the broker reports it, and not another topic's or stream's ingest with the same name."""
         from pybroker.spark import ingest_steps as steps
 
         if self.topic_id is None:
@@ -50,7 +50,7 @@ class StagedProgress:
         try:
             found = self.found()
         except (NativeError, SparkSourceError):
-            return self._last  # the job itself reports the error; the bar just stops
+            return self._last  # The job itself reports the error; the progress bar keeps its last value.
         if found is not None:
             self._last = (found.rows, found.bytes)
         return self._last

@@ -113,7 +113,8 @@ def consume(
             # The user ends `--follow` with Ctrl-C.
             return
         except BrokenPipeError:
-            # The reader has closed the pipe, as `head` does; Python's flush at exit must not fail because of that.
+            # The reader has closed the pipe, as `head` does. Without the redirection, Python's flush at exit would
+            # fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -199,8 +200,8 @@ def _read(
             output.write(
                 [record for record in records if record.offset < stops[TopicPartition(topic, record.partition)]]
             )
-            # Compare positions instead of counting records: the last offsets may be control records, or compaction may
-            # have removed them.
+            # Compare positions instead of counting records: at the last offsets there may be control records, or no
+            # record after compaction.
             ended = {each for each in reading if consumer.position(each) >= stops[each]}
             consumer.pause(*ended)
             reading = [each for each in reading if each not in ended]
@@ -228,6 +229,6 @@ def _is_read(consumer: Consumer) -> bool:
     ours = consumer.assignment()
     if not ours or any(consumer.lag(each) != 0 for each in ours):
         return False
-    # The lag is by the last Fetch response, where a new leader's high watermark may be too low for a moment.
+    # The lag comes from the last Fetch response, in which a new leader's high watermark may be too low for a moment.
     ends = consumer.end_offsets(ours)
     return all(consumer.position(each) >= end for each, end in ends.items())

@@ -25,7 +25,7 @@ class OffsetPosition:
 
 
 def parse(text: str) -> OffsetPosition:
-    """Parse a place of the command line. Raises ValueError with the allowed forms."""
+    """Parse the value of `--from` or `--to`. Raises ValueError with the allowed forms."""
     if text in ("start", "beginning", "earliest"):
         return OffsetPosition("start")
     if text in ("end", "latest"):
@@ -52,7 +52,7 @@ def _time(text: str) -> int:
 def offsets(
     consumer: Consumer, partitions: Sequence[TopicPartition], place: OffsetPosition
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the place in each partition, limited to the existing log."""
+    """Return the offset of the position in each partition, limited to the existing log."""
     starts = consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
     if place.kind == "start":

@@ -1,4 +1,4 @@
-"""Sends the records of `pybroker produce` and accounts for each of them."""
+"""Sends the records of `pybroker produce`, and records the outcome of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]
 """Arguments of `Producer.enqueue`."""
 Row = tuple[str, Fields]
-"""A record and its place in the input, for messages."""
+"""(place in the input, for messages; the record)."""
 
 
 class SendOutcome:

@@ -1,4 +1,4 @@
-"""Ends a command and its Spark on SIGINT and SIGTERM."""
+"""Ends a command and its Spark session on SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pybroker.cli.spark.spark_errors import spark_errors
 
 POLL_S = 0.5
 GRACE_S = 30.0
-"""Limit of the wait for Spark's end when a command has been stopped."""
+"""Longest wait for the end of Spark when a command has been stopped."""
 STARTING_S = 2.0
-"""The same limit if Spark is still starting: it has done no work yet, and it ends with this process."""
+"""The same limit while Spark is starting: it has done no work yet, and ends with this process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_OF_SIGNAL = 128
 T = TypeVar("T")

@@ -106,7 +106,7 @@ def _stderr() -> Iterator[TextIO]:
     """Yield a duplicate of stderr: while Spark starts, the process's own is redirected."""
     try:
         copy = os.dup(sys.stderr.fileno())
-    except OSError:  # in a test, stderr is no file
+    except OSError:  # In a test, stderr is not a file.
         yield sys.stderr
     else:
         with open(copy, "w", buffering=1) as stream:

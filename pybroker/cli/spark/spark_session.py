@@ -59,7 +59,7 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
 
     Raises click.ClickException, also if pyspark is not installed.
     """
-    # Without this, workers start the first `python3` on the path, which lacks our modules.
+    # Otherwise workers start the first `python3` on the PATH, which lacks pybroker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     local = master.startswith("local")
     if local:
@@ -107,9 +107,9 @@ def quiet_pyspark(*, verbose: bool) -> None:
 
 @contextmanager
 def _stderr_into(log: IO[bytes]) -> Iterator[None]:
-    """Redirect stderr of processes that start in the block into a file; a JVM keeps that file. Its launcher, Spark
-    before it has read its settings, and tasks write to stderr whatever the log level. This process's own output still
-    appears."""
+    """Redirect stderr of processes that start in the block into a file. The JVM keeps writing to that file. Its
+    launcher, Spark before it has read its settings, and tasks write to stderr whatever the log level. This process's
+    own output still appears."""
     sys.stderr.flush()
     kept, own = os.dup(STDERR), sys.stderr
     os.dup2(log.fileno(), STDERR)
@@ -131,7 +131,7 @@ def cluster_of(target: Target) -> SparkCluster:
     from pybroker.spark.cluster_requests import SparkCluster
 
     if int(target.settings.get(WAIT, 0)) > 0:
-        # The data source's own client has no such setting.
+        # The data source's own client has no setting for that wait.
         with refusals_told(), blocking.AdminClient(target.client_config()) as admin:
             admin.describe_cluster()
     return SparkCluster(_settings(target))

@@ -20,8 +20,7 @@ REMOVED, FOUND = "removed", "found"
 
 async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDeletion]:
     """Return all deletions of a name, or the deletion of an id; the latest comes first. Empty if the cluster remembers
-    none or the caller may not see them.
-    """
+    none, or if the user may not see them."""
     from pybroker.client import KafkaError, TopicCollection
 
     wanted = (

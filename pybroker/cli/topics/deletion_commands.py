@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicDeletion
 
 POLL_S = 0.2
-"""Interval of polling a deletion."""
+"""Interval of the requests for the state of a deletion."""
 
 
 @click.command()
@@ -163,7 +163,7 @@ def _row(one: TopicDeletion) -> dict[str, object]:
 
 
 def _on_brokers(one: TopicDeletion) -> str:
-    """Return the state by broker if it differs: `1,3: staged, 2: deleting`."""
+    """Return the states by broker if they differ: `1,3: staged, 2: deleting`."""
     states: dict[str, set[int]] = {}
     for broker in {replica.broker_id for replica in one.replicas}:
         those = {replica.state for replica in one.replicas if replica.broker_id == broker}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pybroker.native import Uuid
 
 TIMEOUT_S = 60.0
-"""Limit for the broker: an undelete moves directories and copies nothing."""
+"""Timeout of the broker's requests: an undelete moves directories and copies nothing."""
 PURGE_WAIT_S = 10.0
 """Running brokers remove files within this time, unless there are very many."""
 POLL_S = 0.1
@@ -103,17 +103,16 @@ def confirm_purge(found: TopicDeletion) -> None:
 
 
 async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:
-    """Purge a deleted topic. Wait until all running brokers have removed its data, but only some seconds. Return the
-    data that remains.
-    """
+    """Purge a deleted topic. Wait some seconds for all running brokers to remove its data, and return the data that
+    remains."""
     await admin.purge_topics([found.topic_id], timeout_s=TIMEOUT_S)
     give_up = time.monotonic() + PURGE_WAIT_S
     running = {node.id for node in (await admin.describe_cluster()).nodes}
     while True:
         left = next(iter(await deletions_of(admin, found.topic_id)), None)
         if left is None:
-            # The data is gone on every broker, and the history has dropped the oldest entries beyond
-            # topic.history.max.incarnations.
+            # The data is removed on every broker, and the history no longer contains the topic
+            # (topic.history.max.incarnations).
             return dataclasses.replace(found, state=REMOVED, replicas=())
         if not running & _holders(left) or time.monotonic() >= give_up:
             return left

@@ -33,9 +33,7 @@ def parsed_id(text: str) -> Uuid:
 
 
 def name_or_id(text: str) -> tuple[str | None, Uuid]:
-    """If a text looks like an id, return the id. If there is no topic with that id, the caller tries the text as a
-    name.
-    """
+    """Return (None, id) if a text looks like an id. If no topic has the id, the caller tries the text as a name."""
     from pybroker.native import Uuid
 
     try:
