@@ -1,4 +1,4 @@
-"""Compares two settings of one broker in alternating rounds, so that the state of the machine is the same for both."""
+"""Compares two settings of one broker in alternating rounds: the machine is then in the same state for both."""
 
 from __future__ import annotations
 

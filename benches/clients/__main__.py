@@ -1,8 +1,9 @@
-"""`python -m benches.clients`: cost of a record in the Python clients of pybroker and confluent-kafka, on one pybroker.
+"""`python -m benches.clients`: cost of a record in the Python clients of pybroker and confluent-kafka, with a pybroker
+broker.
 
-Each way writes or reads the same records (100 bytes, no key, acks=all, idempotent, uncompressed, one partition). The
-ways take turns; results are medians of the rounds. CPU is user and system time of all threads of this process. Ways
-that wait for each record use fewer records.
+Each variant writes or reads the same records (100 bytes, no key, acks=all, idempotent, uncompressed, one partition).
+The variants take turns; results are medians of the rounds. CPU is user and system time of all threads of this process.
+Variants that wait for each record use fewer records.
 """
 
 from __future__ import annotations

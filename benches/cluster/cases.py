@@ -19,9 +19,9 @@ from benches.compare.peers import resident_mib
 _MANY: dict[str, object] = {"topic": "many", "topics": 10, "partitions": 1000, "replication": 3}
 _LIMIT = "900s"
 _START_LIMIT_S = 900.0
-"""Apache Kafka 3.9 recovers 10,000 logs after a kill -9: more than 200 s."""
+"""Longest wait for a start: after a kill -9, Apache Kafka 3.9 needs more than 200 s to recover 10,000 logs."""
 _OUTAGE_S = 20.0
-"""Downtime of a broker, for clusters in which a deleted topic's name is reserved until the broker is back."""
+"""How long a broker stays down, for clusters that reserve a deleted topic's name until the broker is back."""
 
 
 def _produce(**options: object) -> Callable[[ClusterPeer], Figures]:
@@ -73,8 +73,8 @@ def _failover(peer: str, folder: Path) -> Figures:
 
 def _name_reused(peer: str, folder: Path) -> Figures:
     """Delete and re-create topics with a replica on a broker that the cluster knows to be down, with the same number of
-    replicas. Apache Kafka on ZooKeeper waits for the broker, which returns after 20 s: one topic shows it, with as many
-    replicas as there are brokers then."""
+    replicas. Apache Kafka on ZooKeeper waits for the broker, which returns after 20 s: one topic is enough to show
+    that. It has as many replicas as brokers are running."""
     cluster = PEERS[peer](folder)
     waits = peer == KAFKA_39
     topics: dict[str, object] = {"topic": "reused", "topics": 1 if waits else 20, "partitions": 3}
@@ -122,7 +122,8 @@ def _many_partitions(peer: str, folder: Path) -> Figures:
         for figure, end in (("controller_killed_ms", kill), ("controller_stopped_ms", stop)):
             figures[figure] = create_gap(cluster, end)
             load.run(cluster, "insync", limit=_LIMIT, **_MANY)
-        # Subtract the session timeout, the earliest moment of detection; a detection before it counts from the kill.
+        # Subtract the session timeout, before which the death cannot be detected; a detection before it counts from the
+        # kill.
         whole = figures["controller_killed_ms"]
         figures["controller_known_ms"] = whole - SESSION_MS if whole > SESSION_MS else whole
         since = time.time_ns()

@@ -18,7 +18,7 @@ from tests.support.brokers import BrokerProcess
 
 SETTLE_S = 2.0
 WATCH_S = 12.0 + SESSION_MS / 1000
-"""Longer than any of the systems takes; a longer interruption counts as this long."""
+"""Longer than any system takes; a longer interruption counts as this value."""
 
 End = Callable[[BrokerProcess], None]
 
@@ -41,12 +41,12 @@ def hang(broker: BrokerProcess) -> None:
 
 
 def produce_gap(cluster: ClusterPeer, end: End) -> float:
-    """Return the longest gap in ms between acknowledgements of a partition whose leader ends."""
+    """Return the longest gap (ms) between acknowledgements of a partition whose leader ends."""
     topic = fresh("gap")
     command = load.command(cluster, "gap", topic=topic, partitions=1, replication=3, duration=f"{WATCH_S:.0f}s")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writing:
         assert writing.stdout is not None
-        writing.stdout.readline()  # the writer has started
+        writing.stdout.readline()  # Wait until the writer has started.
         time.sleep(SETTLE_S)
         leader = cluster.brokers[_leader(cluster, topic)]
         end(leader)

@@ -12,13 +12,13 @@ LOOK_S = 0.05
 
 
 class WatchedPort(LocalControllerClient):
-    """Tracks whether the controller is processing an event: much of that work runs on threads and sends nothing."""
+    """Tracks whether the controller is processing an event: much of its work runs in threads and sends nothing."""
 
     def __init__(self, broker_id: int) -> None:
         super().__init__(broker_id)
         self._at_work = False
         self.moved = time.perf_counter()
-        """When an event was taken, or done with, last."""
+        """When the controller last took an event or finished one."""
 
     @property
     def rests(self) -> bool:
@@ -26,7 +26,7 @@ class WatchedPort(LocalControllerClient):
         return not self._at_work and not self.waiting
 
     async def take(self) -> Submission:
-        """Return the next event; the previous one is processed then."""
+        """Return the next event. The controller has then finished the previous one."""
         if self._at_work:
             self._at_work = False
             self.moved = time.perf_counter()

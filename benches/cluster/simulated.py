@@ -1,8 +1,8 @@
 """`python -m benches.cluster.simulated`: load of a controller by a cluster that is too large for this machine.
 
-The controller and ZooKeeper are real; a broker is only a channel, which encodes each message as for the network and
-answers it at once. Times run from the event until every affected broker has answered. `turn_ms` is the longest CPU time
-that the event loop spent on one step.
+The controller and ZooKeeper are real. A broker is only a channel, which encodes each message as for the network and
+responds at once. Times run from the event until every affected broker has responded. `turn_ms` is the longest CPU time
+of one step of the event loop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 BEAT_S = 0.002
 QUIET_S = 3.0
-"""Time between a controller's write and its notification by the store."""
+"""Time between a controller's write and the store's notification about it."""
 REPLICAS = 3
 PARTITIONS = 1_000
 """Partitions of each topic."""
@@ -86,7 +86,7 @@ class AnsweringChannels:
         return self._channels.setdefault(broker.broker_id, LocalChannel(self._answer))
 
     async def _answer(self, request: ControlRequest) -> ControlResponse:
-        async with self._turn:  # as in `RemoteChannel`
+        async with self._turn:  # Send one message at a time, as `RemoteChannel` does.
             wire = await sendable(request)
             self.counts["messages"] += 1
             self.counts["bytes"] += len(encode(wire, InterBrokerConnection.schema_of(type(wire)).highest))
@@ -108,8 +108,7 @@ class AnsweringChannels:
 
 
 class Turns:
-    """Measures the longest occupation of the loop, in CPU time of its thread, because other processes share the
-    machine."""
+    """Measures the longest step of the event loop, in CPU time of its thread: other processes share the machine."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -123,7 +122,7 @@ class Turns:
 
 
 class Unbounded:
-    """`controller.mutation_quota.MutationUsage` of clients without a quota."""
+    """Implements `controller.mutation_quota.MutationUsage` for clients without a quota."""
 
     def has_quota(self, caller: Caller) -> bool:
         del caller
@@ -134,7 +133,7 @@ class Unbounded:
 
 
 class Simulation:
-    """A controller, its store, and the printed table."""
+    """A controller, its store, and the printed table of results."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
         self._store = store
@@ -174,10 +173,10 @@ class Simulation:
         await self.controller.start(nothing_local, lambda stored, shown: True)
 
     async def start_anew(self) -> None:
-        """Take over as another broker does after the controller is gone."""
+        """Take over as another broker does when the controller has ended."""
         await self.controller.stop()
         await self._store.delete(znodes.CONTROLLER)
-        # Keep the old controller: it would be in another process, so its memory must not be freed here.
+        # Keep the old controller: in reality it is in another process, and freeing its memory takes no time here.
         self._before = self.controller
         self.controller = self._controller()
         await self.start()

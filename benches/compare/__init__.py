@@ -1,1 +1,1 @@
-"""Compares Apache Kafka and pybroker under the same load, in turn, on one machine: `make bench`."""
+"""Compares Apache Kafka and pybroker under the same load, alternately, on one machine: `make bench`."""

@@ -1,8 +1,8 @@
-"""Measures systems in turn and prints one table.
+"""Measures systems alternately and prints one table.
 
-They run side by side and idle outside of their turn. A round runs each case once with every system and once with the
-limit program, so a ratio compares measurements close in time. Results are medians of the rounds. Before the first round
-of a case each system runs the case until its CPU per request is stable (`benches/warm.py`).
+They run side by side, and idle while another is measured. A round runs each case once with every system and once with
+the limit program: a ratio compares measurements close in time. Results are medians of the rounds. Before the first
+round of a case each system runs the case until its CPU per request is stable (`benches/warm.py`).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Bench:
         return runs
 
     def _warm(self, case: Case) -> None:
-        """Warm up a system, except for restarts (`live`), which are cold by nature."""
+        """Warm up a system, except for cases that start it (`live`), which measure a cold system."""
         for peer in case.peers:
             try:
                 if CPU_REQUEST in (self._once(case, peer, 0) or {}):

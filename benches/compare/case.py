@@ -13,8 +13,8 @@ CPU_GB, CPU_REQUEST, RATE = "broker_cpu_s_per_gb", "broker_cpu_us_per_request", 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar for a figure of `peer` against the same figure of `against` (a system, or `limit`): at most or at least
-    `ratio`. With `against` "" the bar is the absolute value `ratio`."""
+    """A limit for a figure: at most or at least `ratio` times the same figure of `against` (a system, or `limit`). With
+    `against` "" the limit is `ratio` itself."""
 
     figure: str
     peer: str

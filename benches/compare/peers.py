@@ -68,7 +68,7 @@ def cpu_seconds(pid: int) -> float:
 
 def timed_start(broker: BrokerProcess) -> float:
     """Start the broker; return the milliseconds from spawning its process to the first Metadata response."""
-    broker.command()  # preparations (Kafka's formatting) are not measured
+    broker.command()  # Prepare (Kafka formats its log directory) before the measurement.
     begun = time.monotonic()
     broker.start()
     return (time.monotonic() - begun) * 1e3

@@ -47,7 +47,7 @@ GIVE_UP_S = 240.0
 
 
 RATIO_MAX = 0.2
-"""Bar: fraction of Apache Kafka's time until a re-created topic is writable."""
+"""Bar for the time until a re-created topic is writable, as a fraction of Apache Kafka's."""
 
 
 def table(title: str, rows: dict[str, Figures], ratio_max: float | None = None) -> str:
@@ -122,7 +122,7 @@ def worst(partitions: Sequence[Any]) -> Any:
 
 
 def until_accepted(begun: float, ask: Callable[[], Any]) -> Any:
-    """Repeat the request while the response says that the topic is not ready."""
+    """Repeat a request while the response says that the topic is not ready."""
     while True:
         answer = ask()
         code = getattr(answer, "error_code", 0)
@@ -141,14 +141,14 @@ def recreation(brokers: dict[str, BrokerProcess], others: int, rounds: int) -> s
         }
         figures: dict[str, Figures] = {peer: {} for peer in clients}
         for client in clients.values():
-            for number in range(10 if others else 0):  # Apache Kafka accepts fewer than 10,000 partitions per request
+            for number in range(10 if others else 0):  # Apache Kafka accepts fewer than 10,000 partitions per request.
                 create(client, [f"others-{number}"], others // 10)
         for partitions in (1, 16):
             name = f"recreated-{others}-{partitions}"
             times: dict[str, list[float]] = {peer: [] for peer in clients}
             for client in clients.values():
                 create(client, [name], partitions)
-                for _ in range(3):  # a JVM only becomes fast under load
+                for _ in range(3):  # A JVM becomes fast only under load.
                     recreation_ms(client, name, partitions)
             for _ in range(rounds):
                 for peer, client in clients.items():
@@ -183,7 +183,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pybroker-identity-", dir=arguments.dir) as folder:
         if arguments.only != "recreation":
-            alone = PEERS["pybroker os"](Path(folder) / "ids")  # exclude the disk
+            alone = PEERS["pybroker os"](Path(folder) / "ids")  # Do not measure the disk.
             with running(alone):
                 tables = on_one_broker(alone, arguments.topics, arguments.rounds)
             readme.publish("benches.identity, one broker", tables, into_readme=arguments.readme)

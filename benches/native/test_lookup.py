@@ -1,4 +1,4 @@
-"""Topic ids against names: finding a partition among many."""
+"""Finding a partition among many, by topic id and by topic name."""
 
 from __future__ import annotations
 

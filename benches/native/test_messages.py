@@ -76,7 +76,7 @@ def test_requests_are_decoded(benchmark: Any, message: str, count: int, by: str)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("message", KEYS)
 def test_responses_are_encoded(benchmark: Any, message: str, count: int, by: str) -> None:
-    """The server's response around the records; here without records."""
+    """Encodes the server's response around the records; it has no records here."""
     key, version = KEYS[message], VERSIONS[by]
     made = ([TopicPartitions(topic_id, name, 1) for topic_id, name in part] for part in parts(count))
     responses = [HotResponse(key, version, topics) for topics in made]

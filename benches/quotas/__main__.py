@@ -116,7 +116,7 @@ def beside(broker: BrokerProcess, greedy: BrokerProcess, client_id: str, seconds
     stop.set()
     for each in clients:
         each.join(1.0)
-        if each.is_alive():  # it waits for a response that comes when its quota unmutes it
+        if each.is_alive():  # It waits for a response that the quota delays.
             each.kill()
             each.join()
     return found

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WARM_ROWS, WARM_S_MAX = 1_000_000, 60.0
-FRAMING_BYTES = 17  # a key of 7 bytes, and lengths, deltas and attributes of a record
+FRAMING_BYTES = 17  # A key of 7 bytes, and the lengths, deltas and attributes of a record.
 LIMIT_MB_MIN = 300
 
 
@@ -166,7 +166,7 @@ class Bench:
     def _take(self, case: str, column: str, measure: Callable[[], Figures]) -> None:
         try:
             figures = measure()
-        except Exception as error:  # of Spark, its JVM, a broker or a wrong count: continue with the other figures
+        except Exception as error:  # Spark, a broker or a count is wrong: go on.
             self.failed.append(f"{case}, {column}")
             print(f"{self.failed[-1]}: FAILED: {error}", file=sys.stderr, flush=True)
             return
@@ -198,7 +198,7 @@ def main() -> None:
     load.build_limit()
     begun = time.monotonic()
     if arguments.dir:
-        os.environ["TMPDIR"] = str(arguments.dir)  # also for the brokers of the cases without Spark
+        os.environ["TMPDIR"] = str(arguments.dir)  # For the brokers of the cases without Spark as well.
     with tempfile.TemporaryDirectory(prefix="pybroker-bench-", dir=arguments.dir) as folder:
         bench = Bench(Path(folder), arguments.scale)
         try:

@@ -68,7 +68,7 @@ CASES = (
 )
 
 # A virtual machine returns memory that was freed some seconds ago to its host, and the next use costs several times a
-# write. If the limit program is compared, both start after that.
+# write. If the limit program is compared, both start after that time.
 COLD_S = 12.0
 
 # Without Spark: a separate broker for each flush mode.

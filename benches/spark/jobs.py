@@ -134,7 +134,7 @@ class Jobs:
         return topic
 
     def _written(self, rows: int, size: int, brokers: Collection[int]) -> str:
-        if size not in self._topics:  # --only excluded its case
+        if size not in self._topics:  # The case that writes the topic was excluded by --only.
             self.write(rows, size, brokers)
         return self._topics[size]
 

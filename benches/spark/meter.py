@@ -1,4 +1,4 @@
-"""CPU of a tree of processes, and the CPU of all others meanwhile."""
+"""CPU time of a process and its descendants, and the CPU time of all other processes during the same period."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _processes() -> dict[int, tuple[int, float]]:
             try:
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
-                continue  # the process has ended meanwhile
+                continue  # The process has ended in the meantime.
             found[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])) / _CLOCK_TICKS
     return found
 

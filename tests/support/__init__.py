@@ -1,1 +1,1 @@
-"""What the tests that drive a whole broker share: downloads, programs of other languages, brokers to test against."""
+"""Helpers for tests that use a whole broker: downloads, programs in other languages, brokers to test against."""

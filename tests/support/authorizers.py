@@ -9,7 +9,7 @@ from pybroker.config import BrokerConfig
 
 
 class NoRules:
-    """`NativeAuthorizer` without an authorizer: everything is permitted."""
+    """A replacement for `NativeAuthorizer` that permits everything, as a broker without an authorizer does."""
 
     def publish(self, **_changes: Any) -> int:
         raise AssertionError("there is no authorizer")
@@ -21,7 +21,7 @@ class NoRules:
         return True
 
     def permitted_operations(self, _principal: str, _host: str, resource_type: int, _name: str) -> int:
-        # All that Kafka knows for topics, groups and the cluster.
+        # All operations that Kafka knows for topics, groups and the cluster.
         return {2: 0xDF8, 3: 0xD48, 4: 0x1FA0}[resource_type]
 
 

@@ -22,7 +22,7 @@ START_TIMEOUT_S = 200.0
 STOP_TIMEOUT_S = 90.0
 POLL_S = 0.005
 
-# What both brokers are given, under the names that they share, so that one expectation fits both.
+# Settings for both kinds of brokers, under the names that they share: a test then has one expectation for both.
 SETTINGS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -34,20 +34,21 @@ SETTINGS: Mapping[str, str] = {
 
 
 def end_with_the_tests() -> None:
-    """Runs in the child: a test run that is killed must not leave its brokers behind (Linux: PR_SET_PDEATHSIG)."""
+    """Called in the child process. A test run that is killed must not leave its brokers running (Linux:
+    PR_SET_PDEATHSIG)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
 class BrokerProcess(ABC):
-    """One broker in a child process, with a data directory and a port that outlive restarts."""
+    """One broker in a child process, with a data directory and a port that survive restarts."""
 
     name: str
-    # How many brokers there are, and how many replicas a topic has by default.
+    # Number of brokers, and default number of replicas of a topic.
     size = 1
-    # What the process may exit with after SIGTERM: a JVM reports the signal.
+    # Exit codes after SIGTERM that count as a clean stop; a JVM reports the signal.
     clean_exit_codes: frozenset[int] = frozenset({0})
-    # How long a start may take, in seconds.
+    # Longest time for a start, in seconds.
     start_limit_s = START_TIMEOUT_S
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -60,36 +61,36 @@ class BrokerProcess(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """What clients are told: host and port."""
+        """`host:port` for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def data_dir(self) -> Path:
-        """The log directory: it holds one folder a partition."""
+        """The log directory, with one folder per partition."""
         return self.folder / "data"
 
     @property
     def pid(self) -> int:
-        """Of the running broker."""
+        """Process id of the running broker."""
         assert self._child is not None, "the broker is not running"
         return self._child.pid
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of all processes: one."""
+        """Process ids of all processes of the broker; here only one."""
         return (self.pid,)
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What to run; called before each start."""
+        """Return the command line. Called before each start."""
 
     def start(self) -> None:
-        """Starts the broker and returns once it answers Metadata."""
+        """Start the broker; return once it responds to Metadata."""
         self.launch()
         self.await_answers()
 
     def launch(self) -> None:
-        """Starts the broker; does not wait."""
+        """Start the broker without waiting."""
         assert self._child is None, "the broker runs already"
         command = self.command()
         with self.console.open("ab") as console:
@@ -104,7 +105,7 @@ class BrokerProcess(ABC):
             )
 
     def await_answers(self) -> None:
-        """After `launch`: until it answers Metadata."""
+        """Wait, after `launch`, until the broker responds to Metadata."""
         assert self._child is not None, "the broker is not running"
         give_up = time.monotonic() + self.start_limit_s
         while not answers_metadata(self.port):
@@ -115,21 +116,20 @@ class BrokerProcess(ABC):
             time.sleep(POLL_S)
 
     def environment(self) -> dict[str, str]:
-        """The child's environment."""
         return dict(os.environ)
 
     def stop(self) -> None:
-        """A clean stop (SIGTERM). Fails if the broker takes unreasonably long or reports a failure."""
+        """Stop the broker cleanly (SIGTERM). Fail if that takes unreasonably long or the broker reports a failure."""
         code = self._end(signal.SIGTERM)
         if code not in self.clean_exit_codes:
             raise RuntimeError(f"{self.name} ended with exit code {code}:\n{self.log_tail()}")
 
     def kill(self) -> int:
-        """kill -9, as a crash; harmless if the broker has gone."""
+        """Kill the broker (SIGKILL), like a crash. Does nothing if it has already ended."""
         return self._end(signal.SIGKILL) if self._child is not None else 0
 
     def wait(self) -> int:
-        """Waits until the broker ends by itself; its exit code."""
+        """Wait until the broker ends without being stopped; return its exit code."""
         assert self._child is not None, "the broker is not running"
         try:
             code = self._child.wait(STOP_TIMEOUT_S)
@@ -139,7 +139,7 @@ class BrokerProcess(ABC):
         return code
 
     def end(self) -> None:
-        """Leaves nothing behind that runs."""
+        """End the broker in any state; leave no process running."""
         self.kill()
 
     def _end(self, how: signal.Signals) -> int:
@@ -156,7 +156,7 @@ class BrokerProcess(ABC):
             raise RuntimeError(f"{self.name} did not stop within {STOP_TIMEOUT_S} s:\n{self.log_tail()}") from None
 
     def restart(self, *, crash: bool = False) -> None:
-        """Stops the broker (or kills it) and starts it again on the same port and data."""
+        """Stop the broker, or kill it, and start it again with the same port and data."""
         if crash:
             self.kill()
         else:
@@ -165,23 +165,24 @@ class BrokerProcess(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the child is alive."""
+        """Whether the child process is alive."""
         return self._child is not None and self._child.poll() is None
 
     def ended(self) -> int | None:
-        """The exit code of a broker that has ended by itself, told once; None of one that runs or was ended."""
+        """Return the exit code of a broker that has ended without being stopped; only the first call returns it. None
+        if it runs or was stopped."""
         code = None if self._child is None else self._child.poll()
         if code is not None:
             self._child = None
         return code
 
     def log_tail(self, lines: int = 60) -> str:
-        """The end of what the broker wrote, for the message of a failed test."""
+        """Return the end of the broker's output, for the message of a failed test."""
         return "\n".join(self.console.read_text(errors="replace").splitlines()[-lines:])
 
 
 class PybrokerProcess(BrokerProcess):
-    """The product as a user starts it: the installed command."""
+    """pybroker as a user starts it: by the installed command."""
 
     name = "pybroker"
 
@@ -195,7 +196,7 @@ class PybrokerProcess(BrokerProcess):
         return [sys.executable, "-m", "pybroker", "start", *sets]
 
     def environment(self) -> dict[str, str]:
-        # An installed product has its bytecode; without it each start would compile all modules anew (0.2 s).
+        # An installed package has compiled modules. Without them, each start would compile all modules (0.2 s).
         return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -222,8 +223,8 @@ class KafkaProcess(BrokerProcess):
             "log.dirs": str(self.data_dir),
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            # A killed broker may register again only when its former session has expired: so no longer than by default,
-            # and no shorter, or a machine that stands still for a moment has its broker fenced.
+            # A killed broker may register again only when its former session has expired: not longer than Kafka's
+            # default. Not shorter either: a machine that hangs for a moment would have its broker fenced.
             "broker.session.timeout.ms": "9000",
             "broker.heartbeat.interval.ms": "300",
             **self.settings,

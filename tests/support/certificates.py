@@ -1,4 +1,4 @@
-"""Certificates for a test, made by openssl: an authority, and identities that it vouches for."""
+"""Certificates for a test, made by openssl: an authority, and identities that it has signed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMEOUT_S = 120
 
 
 class Authority:
-    """Its certificate is `certificate`, a PEM file: what a truststore holds."""
+    """A certificate authority. `certificate`: its certificate as a PEM file, for truststores."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -22,9 +22,12 @@ class Authority:
         _openssl("req", *made, "-subj", f"/CN={name}", "-days", DAYS)
 
     def identity(self, name: str, subject: str = "", days: str = DAYS, version: int = 3) -> Path:
-        """A PEM file with a private key and its certificate, for 127.0.0.1 and localhost: what a keystore holds.
-        `subject`: as openssl writes it, /CN=name if it is not given. `days` that are negative: it ends before it
-        begins. `version`: of X.509; 1 has no extensions."""
+        """Return a PEM file with a private key and its certificate, for 127.0.0.1 and localhost, as keystores contain
+        them.
+
+        subject: in openssl's notation; default /CN=name. days: negative values make a certificate that ends before it
+        begins. version: of X.509; version 1 has no extensions.
+        """
         key, request, certificate = (self._folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
         extensions = self._folder / f"{name}.ext"
         extensions.write_text("basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
@@ -37,7 +40,7 @@ class Authority:
         return store
 
     def expired(self, name: str) -> Path:
-        """The same, of a certificate that was good for a day in 2020."""
+        """Return an identity whose certificate was valid for a day in 2020."""
         store = self.identity(name)
         more = f"rand_serial=yes\nnew_certs_dir={self._folder}\npolicy=any\n[any]\ncommonName=supplied\n"
         settings = self._settings("expired", more)
@@ -50,8 +53,8 @@ class Authority:
         return store
 
     def revoked(self, *names: str, place: Path | None = None, hours: int = 24) -> Path:
-        """A PEM file with the authority's list of revoked certificates: those of these identities. `hours`: until
-        when it is good; 0: it is out of date in a second."""
+        """Return a PEM file with the authority's list of revoked certificates, which contains these identities. hours:
+        how long the list is valid; 0: it expires after a second."""
         place = place or self._folder / "revoked.pem"
         number = self._folder / "revoked.number"
         number.write_text("01\n")
@@ -66,7 +69,7 @@ class Authority:
         return place
 
     def _settings(self, name: str, more: str) -> Path:
-        """A file of settings for `openssl ca`, which has signed nothing before."""
+        """Return a configuration file for `openssl ca`, with an empty database."""
         index, settings = (self._folder / f"{name}.{kind}" for kind in ("index", "cnf"))
         index.write_text("")
         settings.write_text(
@@ -76,7 +79,7 @@ class Authority:
         return settings
 
     def identity_text(self, name: str) -> bytes:
-        """What `identity` made."""
+        """Return the content of the file that `identity` makes."""
         return (self._folder / f"{name}.pem").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Several brokers on a real ZooKeeper, as child processes."""
+"""Several brokers with a real ZooKeeper, as child processes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 LIMIT_S = 120.0
-"""For what comes to pass by itself; a loaded machine takes longer."""
+"""Longest wait for something that happens by itself; a loaded machine takes long."""
 SESSION_MS = 6_000
-"""What an operator's brokers have, too. A shorter one may end because the machine hangs: brokers are fenced then, and
-leaders change, that no test has touched."""
+"""Session timeout; the same as the default of brokers. With a shorter one, sessions would expire when the machine
+hangs, and brokers would be fenced without any action of the test."""
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Waits for what no event tells."""
+    """Wait until a condition is true, by polling."""
     give_up = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < give_up, "it did not come to pass"
@@ -54,7 +54,7 @@ class ClusterBroker(PybrokerProcess):
         self.advertised_port = self.port
         self.module: tuple[str, ...] = ("pybroker",)
         self.boot_id: str | None = None
-        """What the broker takes for the run of its machine; None: what the system says."""
+        """The boot id that the broker uses instead of the machine's; None: the machine's."""
         self.settings |= {
             **cluster_settings(broker_id, connect, self.port, self.between_port),
             "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -68,11 +68,11 @@ class ClusterBroker(PybrokerProcess):
 
     @property
     def log_dir(self) -> Path:
-        """Where its partitions are."""
+        """The directory with the broker's partitions."""
         return Path(self.settings.get("log.dirs", self.data_dir))
 
     def behind(self, links: Links, zookeeper_port: int) -> None:
-        """Whoever connects to it, and it to ZooKeeper, goes over these links."""
+        """Route the broker's incoming connections, and its connection to ZooKeeper, over these links."""
         self.advertised_port = links.to(self.broker_id, self.port, CLIENTS)
         between = links.to(self.broker_id, self.between_port)
         self.settings |= {
@@ -92,7 +92,7 @@ class ClusterBroker(PybrokerProcess):
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """`host:port` for clients."""
         return f"127.0.0.1:{self.advertised_port}"
 
 
@@ -108,12 +108,12 @@ class BrokerCluster:
 
     @property
     def bootstrap(self) -> str:
-        """All brokers."""
+        """Addresses of all brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def start(self, last: int | None = None) -> None:
-        """All brokers at once, `last` when the others serve, so that one of those is the controller; returns when each
-        of them shows all."""
+        """Start all brokers at once, but `last` only when the others serve clients: one of the others is then the
+        controller. Return when each broker lists all of them."""
         first = [broker for number, broker in self.brokers.items() if number != last]
         for broker in first:
             broker.launch()
@@ -121,24 +121,24 @@ class BrokerCluster:
             broker.await_answers()
         if last is not None:
             self.brokers[last].start()
-        # One that serves has heard of those that came before it.
+        # A broker that serves clients knows the brokers that started before it.
         for broker in self.brokers.values():
             until(lambda port=broker.port: answers_metadata(port, brokers_min=len(self.brokers)))  # type: ignore[misc]
 
     def logs(self) -> list[tuple[str, str]]:
-        """A title and the end of the log of each broker, for the report of a failed test."""
+        """Return (title, end of the log) of each broker, for the report of a failed test."""
         brokers = [broker for broker in self.brokers.values() if broker.console.exists()]
         return [(f"end of the log of broker {broker.broker_id}", broker.log_tail()) for broker in brokers]
 
     def kill(self) -> None:
-        """kill -9 of all at once: no one lives to see another one die, nor takes its partitions."""
+        """Kill all brokers at once: none can notice the death of another, or take over its partitions."""
         kill_all([broker.pid for broker in self.brokers.values() if broker.running])
         for broker in self.brokers.values():
             broker.kill()
 
 
 RUNNING: list[BrokerCluster] = []
-"""Those of this process: the report of a failed test shows the end of their logs."""
+"""The clusters of this process. The report of a failed test shows the end of their logs."""
 
 
 @contextmanager
@@ -151,8 +151,8 @@ def running_cluster(
     module: tuple[str, ...] = ("pybroker",),
     prepare: Callable[[ClusterBroker], None] | None = None,
 ) -> Iterator[BrokerCluster]:
-    """A cluster that is up; it ends with the block. `links`: over which its processes reach each other. `module`: what
-    each broker runs, with its arguments: a test may have something done to the product first. `prepare` is called for
+    """Run a cluster during the block. links: connections between its processes go over them. module: the Python module
+    that each broker runs instead of pybroker, with its arguments; it can change the product first. prepare: called for
     each broker before its first start."""
     with zookeeper(folder / "zookeeper") as server:
         cluster = BrokerCluster(folder, size, server, settings or {})
@@ -167,7 +167,7 @@ def running_cluster(
         try:
             cluster.start()
             yield cluster
-        except BaseException:  # a test that has the cluster for itself: its report is written when it is gone
+        except BaseException:  # The cluster is gone when the report of the failed test is written.
             for title, text in cluster.logs():
                 print(f"--- {title}\n{text}")
             raise
@@ -177,7 +177,7 @@ def running_cluster(
 
 
 class Network(NamedTuple):
-    """The cluster, and what can be cut in it."""
+    """A cluster, and the links between its processes, which can be cut."""
 
     cluster: BrokerCluster
     links: Links
@@ -187,7 +187,7 @@ class Network(NamedTuple):
 def running_network(
     folder: Path, settings: Mapping[str, str] | None = None, prepare: Callable[[ClusterBroker], None] | None = None
 ) -> Iterator[Network]:
-    """Three brokers whose processes reach each other, ZooKeeper and clients over links that can be cut."""
+    """Run three brokers whose processes reach each other, ZooKeeper and clients over links that can be cut."""
     links = Links()
     try:
         with running_cluster(folder, settings=settings, links=links, prepare=prepare) as cluster:
@@ -197,8 +197,8 @@ def running_network(
 
 
 class ClusterProcess(BrokerProcess):
-    """Three brokers and their ZooKeeper in the place of one broker, for tests that know of one only: what is created
-    without saying more has three replicas. `restart` is of all brokers at once, their ZooKeeper goes on."""
+    """Three brokers and their ZooKeeper, for tests that are written for one broker. A topic has three replicas unless
+    the test says otherwise. `restart` restarts all brokers at once, but not ZooKeeper."""
 
     name = "pybroker, three brokers on ZooKeeper"
     size = 3
@@ -216,7 +216,7 @@ class ClusterProcess(BrokerProcess):
 
     @property
     def data_dir(self) -> Path:
-        """Of the first broker; each of them has a replica of everything."""
+        """The log directory of the first broker; each broker has a replica of every partition."""
         return self.cluster.brokers[1].data_dir
 
     def command(self) -> list[str]:
@@ -251,19 +251,19 @@ class ClusterProcess(BrokerProcess):
 
 
 def isr(cluster: BrokerCluster, topic: str) -> list[set[int]]:
-    """Who is in sync, by partition."""
+    """Return the ISR of each partition."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         return [{node.id for node in one.isr} for one in described(admin, topic).partitions]
 
 
 def leaders(cluster: BrokerCluster, topic: str) -> list[int | None]:
-    """Who leads, by partition."""
+    """Return the leader of each partition."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         return [None if one.leader is None else one.leader.id for one in described(admin, topic).partitions]
 
 
 def described(admin: blocking.AdminClient, topic: str) -> TopicDescription:
-    """A topic as some broker shows it, once that one has heard of it: whichever the client asks."""
+    """Return a topic as any broker describes it, once that broker knows the topic."""
     found: list[TopicDescription] = []
 
     def shown() -> bool:

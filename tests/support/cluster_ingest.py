@@ -1,5 +1,5 @@
-"""A client of staged ingests in a cluster: each append goes to the leader of its partition, and again while that
-changes; any broker is asked the rest."""
+"""A client of staged ingests in a cluster. It sends each append to the partition's leader, and retries while the leader
+changes. It sends other requests to any broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What clients try again after."""
+"""Errors after which clients retry."""
 PAUSE_S = 0.05
 
 
@@ -39,10 +39,10 @@ class ClusterIngest:
         self.topic_id = topic_id(cluster, topic)
         self.epoch = -1
         self.last: Any = None
-        """What was answered last that may pass."""
+        """The last response with an error after which the client retries."""
 
     def begin(self, broker: int, **options: Any) -> Any:
-        """Begins it at a broker, which must take it; what may pass is tried again."""
+        """Begin the ingest at a broker; retry temporary errors, and fail for others."""
 
         def once() -> Any:
             with client(self.cluster, broker) as connection:
@@ -58,7 +58,7 @@ class ClusterIngest:
         return answer
 
     def append(self, attempt: Attempt, partition: int, values: list[str]) -> None:
-        """Stages one batch at whoever leads, however long that takes to come to pass, and takes it into account."""
+        """Stage one batch at the partition's leader, and record it for the commit. Retry temporary errors."""
         data = batch(values)
         sequence = attempt.rows.get(partition, 0)
 
@@ -86,7 +86,7 @@ class ClusterIngest:
         assert part.next_sequence == attempt.rows[partition]
 
     def commit(self, attempts: Iterable[Attempt], broker: int | None = None) -> Any:
-        """Commits it at a broker, or at any that lives; what may pass is tried again."""
+        """Commit the ingest at a broker, or at any live one; retry temporary errors."""
         listed = list(attempts)
 
         def once() -> Any:
@@ -108,7 +108,7 @@ class ClusterIngest:
         return answer
 
     def state(self, broker: int) -> int | None:
-        """As that broker lists it; None if it does not."""
+        """Return the state of the ingest in a broker's list; None if it is not listed."""
         with client(self.cluster, broker) as connection:
             listed = connection.listing(committed=True, ingest_id=self.ingest_id)
         found = [one.state for one in listed if one.topic_id == self.topic_id]
@@ -117,13 +117,13 @@ class ClusterIngest:
 
 @contextmanager
 def client(cluster: BrokerCluster, broker: int) -> Iterator[IngestClient]:
-    """A connection to one broker. Raises OSError."""
+    """Return a connection to one broker. Raises OSError."""
     with IngestClient(cluster.brokers[broker].port) as connection:
         yield connection
 
 
 def patiently(step: Callable[[], Any], last: Callable[[], Any] = lambda: None) -> Any:
-    """What a step gives, once it gives something; a broker that is away may come back."""
+    """Call `step` until it returns a value; retry while a broker is down."""
     give_up = time.monotonic() + LIMIT_S
     while True:
         try:
@@ -138,12 +138,12 @@ def patiently(step: Callable[[], Any], last: Callable[[], Any] = lambda: None) -
 def create(
     cluster: BrokerCluster, topic: str, partitions: int = 3, config: Mapping[str, str] | None = None
 ) -> None:
-    """A topic on all brokers, all of whose replicas are in sync."""
+    """Create a topic; return when all brokers show it and all replicas are in sync."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, partitions, len(cluster.brokers), config=dict(config or {}))])
     for broker in cluster.brokers.values():
         if broker.running:
-            # The others show it a moment after the one that was asked.
+            # The other brokers show the topic a moment later.
             with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
                 until(lambda admin=admin: topic in admin.list_topics())  # type: ignore[misc]
 
@@ -155,18 +155,18 @@ def topic_id(cluster: BrokerCluster, topic: str) -> Uuid:
 
 
 def leaders(cluster: BrokerCluster, topic: str) -> list[int]:
-    """Who leads each partition; -1: nobody."""
+    """Return the leader of each partition; -1: none."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         return [-1 if one.leader is None else one.leader.id for one in described(admin, topic).partitions]
 
 
 def leader(cluster: BrokerCluster, topic: str, partition: int) -> int:
-    """Who leads a partition, once somebody does."""
+    """Return the leader of a partition; wait until there is one."""
     return int(patiently(lambda: found if (found := leaders(cluster, topic)[partition]) > 0 else None))
 
 
 def records(cluster: BrokerCluster, topic: str, partitions: int) -> list[list[str]]:
-    """All records that consumers see, by partition: dense offsets, sound checksums."""
+    """Return all records that consumers see, by partition. Check that offsets have no gaps and checksums are right."""
     identity = topic_id(cluster, topic)
     found = []
     for partition in range(partitions):
@@ -179,7 +179,7 @@ def records(cluster: BrokerCluster, topic: str, partitions: int) -> list[list[st
                 try:
                     return [value for _, value in connection.read(identity, partition)]
                 except FetchRefusedError as refused:
-                    # It may not have heard yet that it leads.
+                    # The broker may not know yet that it is the leader.
                     if refused.code in PASSING:
                         return None
                     raise
@@ -189,13 +189,13 @@ def records(cluster: BrokerCluster, topic: str, partitions: int) -> list[list[st
 
 
 def staged_files(cluster: BrokerCluster, broker: int) -> list[str]:
-    """The logs that lie staged on a broker's disk."""
+    """Return the staged logs on a broker's disk."""
     root = cluster.brokers[broker].data_dir / "ingest"
     return sorted(path.relative_to(root).as_posix() for path in files(root) if path.suffix == ".log")
 
 
 def await_all_in_sync(cluster: BrokerCluster, topic: str) -> None:
-    """Until every replica of every partition is."""
+    """Wait until every replica of every partition is in sync."""
 
     def whole() -> bool:
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
@@ -205,7 +205,7 @@ def await_all_in_sync(cluster: BrokerCluster, topic: str) -> None:
 
 
 def logs(cluster: BrokerCluster, topic: str, partition: int) -> list[dict[str, bytes]]:
-    """What each broker has on disk of a partition: the segments that are not empty, by name."""
+    """Return each broker's segments of a partition that are not empty: name → content."""
 
     def once() -> list[dict[str, bytes]]:
         found = []
@@ -214,6 +214,6 @@ def logs(cluster: BrokerCluster, topic: str, partition: int) -> list[dict[str, b
             found.append({path.name: data for path in segments if (data := path.read_bytes())})
         return found
 
-    # A segment may get another name while it is looked at.
+    # A segment may be renamed during the read.
     whole: list[dict[str, bytes]] = patiently(once)
     return whole

@@ -1,4 +1,4 @@
-"""A cluster as its ZooKeeper has it: for tests that count elections, or wait until all replicas are in sync."""
+"""The state of a cluster in its ZooKeeper, for tests that count elections or wait until all replicas are in sync."""
 
 from __future__ import annotations
 
@@ -19,62 +19,63 @@ TOPICS = "/brokers/topics"
 
 
 class PartitionState(NamedTuple):
-    """A partition as the controller wrote it last."""
+    """A partition's state as the controller last wrote it."""
 
     replicas: frozenset[int]
     leader: int
     leader_epoch: int
     isr: frozenset[int]
     changes: int
-    """How often it was written since the partition was made."""
+    """How often the state has been written since the creation."""
     topic_id: str
     """32 hexadecimal digits."""
     moves: bool
-    """Whether replicas are being added or removed, or a broker that had one has not put its data aside."""
+    """Whether replicas are being added or removed, or a broker has not confirmed the removal of its replica."""
 
 
 class StateUnknownError(Exception):
-    """ZooKeeper does not answer, or what it has changed while it was read."""
+    """ZooKeeper does not respond, or its content changed during the read."""
 
 
 class ClusterState:
-    """Reads; each call raises StateUnknownError if ZooKeeper is away for longer than the reader is patient."""
+    """Reads the state. Each method raises StateUnknownError if ZooKeeper is unreachable for longer than `patience_s`.
+    """
 
     def __init__(self, connect: str, digest: str | None = None, patience_s: float = LIMIT_S) -> None:
-        """`connect`: host and port; `digest`: `user:password`, where nodes are for that user only."""
+        """connect: host and port. digest: `user:password`, if only that user may read the znodes."""
         self._connect = connect
         self._auth = None if digest is None else [("digest", digest)]
         self._patience_s = patience_s
         self._client = self._connected()
 
     def _connected(self) -> Any:
-        # Who is not to wait must notice soon that nobody answers.
+        # A reader that is not to wait must notice soon that ZooKeeper does not respond.
         session_s = CLIENT_SESSION_S if self._patience_s else 10.0
         client = KazooClient(self._connect, timeout=session_s, auth_data=self._auth)
         client.start(CONNECT_S)
         return client
 
     def begin_anew(self) -> None:
-        """ZooKeeper was set back: it serves nobody who has seen what it does not know."""
+        """Open a new session: ZooKeeper was restored, and serves no client that has seen a later state."""
         self.__exit__()
         self._client = self._connected()
 
     def controller(self) -> int | None:
-        """Its broker id; None while there is none."""
+        """The controller's broker id; None while there is none."""
         data = self._get("/controller")
         return None if data is None else int(json.loads(data)["brokerid"])
 
     def brokers(self) -> set[int]:
-        """Who is registered."""
+        """Return the registered brokers."""
         return {int(name) for name in self._children("/brokers/ids")}
 
     def life(self, broker: int) -> int:
-        """Its broker epoch; -1 while it is not registered."""
+        """Return the epoch of a broker; -1 while it is not registered."""
         stat = self._read(self._client.exists, f"/brokers/ids/{broker}")
         return -1 if stat is None else int(stat.czxid)
 
     def controller_epoch(self) -> int:
-        """Of the controller that was elected last."""
+        """Return the epoch of the controller that was elected last."""
         return int(self._get("/controller_epoch") or b"0")
 
     def partitions(self) -> dict[tuple[str, int], PartitionState]:
@@ -142,7 +143,7 @@ class ClusterState:
 
 
 def not_there(cluster: BrokerCluster, state: ClusterState) -> list[str]:
-    """Replicas that their brokers have not made yet: those of a new topic count as in sync before they have."""
+    """Return replicas that their brokers have not created yet: in a new topic they count as in sync before."""
     return [
         f"{topic}-{index} on broker {broker}"
         for (topic, index), one in state.partitions().items()

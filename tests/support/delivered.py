@@ -1,4 +1,4 @@
-"""Messages of confluent-kafka that have been delivered: its types allow that an offset or a value is missing."""
+"""Messages of confluent-kafka that have been delivered: in its types, an offset or a value may be missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from confluent_kafka import Message
 
 
 def offset_and_value(message: Message) -> tuple[int, bytes]:
-    """Where a message is, and what is in it."""
+    """Return offset and value of a message."""
     offset, value = message.offset(), message.value()
     assert offset is not None
     assert isinstance(value, bytes)

@@ -1,6 +1,5 @@
-"""Small file systems of a test's own, which can be filled, broken and cut off. Mounting takes root on Linux; tests ask
-`can_mount` and use a mechanism that everybody has where it says no.
-"""
+"""Small file systems for one test, which can be filled, broken and cut off. Mounting requires root on Linux: tests call
+`can_mount`, and use another mechanism if it returns False."""
 
 from __future__ import annotations
 
@@ -13,23 +12,23 @@ import tempfile
 import time
 from pathlib import Path
 
-# linux/fs.h: _IOR('X', 125, __u32). The flag says what is still written before everything fails with EIO.
+# linux/fs.h: _IOR('X', 125, __u32). The flag says what is still written before every call fails with EIO.
 _FS_IOC_SHUTDOWN = 0x8004587D
 _NOTHING_MORE = 2
-# linux/fs.h: _IOWR('X', 119 and 120, int). A frozen file system lets nobody write until it is thawed.
+# linux/fs.h: _IOWR('X', 119 and 120, int). Writes to a frozen file system wait until it is thawed.
 _FIFREEZE = 0xC0045877
 _FITHAW = 0xC0045878
 _UNMOUNT_PATIENCE_S = 120.0
 
 
 class LoopDisk:
-    """An ext4 file system in an image file. `path` is where it is mounted."""
+    """An ext4 file system in an image file. `path`: where it is mounted."""
 
     def __init__(self, folder: Path, mib: int, images: Path | None = None) -> None:
         folder.mkdir(parents=True)
         self.path = folder / "mounted"
         self.path.mkdir()
-        # In memory where there is such a place: a test of cut power syncs a lot.
+        # Use memory if possible: a test of power failures calls fsync often.
         memory = Path("/dev/shm")
         where = images or (memory if os.access(memory, os.W_OK) else folder)
         handle, name = tempfile.mkstemp(suffix=".ext4", dir=where)
@@ -44,11 +43,11 @@ class LoopDisk:
             raise
 
     def mount(self) -> None:
-        """Mounts it; after a cut this is what a reboot finds."""
+        """Mount the file system; after `cut`, it has the state that a reboot would find."""
         _run("mount", "-o", "loop", str(self._image), str(self.path))
 
     def unmount(self) -> None:
-        """Unmounts it once nobody uses it any more."""
+        """Unmount the file system when no process uses it any more."""
         give_up = time.monotonic() + _UNMOUNT_PATIENCE_S
         while True:
             try:
@@ -59,7 +58,7 @@ class LoopDisk:
                 time.sleep(0.05)
 
     def fill(self) -> None:
-        """Takes all the room that is left."""
+        """Fill the remaining space."""
         with (self.path / "ballast").open("ab", buffering=0) as ballast:
             size = 1 << 20
             while size:
@@ -71,11 +70,11 @@ class LoopDisk:
             os.fsync(ballast.fileno())
 
     def free(self) -> None:
-        """Gives the room back."""
+        """Free the space that `fill` has taken."""
         (self.path / "ballast").unlink()
 
     def cut(self) -> None:
-        """Cuts the power: what was not synced is gone, every later call fails."""
+        """Simulate a power failure: data that was not synced is lost, and every later call fails."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, _FS_IOC_SHUTDOWN, struct.pack("I", _NOTHING_MORE))
@@ -83,20 +82,19 @@ class LoopDisk:
             os.close(descriptor)
 
     def reboot(self) -> None:
-        """After `cut`, once the broker has ended."""
+        """Mount the file system again after `cut`. The broker must have ended."""
         self.unmount()
         self.mount()
 
     def close(self) -> None:
-        """Removes it, whoever still uses it."""
+        """Remove the file system, even if processes still use it."""
         subprocess.run(["umount", "-l", str(self.path)], capture_output=True, check=False)
         self._image.unlink(missing_ok=True)
 
 
 class StallingDisk(LoopDisk):
-    """A disk that can stop to answer: its image lies on another one, which is frozen meanwhile. Writes into the page
-    cache go on for a while, syncs wait.
-    """
+    """A disk that can stop responding: its image is on another disk, which is frozen. Writes into the page cache
+    succeed for a while; fsync waits."""
 
     def __init__(self, folder: Path, mib: int) -> None:
         self._under = LoopDisk(folder / "under", mib * 2)
@@ -108,12 +106,12 @@ class StallingDisk(LoopDisk):
         self._stalled = False
 
     def stall(self) -> None:
-        """From now on nothing reaches the disk, and nobody is told."""
+        """Stop writing to the disk; its users get no error."""
         self._ask(_FIFREEZE)
         self._stalled = True
 
     def go_on(self) -> None:
-        """Ends it."""
+        """Write to the disk again."""
         if self._stalled:
             self._ask(_FITHAW)
             self._stalled = False
@@ -133,7 +131,7 @@ class StallingDisk(LoopDisk):
 
 @functools.cache
 def can_mount() -> bool:
-    """Whether this process may mount and cut an ext4 image: tried once."""
+    """Return whether this process may mount and cut off an ext4 image. Tried only once."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             disk = LoopDisk(Path(folder) / "probe", 8)

@@ -1,4 +1,4 @@
-"""A broker that dies where a test tells it to, and comes back."""
+"""A broker that ends itself at a place that the test names, and starts again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tests.transactions.dies_writing import DIED
 
 
 class DyingBroker(PybrokerProcess):
-    """`program`: the module that is run as the broker and knows the places, as `tests.transactions.dies_writing`."""
+    """A broker whose process runs the module `program` (for example `tests.transactions.dies_writing`) instead of
+    pybroker. The module knows the places."""
 
     def __init__(self, program: str, folder: Path, settings: Mapping[str, str]) -> None:
         super().__init__(folder, settings)
@@ -18,15 +19,16 @@ class DyingBroker(PybrokerProcess):
 
     @property
     def where(self) -> Path:
-        """The file that says where it dies."""
+        """The file with the name of the place."""
         return self.folder / "dies"
 
     def command(self) -> list[str]:
-        """Runs `program` in place of the product's own."""
+        """Return the command line with `program` in place of pybroker."""
         python, minus_m, _, *rest = super().command()
         return [python, minus_m, self._program, str(self.where), *rest]
 
     def comes_back(self) -> None:
-        """After it has died there. By the main thread: the death of the one that starts it would be the broker's."""
+        """Start the broker again after it has ended itself. Call it from the main thread: the broker ends with the
+        thread that starts it."""
         assert self.wait() == DIED, self.log_tail()
         self.start()

@@ -1,8 +1,8 @@
-"""A broker of a cluster that kills itself at a named step of a staged ingest or of a deletion, once it is told to.
+"""A broker of a cluster that kills itself at a named step of a staged ingest or of a deletion.
 
-`python -m tests.support.dying_cluster FOLDER start --set node.id=1 …`: what `FOLDER/step-1` says when the step comes.
-The product itself knows nothing of the steps; they lie between two things that its control plane does one after
-another. What lies inside of native calls is killed in Rust's own tests (`native/storage/src/ingest/tests`).
+`python -m tests.support.dying_cluster FOLDER start --set node.id=1 …`: the process ends when it reaches the step that
+is named in `FOLDER/step-1`. The product does not know the steps: they are between two consecutive actions of its
+control plane. Tests in Rust kill the process within native calls (`native/storage/src/ingest/tests`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.ingest.child import kind_of
 
 
 def step_file(folder: Path, broker: int) -> Path:
-    """Where a broker looks for the step at which it ends."""
+    """Return the file that names the step at which the broker ends."""
     return folder / f"step-{broker}"
 
 
@@ -35,7 +35,7 @@ class Steps:
         self._file = file
 
     def at(self, step: str) -> None:
-        """It has come to this one."""
+        """Report that the process has reached a step."""
         try:
             wanted = self._file.read_text()
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class Steps:
 
 
 class DyingIngests:
-    """Native ingests, with a death before or after one of the calls."""
+    """Wraps native ingests, and ends the process before or after one of the calls."""
 
     def __init__(self, native: Any, steps: Steps) -> None:
         self._native = native
@@ -64,7 +64,8 @@ class DyingIngests:
 
 
 def _die_when_put_aside(steps: Steps) -> None:
-    """A replica's directory has been moved to where it waits for its removal, and nobody has been told."""
+    """End the process when a replica's directory has been moved to `deleting/` and the move has not been reported yet.
+    """
     stop = ReplicaManager.stop_replica
 
     async def dying(self: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -76,7 +77,7 @@ def _die_when_put_aside(steps: Steps) -> None:
 
 
 def main() -> None:
-    """Puts the steps into the product and starts it."""
+    """Insert the steps into the product, and start it."""
     folder, *rest = sys.argv[1:]
     [broker] = [one.removeprefix("node.id=") for one in rest if one.startswith("node.id=")]
     steps = Steps(step_file(Path(folder), int(broker)))

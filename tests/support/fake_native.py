@@ -1,6 +1,5 @@
-"""A `NativeBroker` without sockets and files, for tests of the control plane: keeps what it was ordered and can be
-told to fail.
-"""
+"""A `NativeBroker` without sockets and files, for tests of the control plane. It records the calls, and can be made to
+fail."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ class FakeLogDir:
 
 @dataclass
 class FakeAnswer:
-    """An answer that data threads would repeat. `heard_ms_ago`: when they did last."""
+    """A cached response of the data threads. `heard_ms_ago`: time since its last use."""
 
     group: str
     heard_ms_ago: int = 0
@@ -67,7 +66,7 @@ class FakeAnswer:
 
 @dataclass
 class FakeRequest:
-    """A request as `drain` gives it; `response` is what was replied."""
+    """A request as `drain` returns it. `response`: the response that was sent."""
 
     api_key: int
     message: object
@@ -90,9 +89,9 @@ class FakeRequest:
     replies: int = 0
     parked: bool = False
     answer: FakeAnswer | None = None
-    """The one that stands."""
+    """The cached response for the request; None: there is none."""
     bounds: tuple[object, ...] = ()
-    """What a right was given for."""
+    """The arguments with which the commits were delegated."""
     elements: int = 0
 
     def waits(self) -> None:
@@ -119,7 +118,7 @@ class FakeRequest:
 
 
 class FakeIngests:
-    """Staged ingests that nobody begins."""
+    """Staged ingests, of which there are none."""
 
     def collect(self, keep: Sequence[tuple[Uuid, str]]) -> int:
         return len(keep) * 0
@@ -129,7 +128,7 @@ class FakeIngests:
 
 
 class FakeAuthorizer(NoRules):
-    """Takes entries; permits everything."""
+    """Stores ACL entries; permits everything."""
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
@@ -140,7 +139,7 @@ class FakeAuthorizer(NoRules):
 
 
 class FakeQuotas:
-    """Whom nobody is bounded by."""
+    """Quotas that limit no client."""
 
     def publish(self, *, clients: Sequence[object], addresses: Sequence[object], full: bool) -> None:
         del clients, addresses, full
@@ -156,10 +155,10 @@ class FakeQuotas:
 
 @dataclass
 class FakeNative:
-    """What the control plane sees of the native core."""
+    """The native core as the control plane sees it."""
 
     disk: dict[str, FakeLocalPartition] = field(default_factory=dict)
-    """Partition directories by path: survives a "restart" when it is handed to the next FakeNative."""
+    """Partition directories by path. Pass it to the next FakeNative to simulate a restart."""
     staged: dict[str, FakeStaged] = field(default_factory=dict)
     hosted: dict[tuple[Uuid, int], PartitionOrder] = field(default_factory=dict)
     deltas: list[MetadataDelta] = field(default_factory=list)
@@ -168,11 +167,11 @@ class FakeNative:
     stops: list[StopOrder] = field(default_factory=list)
     purged: list[str] = field(default_factory=list)
     failing: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) → error code of `partitions.apply`."""
+    """(topic, partition) → error code for `partitions.apply`."""
     failing_stops: dict[tuple[Uuid, int], int] = field(default_factory=dict)
-    """(topic id, partition) → error code of `partitions.stop`."""
+    """(topic id, partition) → error code for `partitions.stop`."""
     failing_adoptions: dict[str, str] = field(default_factory=dict)
-    """Name of a directory → why it takes no id."""
+    """Directory name → why it accepts no topic id."""
     offline: bool = False
     """Whether a second log directory is offline."""
     calls: list[str] = field(default_factory=list)
@@ -201,7 +200,7 @@ class FakeNative:
 
 
 class FakeLogDirs:
-    """Directories that are entries of `FakeNative.disk` and `FakeNative.staged`."""
+    """Log directories whose content is in `FakeNative.disk` and `FakeNative.staged`."""
 
     def __init__(self, native: FakeNative) -> None:
         self._native = native
@@ -211,7 +210,7 @@ class FakeLogDirs:
         return list(self._native.disk.values())
 
     def rooms(self) -> list[object]:
-        """No disk has a size here."""
+        """Return nothing: disks have no size here."""
         return []
 
     def describe(self) -> list[FakeLogDir]:
@@ -308,7 +307,7 @@ class FakePartitions:
 
 
 class NoReports:
-    """Nobody hears of what waits for an operator."""
+    """Ignores reports about data that waits for an operator."""
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None: ...
 
@@ -316,7 +315,7 @@ class NoReports:
 
 
 class FakeMetadata:
-    """Keeps what is published."""
+    """Stores the published metadata."""
 
     def __init__(self, native: FakeNative) -> None:
         self._native = native
@@ -326,7 +325,7 @@ class FakeMetadata:
         return len(self._native.deltas)
 
     def set_features(self, epoch: int, levels: Mapping[str, int]) -> None:
-        """Nobody asks for them."""
+        """Do nothing: no test uses the features."""
 
 
 class FakeListeners:
@@ -350,7 +349,7 @@ class FakeListeners:
 
 
 class FakeControlQueue:
-    """Gives what was pushed."""
+    """Returns the requests that a test has pushed."""
 
     def __init__(self) -> None:
         self._items: list[Any] = []
@@ -358,7 +357,7 @@ class FakeControlQueue:
         os.set_blocking(self._read_fd, False)
 
     def take_answers_back(self) -> None:
-        """None stands."""
+        """Do nothing: there are no cached responses."""
 
     def admit_line_about_client(self) -> int | None:
         return 0
@@ -383,5 +382,5 @@ class FakeControlQueue:
 
 
 def use_fake_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the dispatcher take a FakeRequest for a request."""
+    """Make the dispatcher accept a FakeRequest as a request."""
     monkeypatch.setattr("pybroker.broker.dispatch.Request", FakeRequest)

@@ -1,4 +1,5 @@
-"""Fetches and builds, before any test runs, what tests need from registries: a test's time limit is for the test."""
+"""Downloads and builds what tests need from package registries, before any test runs: the time limit of a test does not
+include downloads."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PROGRAMS = {
 
 
 def main() -> None:
-    """Everything; quick when it is there already."""
+    """Download and build everything; quick if it exists already."""
     connector_jars()
     zookeeper_jars()
     for source, libraries in PROGRAMS.items():

@@ -1,4 +1,4 @@
-"""A gate between clients and a broker: it stops one kind of request, or its answer, so that a test can act there."""
+"""A proxy between clients and a broker that can stop one kind of request, or its response, while the test acts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _BACKLOG = 64
 
 
 class Gate:
-    """Passes Kafka's frames on to a broker on the loopback interface.
+    """Passes Kafka's frames to a broker on the loopback interface.
 
-    Clients reach it if the broker advertises `port`. What it stops it holds for ever: to whoever sent the request, the
-    network has gone silent at that moment.
+    Clients use it if the broker advertises `port`. It never passes on a request or response that it has stopped: the
+    client sees a network that has become silent.
     """
 
     def __init__(self) -> None:
@@ -31,22 +31,22 @@ class Gate:
 
     @property
     def address(self) -> str:
-        """What clients are told."""
+        """`host:port` for clients."""
         return f"127.0.0.1:{self.port}"
 
     def stop(self, api_key: int, what: Stopped) -> None:
-        """From now on requests of this API key go no further (`request`), or are answered to nobody (`answer`);
-        `reached` tells that one was stopped. An answer is stopped when the broker has sent it."""
+        """Stop requests of this API key (`request`), or their responses after the broker has sent them (`answer`). The
+        event `reached` is set when one was stopped."""
         self.reached.clear()
         self._stopped = (api_key, what)
 
     def pass_on(self) -> None:
-        """Ends `stop`: connections that it silenced are closed, others and new ones work again."""
+        """End `stop`: close the connections with a stopped request; other and new connections work again."""
         self._stopped = None
         self._close()
 
     def close(self) -> None:
-        """No more connections."""
+        """Close the proxy."""
         self._listener.close()
         self._close()
 
@@ -61,11 +61,11 @@ class Gate:
             try:
                 client, _ = self._listener.accept()
             except OSError:
-                return  # closed
+                return  # The proxy is closed.
             try:
                 broker = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
-                client.close()  # the broker is away: so is the gate
+                client.close()  # The broker is down: close the connection as the broker would.
                 continue
             with self._lock:
                 self._open += [client, broker]
@@ -99,7 +99,7 @@ class Gate:
 
 
 def _frame(connection: socket.socket) -> bytes | None:
-    """The next frame with its length; None at the end of the connection."""
+    """Return the next frame with its length; None at the end of the connection."""
     try:
         head = _exactly(connection, 4)
         if head is None:
@@ -129,6 +129,6 @@ def _sent(connection: socket.socket, frame: bytes) -> bool:
 
 
 def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it was never connected, or has gone
+    with contextlib.suppress(OSError):  # The socket was never connected, or is already closed.
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

@@ -1,4 +1,4 @@
-"""Go programs of this repository: built once for each state of their sources."""
+"""Go programs of this repository, built once for each state of their sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.testing.download_cache import built_once, run_download
 
 
 def built(module: Path) -> Path:
-    """The program of the module in the folder `module`; its dependencies are pinned by go.mod and go.sum."""
+    """Return the built program of the module in the folder `module`; go.mod and go.sum pin its dependencies."""
     sources = sorted([*module.rglob("*.go"), module / "go.mod", module / "go.sum"])
 
     def build(folder: Path) -> None:
@@ -19,9 +19,9 @@ def built(module: Path) -> Path:
 
 
 def built_with(module: Path, lock: Path, tags: str = "", renamed: Mapping[str, str] | None = None) -> Path:
-    """The same program with other dependencies: those of `lock`, a path to which `.mod` and `.sum` are added.
+    """Return the same program with other dependencies: those of `lock`, a path to which `.mod` and `.sum` are added.
 
-    tags: Go's build tags. renamed: import paths of the sources, and what they are called in these dependencies.
+    tags: Go's build tags. renamed: import path in the sources → import path in these dependencies.
     """
     sources = {str(source.relative_to(module)): source.read_text() for source in sorted(module.rglob("*.go"))}
     for old, new in (renamed or {}).items():

@@ -1,4 +1,4 @@
-"""An identity provider for a test: keys, tokens that it signs, and the two URLs that brokers and clients ask."""
+"""An identity provider for a test: keys, tokens signed with them, and the two URLs for brokers and clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key = RSAKey | ECKey
 
 
 def signed(key: Key | None, header: Mapping[str, Any], claims: Any) -> str:
-    """A token with exactly this in it; without a key it has no signature."""
+    """Return a token with exactly this content; without a key it has no signature."""
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     signing = b".".join(_base64(part) for part in (json.dumps(header).encode(), payload))
     signature = b"" if key is None else jws.JWSRegistry.algorithms[header["alg"]].sign(signing, key)
@@ -37,28 +37,28 @@ def _base64(part: bytes) -> bytes:
 
 
 class IdentityProvider:
-    """`keys` are those that it shows, by name; the first one signs."""
+    """An identity provider. `keys`: the published keys by name; the first one signs."""
 
     def __init__(self) -> None:
         self.keys: dict[str, Key] = {"first": RSAKey.generate_key(2048, {"kid": "first"})}
         self.status = 200
-        """What it answers with."""
+        """HTTP status of its responses."""
         self.asked: list[str] = []
-        """Paths that it was asked for."""
+        """Paths of the requests."""
         self.forms: list[dict[str, str]] = []
-        """What clients asked for a token with."""
+        """Forms of the token requests."""
         self.lifetime_s = 3600
-        """Of tokens, as is in them."""
+        """Lifetime of tokens, as in their claims."""
         self.told_s = 60
-        """The same, as clients are told."""
+        """Lifetime of tokens, as in the response to clients."""
         self.url = ""
 
     def jwks(self) -> bytes:
-        """Its public keys."""
+        """Return the public keys."""
         return json.dumps({"keys": [key.as_dict(private=False) for key in self.keys.values()]}).encode()
 
     def token(self, user: str, **claims: Any) -> str:
-        """A good token but for what is said; a claim that is None is left out."""
+        """Return a valid token, with these claims changed; a claim that is None is left out."""
         now = int(time.time())
         said = {"sub": user, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + self.lifetime_s, "scope": "a b"}
         kid, key = next(iter(self.keys.items()))
@@ -68,8 +68,8 @@ class IdentityProvider:
 
     @contextmanager
     def serving(self, certificate: Path | None = None) -> Iterator[IdentityProvider]:
-        """At `url`: /jwks, and /token for clients with `CLIENT` and `SECRET`. `certificate`: by https, with what is in
-        this PEM file."""
+        """Run the provider during the block, at `url`: /jwks, and /token for clients with `CLIENT` and `SECRET`.
+        certificate: a PEM file, to use https."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):

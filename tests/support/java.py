@@ -1,4 +1,4 @@
-"""Small Java programs: compiled once, run on a JDK of this machine."""
+"""Small Java programs: compiled once, run on this machine's JDK."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["compiled", "java_command", "java_tool", "running"]
 
 
 def compiled(source: Path, libraries: Path) -> str:
-    """The class path on which the program in the one file `source` runs."""
+    """Compile the program in the file `source`; return its class path."""
 
     def build(folder: Path) -> None:
         subprocess.run(
@@ -30,7 +30,7 @@ def compiled(source: Path, libraries: Path) -> str:
 
 @contextmanager
 def running(command: Sequence[str], output: Path = Path(os.devnull)) -> Iterator[subprocess.Popen[bytes]]:
-    """A program for as long as the block takes, killed then; what it says goes to the end of `output`."""
+    """Run a program during the block, then kill it. Its output is appended to `output`."""
     with output.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             yield process

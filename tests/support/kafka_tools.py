@@ -35,11 +35,11 @@ MAIN_CLASSES = {
 
 
 class ToolError(Exception):
-    """A tool ended with another exit code than 0; the message is what it wrote."""
+    """A tool has ended with an exit code other than 0; the message is its output."""
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> str:
-    """What the tool printed to standard output."""
+    """Run a tool; return its standard output."""
     command = java_command(f"{jars(TOOLS)}/*", MAIN_CLASSES[name], arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
@@ -49,7 +49,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> str:
 
 @contextmanager
 def tool_running(name: str, arguments: Sequence[str]) -> Iterator[None]:
-    """For a tool that does not end by itself: runs it as long as the block takes."""
+    """Run a tool that does not end by itself during the block."""
     command = java_command(f"{jars(TOOLS)}/*", MAIN_CLASSES[name], arguments)
     with running(command):
         yield

@@ -1,4 +1,4 @@
-"""Keystores and truststores as Java's keytool and OpenSSL write them."""
+"""Keystores and truststores, made by Java's keytool and by OpenSSL."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ LEGACY = "-J-Dkeystore.pkcs12.legacy"
 
 
 def keytool(*arguments: str, password: str = PASSWORD) -> None:
-    """Runs it; `password` is that of the store."""
+    """Run keytool. `password`: of the store."""
     run(java_tool("keytool"), *arguments, "-storepass", password)
 
 
 def run(*command: str) -> None:
-    """Raises with what the program said."""
+    """Run a command; raise with its output if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def pkcs12(place: Path, identity: Path, authority: Path | None = None, *, legacy: bool = False) -> Path:
-    """By OpenSSL: `identity`'s key and certificate, and the authority's certificate."""
+    """Make a PKCS12 store by OpenSSL, with the key and certificate of `identity` and the authority's certificate."""
     more = ["-certfile", str(authority)] if authority else []
     old = ["-legacy"] if legacy else []
     run("openssl", "pkcs12", "-export", *old, *more, "-in", str(identity), "-out", str(place), "-name", "broker",
@@ -33,7 +33,7 @@ def pkcs12(place: Path, identity: Path, authority: Path | None = None, *, legacy
 
 
 def converted(place: Path, store: Path, kind: str, *options: str, key_password: str = PASSWORD) -> Path:
-    """By keytool: what is in a PKCS12 store as another one."""
+    """Convert a PKCS12 store to another kind, by keytool."""
     keytool("-importkeystore", "-noprompt", "-srckeystore", str(store), "-srcstorepass", PASSWORD,
             "-destkeystore", str(place), "-deststoretype", kind, "-destkeypass", key_password,
             "-srcalias", "broker", *options)  # fmt: skip
@@ -41,7 +41,7 @@ def converted(place: Path, store: Path, kind: str, *options: str, key_password: 
 
 
 def truststore(place: Path, authority: Path, kind: str, *options: str) -> Path:
-    """By keytool: one trusted certificate."""
+    """Make a truststore with one certificate, by keytool."""
     keytool("-importcert", "-noprompt", "-alias", "ca", "-file", str(authority), "-keystore", str(place),
             "-storetype", kind, *options)  # fmt: skip
     return place

@@ -1,4 +1,4 @@
-"""What tests that know of one broker can run against: `--broker`."""
+"""The kinds of brokers that tests for a single broker can use: the option `--broker`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The network between the processes of a cluster, with links that can be cut one way or both: proxies on 127.0.0.1."""
+"""The network between the processes of a cluster: proxies on 127.0.0.1, whose links can be cut in one or both
+directions."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ CLIENTS = "clients"
 ZOOKEEPER = "zookeeper"
 
 _CLIENT_ID_AT = 12
-"""In a request's frame: behind its length, key, version and correlation id."""
+"""Offset of the client id in a request's frame: after length, key, version and correlation id."""
 
 
 class Links:
-    """Passes bytes on. What is sent over a cut link waits until it is healed, as it does under TCP: it arrives late, or
-    at somebody who has given up."""
+    """Passes bytes on. Bytes sent over a cut link wait until it is healed, as under TCP: they arrive late, or when the
+    receiver has given up."""
 
     def __init__(self, *, listens: bool = False) -> None:
-        """`listens`: what brokers ask each other is noted in `asked`."""
+        """listens: record the requests between brokers in `asked`."""
         self._listens = listens
         self.asked: dict[tuple[End, End], set[tuple[int, int]]] = {}
-        """By source and target: keys and versions of the requests."""
+        """(source, target) → (API key, version) of the requests."""
         self._cut: set[tuple[End, End]] = set()
         self._changed = threading.Condition()
         self._closed = False
@@ -37,52 +38,52 @@ class Links:
         self._carried: list[tuple[set[End], socket.socket, socket.socket]] = []
 
     def to(self, target: End, port: int, source: End | None = None) -> int:
-        """The port to which others than the target are sent. `source`: who connects there; None: brokers, who say so in
-        their client id."""
+        """Return the port at which others reach the target. source: who connects to that port; None: brokers, which are
+        recognized by their client id."""
         door = free_port()
         self._doors.append((target, door, port, source))
         self._listen(door, target, port, source)
         return door
 
     def refuse(self, target: End) -> None:
-        """Nobody connects to it any more: so does the machine answer for a process that is dead."""
+        """Refuse connections to the target, as a machine does for a process that has ended."""
         for to, door, _, _ in self._doors:
             listener = self._listeners.pop(door, None) if to == target else None
             if listener is not None:
                 _shut(listener)
 
     def accept(self, target: End) -> None:
-        """Ends `refuse`."""
+        """End `refuse`."""
         for to, door, port, source in self._doors:
             if to == target and door not in self._listeners:
                 self._listen(door, to, port, source)
 
     def cut(self, source: End, target: End) -> None:
-        """What `source` sends reaches `target` no more; nobody is told."""
+        """Stop passing bytes from `source` to `target`, without an error on either side."""
         with self._changed:
             self._cut.add((source, target))
 
     def cut_off(self, one: End, *others: End) -> None:
-        """Both ways."""
+        """Cut the links in both directions."""
         for other in others:
             self.cut(one, other)
             self.cut(other, one)
 
     def hang_up(self, one: End, other: End) -> None:
-        """Ends the connections between them; new ones are as good as before."""
+        """Close the connections between two ends; new connections work."""
         for ends, near, far in list(self._carried):
             if ends == {one, other}:
                 _shut(near)
                 _shut(far)
 
     def heal(self) -> None:
-        """Everything passes again, also what has waited."""
+        """Pass on everything again, including the bytes that have waited."""
         with self._changed:
             self._cut.clear()
             self._changed.notify_all()
 
     def close(self) -> None:
-        """No more connections."""
+        """Close all connections."""
         self._closed = True
         self.heal()
         for each in [*self._listeners.values(), *self._open]:
@@ -97,7 +98,7 @@ class Links:
             try:
                 connection, _ = listener.accept()
             except OSError:
-                return  # closed
+                return  # The proxy is closed.
             threading.Thread(target=self._connect, args=(connection, target, port, source), daemon=True).start()
 
     def _connect(self, near: socket.socket, target: End, port: int, source: End | None) -> None:
@@ -106,7 +107,7 @@ class Links:
         try:
             if source is None:
                 first, source = _first_of_a_broker(near)
-            # A handshake takes both ways.
+            # A handshake needs both directions.
             self._wait(source, target)
             self._wait(target, source)
             far = socket.create_connection(("127.0.0.1", port))
@@ -140,14 +141,14 @@ class Links:
 
 
 class _Requests:
-    """The frames of one connection."""
+    """Splits the bytes of one connection into frames."""
 
     def __init__(self) -> None:
         self._data = b""
         self._skip = 0
 
     def found(self, data: bytes) -> list[tuple[int, int]]:
-        """Key and version of each request that begins here."""
+        """Return (API key, version) of each request that begins in the data."""
         found = []
         self._data += data[self._skip :]
         self._skip = max(0, self._skip - len(data))
@@ -160,7 +161,7 @@ class _Requests:
 
 
 def _first_of_a_broker(connection: socket.socket) -> tuple[bytes, int]:
-    """What a broker has sent first, and its id."""
+    """Return the first bytes that a broker has sent, and the broker's id."""
     data = b""
     while len(data) < _CLIENT_ID_AT + 2 or len(data) < _CLIENT_ID_AT + 2 + _length(data):
         piece = connection.recv(1 << 16)
@@ -179,6 +180,6 @@ def _length(data: bytes) -> int:
 
 
 def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it was never connected, or has gone
+    with contextlib.suppress(OSError):  # The socket was never connected, or is already closed.
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

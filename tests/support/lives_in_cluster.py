@@ -1,4 +1,4 @@
-"""The lives of topics in a cluster, as clients of its brokers see them."""
+"""The incarnations of topics in a cluster, as clients of its brokers see them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.wire.client import WireClient
 
 
 class LivesAt(Lives):
-    """An administrator, producer and consumer of one broker."""
+    """An admin client, producer and consumer of one broker."""
 
     def create_on(self, name: str, *replicas: list[int]) -> Uuid:
-        """A topic with these replicas, by partition, the first of which leads."""
+        """Create a topic with these replicas by partition; the first replica leads."""
         answer = self.try_create_on(name, *replicas)
         assert answer.error_code == 0, (answer.error_code, answer.error_message)
         topic_id: Uuid = answer.topic_id
         return topic_id
 
     def try_create_on(self, name: str, *replicas: list[int], timeout_ms: int = TIMEOUT_MS) -> Any:
-        """The row of the answer."""
+        """Request a topic with these replicas; return the row of the response."""
         assignments = [
             m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
             for index, brokers in enumerate(replicas)
@@ -40,21 +40,21 @@ class LivesAt(Lives):
 
 
 class Everywhere:
-    """All brokers of a cluster."""
+    """The clients of all brokers of a cluster."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
 
     def at(self, number: int) -> LivesAt:
-        """By way of one broker."""
+        """Return the clients of one broker."""
         return LivesAt(self.cluster.brokers[number].port)
 
     def up(self) -> int:
-        """A broker that runs."""
+        """Return a broker that runs."""
         return next(number for number, broker in self.cluster.brokers.items() if broker.running)
 
     def controller(self, at: int | None = None) -> int:
-        """Who is it, as a broker sees it, once it sees anybody."""
+        """Return the controller that a broker reports; wait until it reports one."""
         found: list[int] = []
 
         def told() -> bool:
@@ -65,26 +65,26 @@ class Everywhere:
         return found[-1]
 
     def live(self, at: int) -> set[int]:
-        """The brokers that a broker shows."""
+        """Return the live brokers in a broker's metadata."""
         return {one.node_id for one in self.at(at).call(m.MetadataRequest(topics=[]), 12).brokers}
 
     def create(self, name: str, partitions: int = 1) -> Uuid:
-        """A topic on three brokers."""
+        """Create a topic on three brokers."""
         return self.at(self.up()).create(name, partitions, replicas=3)
 
     def leader(self, name: str, at: int | None = None) -> int | None:
-        """Of partition 0, if it runs."""
+        """Return the leader of partition 0; None if it does not run."""
         shown = self.at(at or self.up()).metadata(name)
         leader: int = shown.partitions[0].leader_id if shown.partitions else -1
         return leader if leader in self.cluster.brokers and self.cluster.brokers[leader].running else None
 
     def isr(self, name: str, at: int) -> set[int]:
-        """Of partition 0, as a broker shows it."""
+        """Return the ISR of partition 0 in a broker's metadata."""
         shown = self.at(at).metadata(name)
         return set(shown.partitions[0].isr_nodes) if shown.partitions else set()
 
     def written(self, name: str, value: str, at: int | None = None) -> None:
-        """A record in partition 0, once, on every replica in sync. `at`: by the metadata of which broker."""
+        """Write a record to partition 0, once, to every in-sync replica. at: the broker whose metadata is used."""
         records = kit.once(value.encode())
 
         def done() -> bool:
@@ -99,19 +99,19 @@ class Everywhere:
         until(done)
 
     def read(self, name: str) -> list[str]:
-        """All records of partition 0; none while nobody serves it."""
+        """Return all records of partition 0; none while it has no leader."""
         leader = self.leader(name)
         if leader is None or self.at(leader).fetch(name).error_code:
             return []
         return self.at(leader).read(name)
 
     def records_of(self, number: int, directory: str) -> bytes:
-        """The bytes of the segments in a directory of a broker."""
+        """Return the bytes of the segments in a directory of a broker."""
         path = self.cluster.brokers[number].data_dir / directory
         return b"".join(one.read_bytes() for one in sorted(path.glob("*.log")))
 
     def staged(self, number: int, topic_id: Uuid) -> list[Path]:
-        """Directories of a topic that wait for their removal on a broker."""
+        """Return the staged directories of a deleted topic on a broker."""
         return sorted((self.cluster.brokers[number].data_dir / "deleting").glob(f"{topic_id.hex}_*"))
 
     def move(self, name: str, replicas: Sequence[int], partitions: int = 1) -> None:

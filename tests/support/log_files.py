@@ -1,6 +1,5 @@
-"""Reads the log directories of a broker that does not run, with nothing of the product's own code: segments of record
-batches, checkpoints and partition.metadata.
-"""
+"""Reads the log directories of a stopped broker without any of pybroker's code: segments of record batches, checkpoints
+and partition.metadata."""
 
 from __future__ import annotations
 
@@ -12,15 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""base offset, length, leader epoch, magic, CRC, attributes, last delta, two timestamps, producer id and epoch, first
-sequence, count."""
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, two timestamps, producer id and epoch,
+first sequence, record count."""
 FRAME = 12
-"""Bytes before those that the length counts."""
+"""Bytes before those that the length field counts."""
 COMPRESSION = 7
 
 
 class Batch(NamedTuple):
-    """A record batch as it is on disk."""
+    """A record batch in a segment."""
 
     base_offset: int
     last_offset: int
@@ -32,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record of a batch that is not compressed."""
+    """A record of an uncompressed batch."""
 
     offset: int
     leader_epoch: int
@@ -54,26 +53,26 @@ class ReplicaLog:
 
     @property
     def start(self) -> int:
-        """The first offset that is there; 0 of an empty log."""
+        """The first offset in the log; 0 if the log is empty."""
         return self.batches[0].base_offset if self.batches else 0
 
     @property
     def end(self) -> int:
-        """Behind the last record."""
+        """The offset after the last record."""
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     def records(self) -> Iterator[Record]:
-        """All of them, in the order of the file."""
+        """Yield all records in the order of the file."""
         for batch in self.batches:
             yield from _records(batch)
 
     def raw(self, start: int, end: int) -> bytes:
-        """The bytes of the batches from `start` on that lie below `end`."""
+        """Return the bytes of the batches from offset `start` to before `end`."""
         return b"".join(one.raw for one in self.batches if one.base_offset >= start and one.last_offset < end)
 
 
 def replica_logs(log_dir: Path) -> list[ReplicaLog]:
-    """Every partition of a log directory that is served."""
+    """Return every partition in a log directory, without staged ones."""
     watermarks = _checkpoint(log_dir / "replication-offset-checkpoint")
     found = []
     for directory in sorted(log_dir.iterdir()):

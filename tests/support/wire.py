@@ -1,4 +1,4 @@
-"""The least of the wire protocol, written by hand: is there a broker at this address that answers Metadata?"""
+"""A minimal client, written by hand: checks whether a broker at an address responds to Metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _METADATA, _VERSION = 3, 4
 
 
 def answers_metadata(port: int, timeout_s: float = 2.0, brokers_min: int = 1) -> bool:
-    """True once the broker at `port` lists so many brokers; any refusal or cut-off reply is False."""
+    """Return whether the broker at `port` lists at least `brokers_min` brokers; False for a refusal or an incomplete
+    response."""
     body = struct.pack(">hhih", _METADATA, _VERSION, 1, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">ib", 0, 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:

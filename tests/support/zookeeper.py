@@ -1,4 +1,4 @@
-"""ZooKeepers for tests: `pybroker.testing`'s, also with TLS and as an ensemble."""
+"""ZooKeeper servers for tests: that of `pybroker.testing`, also with TLS and as an ensemble."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pybroker.testing.child_processes import free_port
 from pybroker.testing.zookeeper.server import ZooKeeper
 
 CLIENT_SESSION_S = 60.0
-"""Of clients of tests: longer than a loaded machine hangs."""
+"""Session timeout of test clients: longer than a loaded machine hangs."""
 CONNECT_S = 120.0
 
 
 class ZooKeeperServer(ZooKeeper):
-    """One server. `start` returns when it serves clients (of an ensemble: when it has a quorum)."""
+    """One server. `start` returns when it serves clients (in an ensemble: when there is a quorum)."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class ZooKeeperServer(ZooKeeper):
         ports: Sequence[tuple[int, int, int]] = (),
         tls: tuple[Path, Path] | None = None,
     ) -> None:
-        """`ports`: of every server of the ensemble: for clients, for followers, for elections. `tls`: the server's PEM
-        file and the certificate of the authority, for a second port; clients must show a certificate there."""
+        """ports: of every server of the ensemble: for clients, for followers, for elections. tls: the server's PEM file
+        and the authority's certificate, for a second port; clients need a certificate there."""
         super().__init__(directory)
         self._secure_port = free_port() if tls else 0
         if ports:
@@ -51,12 +51,12 @@ class ZooKeeperServer(ZooKeeper):
 
     @property
     def secure_address(self) -> str:
-        """`host:port` under TLS."""
+        """`host:port` with TLS."""
         return f"127.0.0.1:{self._secure_port}"
 
 
 class Ensemble:
-    """Several servers."""
+    """Several servers that form an ensemble."""
 
     def __init__(self, directory: Path, size: int) -> None:
         ports = [(free_port(), free_port(), free_port()) for _ in range(size)]
@@ -64,25 +64,25 @@ class Ensemble:
 
     @property
     def connect(self) -> str:
-        """For `zookeeper.connect`."""
+        """Value for `zookeeper.connect`."""
         return ",".join(server.address for server in self.servers)
 
     def start(self) -> None:
-        """All; returns when all serve."""
+        """Start all servers; return when all serve clients."""
         for server in self.servers:
             server.launch()
         for server in self.servers:
             server.wait()
 
     def stop(self) -> None:
-        """All."""
+        """Stop all servers."""
         for server in self.servers:
             server.stop()
 
 
 @contextlib.contextmanager
 def zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
-    """One running server."""
+    """Run one server during the block."""
     server = ZooKeeperServer(directory)
     try:
         server.start()
@@ -93,7 +93,7 @@ def zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
 
 @contextlib.contextmanager
 def zookeeper_client(address: str) -> Iterator[Any]:
-    """A connected KazooClient; its session ends with the block."""
+    """Return a connected KazooClient; its session ends with the block."""
     client = KazooClient(hosts=address, timeout=CLIENT_SESSION_S)
     try:
         client.start(CONNECT_S)
