@@ -92,7 +92,7 @@ pub fn encode_response(
 ///
 /// # Errors
 ///
-/// As [`encode_response`].
+/// Like [`encode_response`].
 pub fn encode_small_response(
     py: Python<'_>,
     registry: Registry,

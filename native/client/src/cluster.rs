@@ -36,9 +36,9 @@ pub enum Node {
 /// A topic from Metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// Its id; zero from brokers without topic ids.
+    /// The topic's id; zero from brokers without topic ids.
     pub id: Uuid,
-    /// Its name.
+    /// The topic's name.
     pub name: String,
     /// Leader and leader epoch of each partition; −1 without leader.
     pub leaders: Vec<(i32, i32)>,

@@ -208,7 +208,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::receive`].
+    /// Like [`Connection::receive`].
     pub fn receive_into(&mut self, sent: InFlight, frame: &mut Vec<u8>) -> Result<Range<usize>> {
         let size = self.receive_frame(frame)?;
         let start = self.body_start(&frame[..size], sent)?;
@@ -255,7 +255,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::send`] and [`Connection::receive`].
+    /// Like [`Connection::send`] and [`Connection::receive`].
     pub fn call(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let sent = self.send(api_key, version, &[body])?;
         self.receive(sent)
@@ -281,7 +281,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::call`].
+    /// Like [`Connection::call`].
     pub fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {
         let request = ApiVersionsRequest {
             client_software_name: settings.software.name,

@@ -137,7 +137,7 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Values::text`].
+    /// Like [`Values::text`].
     pub fn flag(&self, name: &str) -> Result<Option<bool>> {
         Ok(self
             .text(name)?
@@ -148,7 +148,7 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Values::text`].
+    /// Like [`Values::text`].
     pub fn whole(&self, name: &str) -> Result<Option<i64>> {
         Ok(self.text(name)?.and_then(|text| text.parse().ok()))
     }
@@ -157,7 +157,7 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Values::text`].
+    /// Like [`Values::text`].
     pub fn milliseconds(&self, name: &str) -> Result<Duration> {
         let number = self.whole(name)?.unwrap_or_default();
         Ok(Duration::from_millis(number.unsigned_abs()))

@@ -30,7 +30,7 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 use crate::cluster::Client;
 use crate::settings::{ClientSettings, Software, Values};
 
-/// Its only topic.
+/// The broker's only topic.
 pub const TOPIC: &str = "t";
 /// The nodes that Metadata names; all are at the same address.
 pub const NODES: [i32; 2] = [1, 2];

@@ -27,7 +27,7 @@ const STAGING_PATIENCE: Duration = Duration::from_secs(5);
 /// Address of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
-    /// Its broker id.
+    /// The broker's id.
     pub id: i32,
     /// Host and port of its inter-broker listener.
     pub address: String,

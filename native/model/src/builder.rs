@@ -37,7 +37,7 @@ impl BatchBuilder {
         Self::reusing(codec, Vec::new())
     }
 
-    /// As [`BatchBuilder::new`], but reuse the memory of an old batch.
+    /// Like [`BatchBuilder::new`], but reuse the memory of an old batch.
     #[must_use]
     pub fn reusing(codec: Codec, memory: Vec<u8>) -> Self {
         let header = BatchHeader {
@@ -114,7 +114,7 @@ impl BatchBuilder {
         self
     }
 
-    /// As [`BatchBuilder::producer`], on a borrowed builder: a batch is built again when its producer gets a new id.
+    /// Like [`BatchBuilder::producer`], on a borrowed builder: a batch is built again when its producer gets a new id.
     pub const fn set_producer(&mut self, id: i64, epoch: i16, base_sequence: i32) {
         self.header.producer_id = id;
         self.header.producer_epoch = epoch;
@@ -256,7 +256,7 @@ impl BatchBuilder {
         self.with_header(out)
     }
 
-    /// As [`BatchBuilder::build`], without a copy of uncompressed records.
+    /// Like [`BatchBuilder::build`], without a copy of uncompressed records.
     ///
     /// # Errors
     /// As [`BatchBuilder::build`].

@@ -31,9 +31,9 @@ pub struct RecordRef<'a> {
 /// A record header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Its key (bytes; Kafka specifies UTF-8 but does not check).
+    /// The header's key (bytes; Kafka specifies UTF-8 but does not check).
     pub key: &'a [u8],
-    /// Its value, if not null.
+    /// The header's value, if not null.
     pub value: Option<&'a [u8]>,
 }
 

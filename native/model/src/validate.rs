@@ -76,7 +76,7 @@ impl<'a> ValidBatches<'a> {
         Self::of_checked(Bytes::Borrowed(bytes))
     }
 
-    /// As [`ValidBatches::checked`], owning the bytes.
+    /// Like [`ValidBatches::checked`], owning the bytes.
     ///
     /// # Errors
     /// As [`ValidBatches::checked`].
@@ -164,7 +164,7 @@ pub fn validate_produce<'a>(
     validate_within(records, rules, &mut ExpansionBudget::new(usize::MAX))
 }
 
-/// As [`validate_produce`], but decompress no more than `budget` allows.
+/// Like [`validate_produce`], but decompress no more than `budget` allows.
 ///
 /// # Errors
 /// The errors of [`validate_produce`]; also [`BatchError::OverBudget`], after which the records are unchanged and not

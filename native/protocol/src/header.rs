@@ -26,7 +26,7 @@ pub struct RequestHeader<'a> {
 }
 
 impl RequestPrefix {
-    /// Its length.
+    /// Length of the prefix.
     pub const BYTES: usize = 8;
 
     /// Decode the part that has the same layout in every request.

@@ -41,7 +41,7 @@ pub struct IngestName {
 /// An ingest that the control plane has begun.
 #[derive(Clone, Debug)]
 pub struct NewIngest {
-    /// Its name.
+    /// The ingest's name.
     pub name: IngestName,
     /// Name of its directory: letters, digits, `-` and `_`; contains the epoch.
     pub directory: String,

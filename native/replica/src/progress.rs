@@ -27,9 +27,9 @@ pub use waiting::{Registration, Watched};
 /// The sender of a replica fetch.
 #[derive(Debug, Clone, Copy)]
 pub struct Follower {
-    /// Its broker id.
+    /// The follower's broker id.
     pub broker: i32,
-    /// Its broker epoch (KIP-903); -1: not given.
+    /// The follower's broker epoch (KIP-903); -1: not given.
     pub broker_epoch: i64,
     /// Arrival time of its request; the same each time the request is evaluated.
     pub received: Instant,
@@ -105,7 +105,7 @@ impl Progress {
         self.advance_with(log, &mut Woken::default());
     }
 
-    /// As `advance`; waiters wake when `woken` is dropped.
+    /// Like `advance`; waiters wake when `woken` is dropped.
     pub(crate) fn advance_with(&self, log: &Log, woken: &mut Woken) {
         let local = self.local_end(log);
         let led = self.led.lock();
@@ -350,8 +350,8 @@ impl Progress {
         Ok(true)
     }
 
-    /// As `check_committed`, after this broker stopped leading: records committed until then stay committed. The state
-    /// of the rest is unknown here: other records may be at that offset.
+    /// Like `check_committed`, after this broker stopped leading: records committed until then stay committed. The
+    /// state of the rest is unknown here: other records may be at that offset.
     fn check_committed_before(
         &self,
         last_offset: i64,

@@ -155,7 +155,7 @@ pub enum ControlReply {
         /// The delegation.
         lease: Arc<CommitLease>,
     },
-    /// As `Body`, for a client over its controller mutation quota: its connection is muted for `wait_ms`.
+    /// Like `Body`, for a client over its controller mutation quota: its connection is muted for `wait_ms`.
     Throttled {
         /// The response body; it contains the throttle time if its version has the field.
         body: Bytes,

@@ -40,7 +40,7 @@ pub(crate) enum Output<'o> {
 
 /// Result of dispatching a request.
 pub(crate) enum Dispatched {
-    /// Answered (or, for acks=0, done).
+    /// The request has been answered, or needs no answer (acks=0).
     Done,
     /// The request takes the next slot.
     Slot(Slot),

@@ -19,7 +19,7 @@ pub struct Limits {
     pub connections_per_ip_overrides: HashMap<std::net::IpAddr, usize>,
     /// `max.connection.creation.rate`: new connections a second on this broker; 0 = no limit.
     pub connection_creation_rate: u32,
-    /// The same for single listeners, by name; others have no limit of their own.
+    /// Limits of new connections a second on single listeners, by name; other listeners have none.
     pub connection_creation_rates: HashMap<String, u32>,
     /// `connections.max.idle.ms`: for a connection without finished requests, replies in progress or arriving bytes.
     pub idle: Duration,
@@ -32,7 +32,8 @@ pub struct Limits {
     pub write_stall: Duration,
     /// `queued.max.request.bytes`: memory of incomplete or queued frames of all connections.
     pub in_flight_bytes_max: usize,
-    /// The same for one connection (one complete frame is always allowed, up to `request_bytes_max`).
+    /// Memory of incomplete or queued frames of one connection (one complete frame is always allowed, up to
+    /// `request_bytes_max`).
     pub in_flight_connection_bytes_max: usize,
     /// `max.incremental.fetch.session.cache.slots`.
     pub fetch_sessions_max: usize,

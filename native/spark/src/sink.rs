@@ -23,9 +23,9 @@ pub use transaction::Transaction;
 /// A topic to write to, as the driver resolved it before the job began.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its id, so that rows never go to a new incarnation of the name. Zero = the broker has no ids.
+    /// The topic's id, so that rows never go to a new incarnation of the name. Zero = the broker has no ids.
     pub id: Uuid,
-    /// Its name.
+    /// The topic's name.
     pub name: String,
     /// Number of partitions at the start of the job, so that every attempt sends a key to the same partition.
     pub partitions: i32,
@@ -192,7 +192,7 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// As [`Sink::write`].
+    /// Like [`Sink::write`].
     pub fn finish(&mut self) -> Result<Vec<(Uuid, String, i32, Written)>> {
         for topic in 0..self.topics.len() {
             for partition in 0..self.topics[topic].batches.partitions() {

@@ -28,7 +28,7 @@ const TRIES: u32 = 3;
 pub struct SourcePlan {
     /// The topic's id; zero = the broker has no ids.
     pub topic_id: Uuid,
-    /// Its name.
+    /// The topic's name.
     pub topic: String,
     /// The cluster's id, for the column `cluster_id`.
     pub cluster_id: String,

@@ -107,7 +107,7 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), Storag
     sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// As [`write_atomically`], but durable only after the next barrier or sync of the directory: for files that recovery
+/// Like [`write_atomically`], but durable only after the next barrier or sync of the directory: for files that recovery
 /// can rebuild.
 pub(crate) fn write_replacing(path: &Path, content: &[u8]) -> Result<(), StorageError> {
     write_temporary(path, content)?;
@@ -151,7 +151,7 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
     entries.map_err(StorageError::io("list", dir))
 }
 
-/// As [`entries`]; empty if the directory does not exist.
+/// Like [`entries`]; empty if the directory does not exist.
 pub(crate) fn entries_if_there(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
     match entries(dir) {
         Err(error) if error.is_not_found() => Ok(Vec::new()),

@@ -215,7 +215,7 @@ impl LogDir {
         self.open_log_of(topic, directory, id, config, now_ms)
     }
 
-    /// As [`LogDir::open_log`], for a directory whose name does not contain the topic's.
+    /// Like [`LogDir::open_log`], for a directory whose name does not contain the topic's.
     ///
     /// # Errors
     /// As [`LogDir::open_log`].

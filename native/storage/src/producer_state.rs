@@ -30,8 +30,8 @@ pub enum AppendOrigin {
     /// A Produce request whose partition the transaction coordinator confirmed (KIP-890); the log ended at this offset
     /// when the coordinator was asked. It cannot begin a transaction if one of the producer has ended in the log since.
     Verified(i64),
-    /// As `Verified`, for a producer that has a new epoch for each transaction (KIP-890, version 2): the first records
-    /// of a transaction have sequence 0.
+    /// Like `Verified`, for a producer that has a new epoch for each transaction (KIP-890, version 2): the first
+    /// records of a transaction have sequence 0.
     Added(i64),
     /// The group or transaction coordinator: may write markers.
     Coordinator,

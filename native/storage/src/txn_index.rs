@@ -10,7 +10,7 @@ pub(crate) const ENTRY_BYTES: usize = 34;
 /// An aborted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// Its producer id.
+    /// The transaction's producer id.
     pub producer_id: i64,
     /// First offset of the transaction in this partition.
     pub first_offset: i64,

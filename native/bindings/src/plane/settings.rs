@@ -214,7 +214,7 @@ impl NativeSettings {
 
 /// Number and length of the windows for client quotas.
 const OF_CLIENTS: [&str; 2] = ["quota.window.num", "quota.window.size.seconds"];
-/// The same for controller mutation quotas.
+/// Number and length of the windows for controller mutation quotas.
 const OF_MUTATIONS: [&str; 2] = [
     "controller.quota.window.num",
     "controller.quota.window.size.seconds",

@@ -33,9 +33,9 @@ impl std::fmt::Display for SecurityProtocol {
 /// Client software, for ApiVersions (KIP-511) and as the default of `client.id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Software {
-    /// Its name.
+    /// The software's name.
     pub name: &'static str,
-    /// Its version.
+    /// The software's version.
     pub version: &'static str,
 }
 

@@ -113,13 +113,13 @@ pub struct Tls {
     /// Certificates of the trusted CAs, as text; overrides `ca_file`. Without both, the system's authorities are
     /// trusted.
     pub ca: Option<String>,
-    /// The same in a file.
+    /// Certificates of the trusted CAs in a file.
     pub ca_file: Option<StoreFile>,
     /// The client's certificate and key as text; overrides the files.
     pub text: Option<KeyText>,
     /// The client's certificate chain.
     pub certificate: Option<StoreFile>,
-    /// Its key; may be the same file.
+    /// The certificate's key; may be in the same file.
     pub key: Option<StoreFile>,
     /// `ssl.key.password`.
     pub key_password: Option<String>,

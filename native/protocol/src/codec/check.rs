@@ -41,7 +41,7 @@ pub fn check_request(
 ///
 /// # Errors
 ///
-/// As [`check`].
+/// Like [`check`].
 pub fn count_elements(layout: &Layout, body: &[u8], elements_max: u32) -> Result<u32, DecodeError> {
     let mut reader = Reader::with_budget(body, elements_max);
     structure(layout, &mut reader, &mut Check)?;

@@ -68,7 +68,7 @@ pub fn decode<S: Sink>(
 ///
 /// # Errors
 ///
-/// As [`decode`].
+/// Like [`decode`].
 pub fn decode_front<S: Sink>(
     layout: &Layout,
     body: &[u8],

@@ -22,7 +22,7 @@ pub struct Layout {
 pub struct Slot {
     /// Whether and where the version has the field.
     pub presence: Presence,
-    /// Its form; unused if absent.
+    /// The field's form; unused if absent.
     pub kind: Kind,
 }
 

@@ -75,17 +75,17 @@ pub enum DefaultValue {
 pub struct Field {
     /// Kafka's name in snake case.
     pub name: String,
-    /// Its type.
+    /// The field's type.
     pub kind: FieldType,
     /// The versions that have the field.
     pub versions: VersionRange,
     /// The versions in which it may be null.
     pub nullable: VersionRange,
-    /// Its tag and the versions in which it is a tagged field.
+    /// The field's tag and the versions in which it is a tagged field.
     pub tag: Option<(u32, VersionRange)>,
     /// Never in compact form, whatever the version (the request header's client id).
     pub plain: bool,
-    /// Its value if it is not sent.
+    /// The field's value if it is not sent.
     pub default: DefaultValue,
 }
 

@@ -92,7 +92,7 @@ pub fn decode_value(
 ///
 /// # Errors
 ///
-/// As [`encode`].
+/// Like [`encode`].
 pub fn encode_value(
     message: &Message,
     version: i16,

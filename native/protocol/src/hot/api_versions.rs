@@ -13,7 +13,7 @@ const FLEXIBLE: i16 = 3;
 pub struct ApiVersionsRequest<'a> {
     /// Name of the client library (v3+).
     pub client_software_name: &'a str,
-    /// Its version (v3+).
+    /// The software's version (v3+).
     pub client_software_version: &'a str,
     /// Cluster that the client expects (v5+).
     pub cluster_id: Option<&'a str>,

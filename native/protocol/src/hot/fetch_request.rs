@@ -80,9 +80,9 @@ impl Default for FetchRequest {
 /// One topic of a Fetch request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchTopic {
-    /// Its name (to v12).
+    /// The topic's name (to v12).
     pub name: Span,
-    /// Its id (from v13), else zero.
+    /// The topic's id (from v13), else zero.
     pub topic_id: Uuid,
     /// Index of its first partition in [`FetchRequest::partitions`].
     pub partitions_start: u32,
@@ -91,7 +91,7 @@ pub struct FetchTopic {
 }
 
 impl FetchTopic {
-    /// Its partitions in [`FetchRequest::partitions`].
+    /// The topic's partitions in [`FetchRequest::partitions`].
     #[inline]
     pub fn partitions(&self) -> core::ops::Range<usize> {
         self.partitions_start as usize..self.partitions_end as usize
@@ -122,9 +122,9 @@ pub struct FetchPartition {
 /// Partitions of one topic to remove from the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForgottenTopic {
-    /// Its name (v7–12).
+    /// The topic's name (v7–12).
     pub name: Span,
-    /// Its id (from v13), else zero.
+    /// The topic's id (from v13), else zero.
     pub topic_id: Uuid,
     /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
     pub partitions_start: u32,
@@ -133,7 +133,7 @@ pub struct ForgottenTopic {
 }
 
 impl ForgottenTopic {
-    /// Its partitions in [`FetchRequest::forgotten_partitions`].
+    /// The topic's partitions in [`FetchRequest::forgotten_partitions`].
     #[inline]
     pub fn partitions(&self) -> core::ops::Range<usize> {
         self.partitions_start as usize..self.partitions_end as usize

@@ -33,11 +33,11 @@ pub struct FetchResponse<'a> {
 /// One topic of a Fetch response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchableTopicResponse<'a> {
-    /// Its name (to v12).
+    /// The topic's name (to v12).
     pub name: &'a str,
-    /// Its id (from v13).
+    /// The topic's id (from v13).
     pub topic_id: Uuid,
-    /// Its partitions.
+    /// The topic's partitions.
     pub partitions: Vec<FetchPartitionResponse<'a>>,
 }
 

@@ -1,7 +1,6 @@
 //! ListOffsets (key 2), versions 0–11. v0 answers with several offsets, v1 with one and its timestamp; isolation
-//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Among brokers version 6, by topic id, and 5,
-//! by name.
-//! Special timestamps: see `k02`.
+//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Among brokers version 6, by topic id,
+//! and 5, by name. Special timestamps: see `k02`.
 
 use super::WireVersion;
 use super::of_topic::{self, Form, OfTopic};
@@ -121,9 +120,9 @@ pub struct ListOffsetsPartitionResponse {
     pub old_style_offsets: Vec<i64>,
     /// Timestamp of the record found, −1 = none (v1+).
     pub timestamp: i64,
-    /// Its offset, −1 = none (v1+).
+    /// The record's offset, −1 = none (v1+).
     pub offset: i64,
-    /// Its leader epoch, −1 = none (v4+).
+    /// The record's leader epoch, −1 = none (v4+).
     pub leader_epoch: i32,
 }
 

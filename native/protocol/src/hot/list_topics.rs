@@ -79,9 +79,9 @@ pub struct ListTopicsResponse<'a> {
 /// One topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedTopic<'a> {
-    /// Its name.
+    /// The topic's name.
     pub name: &'a str,
-    /// Its id (v1+).
+    /// The topic's id (v1+).
     pub topic_id: Uuid,
     /// Internal topic of the broker.
     pub internal: bool,

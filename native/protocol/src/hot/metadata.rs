@@ -34,9 +34,9 @@ pub struct MetadataRequest<'a> {
 /// A requested topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetadataRequestTopic<'a> {
-    /// Its id, zero = by name (v10+).
+    /// The topic's id, zero = by name (v10+).
     pub topic_id: Uuid,
-    /// Its name; null from v10 on if the id is used.
+    /// The topic's name; null from v10 on if the id is used.
     pub name: Option<&'a str>,
 }
 
@@ -148,13 +148,13 @@ pub struct MetadataHead<'a> {
 pub struct MetadataTopic<'a> {
     /// Kafka error code.
     pub error_code: i16,
-    /// Its name; `None` (unknown id) is written as "" before v12.
+    /// The topic's name; `None` (unknown id) is written as "" before v12.
     pub name: Option<&'a str>,
-    /// Its id (v10+).
+    /// The topic's id (v10+).
     pub topic_id: Uuid,
     /// Internal topic of the broker (v1+).
     pub internal: bool,
-    /// Its partitions.
+    /// The topic's partitions.
     pub partitions: Vec<MetadataPartition<'a>>,
     /// Authorized operations (v8+).
     pub authorized_operations: i32,

@@ -36,7 +36,7 @@ pub struct OffsetCommitTopic<'a> {
     pub name: &'a str,
     /// Zero below v10.
     pub topic_id: Uuid,
-    /// Its partitions.
+    /// The topic's partitions.
     pub partitions: Vec<OffsetCommitPartition<'a>>,
 }
 

@@ -1,6 +1,5 @@
-//! Produce request (key 0), versions 3–13: by name to v12, by topic id from v13; flexible from v9. Among brokers version
-//! 9, by topic id.
-//! v0–2 carry message formats 0 and 1 and are answered UNSUPPORTED_VERSION.
+//! Produce request (key 0), versions 3–13: by name to v12, by topic id from v13; flexible from v9. Among brokers
+//! version 9, by topic id. v0–2 carry message formats 0 and 1 and are answered UNSUPPORTED_VERSION.
 
 use pybroker_model::Uuid;
 
@@ -40,9 +39,9 @@ pub struct ProduceRequest {
 /// One topic of a Produce request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProduceTopic {
-    /// Its name (to v12 on client listeners).
+    /// The topic's name (to v12 on client listeners).
     pub name: Span,
-    /// Its id (from v13, and among brokers), else zero.
+    /// The topic's id (from v13, and among brokers), else zero.
     pub topic_id: Uuid,
     /// Index of its first partition in [`ProduceRequest::partitions`].
     pub partitions_start: u32,
@@ -60,7 +59,7 @@ pub struct ProducePartition {
 }
 
 impl ProduceTopic {
-    /// Its partitions in [`ProduceRequest::partitions`].
+    /// The topic's partitions in [`ProduceRequest::partitions`].
     #[inline]
     pub fn partitions(&self) -> core::ops::Range<usize> {
         self.partitions_start as usize..self.partitions_end as usize

@@ -21,9 +21,9 @@ pub struct ProduceResponse<'a> {
 /// One topic of a Produce response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicProduceResponse<'a> {
-    /// Its name (to v12 on client listeners).
+    /// The topic's name (to v12 on client listeners).
     pub name: &'a str,
-    /// Its id (from v13, and among brokers).
+    /// The topic's id (from v13, and among brokers).
     pub topic_id: Uuid,
     /// One entry per partition.
     pub partitions: Vec<PartitionProduceResponse<'a>>,
@@ -53,7 +53,7 @@ pub struct PartitionProduceResponse<'a> {
 /// A refused record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordError<'a> {
-    /// Its index in the batch.
+    /// Index of the record in the batch.
     pub batch_index: i32,
     /// Error message.
     pub message: Option<&'a str>,

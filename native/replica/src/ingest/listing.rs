@@ -10,9 +10,9 @@ use crate::{IngestName, Replicas};
 /// An open ingest as ListIngests shows it.
 #[derive(Clone, Debug)]
 pub struct IngestState {
-    /// Its name.
+    /// The ingest's name.
     pub name: IngestName,
-    /// Its epoch.
+    /// The ingest's epoch.
     pub epoch: i32,
     /// Time of the last append, or of the begin.
     pub touched_ms: i64,

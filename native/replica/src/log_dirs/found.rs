@@ -11,7 +11,7 @@ use pybroker_model::{BuildIdHasher, TopicId, TopicIdPartition};
 pub(crate) struct FoundDir {
     /// Position of its log directory.
     pub(crate) dir: usize,
-    /// Its name in the log directory.
+    /// The directory's name in the log directory.
     pub(crate) directory: String,
     /// Topic name from the directory's name.
     pub(crate) topic: Option<Arc<str>>,

@@ -11,7 +11,7 @@ use super::{LocalPartition, LogDirs};
 pub(crate) struct Seen {
     /// Position of its log directory.
     pub(crate) dir: usize,
-    /// Its name in the log directory.
+    /// The directory's name in the log directory.
     pub(crate) name: String,
     pub(crate) local: LocalPartition,
     pub(crate) moving: Moving,

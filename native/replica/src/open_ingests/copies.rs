@@ -9,7 +9,7 @@ use super::IngestName;
 pub struct StagedChunk<'a> {
     /// Name of the ingest.
     pub name: &'a IngestName,
-    /// Its epoch.
+    /// The ingest's epoch.
     pub epoch: i32,
     /// Partition index.
     pub partition: i32,

@@ -17,7 +17,7 @@ pub(super) enum Step {
     Refused(PartitionError),
     /// The partition is hosted already.
     Hosted(Arc<Partition>),
-    /// Its directory exists on disk.
+    /// A directory for the partition exists on disk.
     Open(FoundDir),
     /// Create a directory in the log directory at this position.
     Create(usize),

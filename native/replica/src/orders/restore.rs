@@ -51,7 +51,7 @@ impl Replicas {
         Err(PartitionError::Deleted)
     }
 
-    /// As `restore`, for a caller that holds the lock; return whether a staged directory was found.
+    /// Like `restore`, for a caller that holds the lock; return whether a staged directory was found.
     pub(crate) fn restore_locked(
         &self,
         tip: TopicIdPartition,

@@ -18,8 +18,8 @@ impl Replicas {
         self.stop_locked(orders, &mut found, now_ms)
     }
 
-    /// As `stop`, for a caller that holds the lock. Order of steps: remove from the map (no new requests), change roles
-    /// (running requests end, waiters wake), close logs, rename directories.
+    /// Like `stop`, for a caller that holds the lock. Order of steps: remove from the map (no new requests), change
+    /// roles (running requests end, waiters wake), close logs, rename directories.
     pub(crate) fn stop_locked(
         &self,
         orders: &[StopOrder],

@@ -192,7 +192,7 @@ impl Partition {
         Ok(())
     }
 
-    /// As [`Partition::follows`], and check that the log end is still `asked.offset`: after a move the partition may
+    /// Like [`Partition::follows`], and check that the log end is still `asked.offset`: after a move the partition may
     /// have another log, to which the response does not apply.
     fn followed(
         &self,

@@ -92,7 +92,7 @@ impl Partition {
         self.append_with(origin, leader_epoch, batches, required_acks, now_ms, held)
     }
 
-    /// As [`Partition::append_from`]; `held` may delay the start of the flush.
+    /// Like [`Partition::append_from`]; `held` may delay the start of the flush.
     ///
     /// # Errors
     /// As [`Partition::append_from`].

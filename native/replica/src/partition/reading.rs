@@ -22,7 +22,7 @@ impl Partition {
         self.read_as(None, fetch)
     }
 
-    /// As [`Partition::read`]; for a `replica`, stop at staged records that it attaches itself.
+    /// Like [`Partition::read`]; for a `replica`, stop at staged records that it attaches itself.
     fn read_as(
         &self,
         replica: Option<i32>,

@@ -61,7 +61,7 @@ impl Watched {
         self.raise_with(value, &mut Woken::default())
     }
 
-    /// As `raise`; satisfied waiters wake when `woken` is dropped.
+    /// Like `raise`; satisfied waiters wake when `woken` is dropped.
     pub fn raise_with(&self, value: i64, woken: &mut Woken) -> bool {
         let before = self.value.fetch_max(value, SeqCst);
         if before >= value {

@@ -16,9 +16,9 @@ use crate::metadata_view::MetadataView;
 /// The topic exists if the cluster's metadata has it. A hosted topic that the metadata does not have is being created
 /// or, after a DeleteTopics was answered, waits for its StopReplica; it must not be read or written.
 pub(crate) struct ResolvedTopic<'s> {
-    /// Its partitions hosted on this broker.
+    /// The topic's partitions hosted on this broker.
     pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,
-    /// Its id, if the topic exists.
+    /// The topic's id, if the topic exists.
     pub(crate) id: Option<TopicId>,
     /// Error for its partitions if the topic does not exist.
     unknown: ErrorCode,

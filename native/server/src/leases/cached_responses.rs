@@ -109,9 +109,9 @@ impl Lease {
 pub struct ResponseKey {
     /// Which request.
     pub api_key: i16,
-    /// Its version.
+    /// The request's version.
     pub api_version: i16,
-    /// Its body.
+    /// The request's body.
     pub body: Bytes,
 }
 

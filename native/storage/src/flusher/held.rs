@@ -39,7 +39,7 @@ impl Drop for HeldFlushes {
 }
 
 impl Flusher {
-    /// As [`Flusher::request`]; a flush by the journal begins with `held` at the latest.
+    /// Like [`Flusher::request`]; a flush by the journal begins with `held` at the latest.
     pub fn request_with(&self, log: &Arc<Log>, held: &mut HeldFlushes) {
         let shared = &self.shared;
         if shared.queue(log) && !held.0.iter().any(|known| Arc::ptr_eq(known, shared)) {

@@ -90,7 +90,7 @@ impl Log {
         )
     }
 
-    /// As [`Log::attach`], for the leader of a partition with followers: calls `announce` with the offsets before the
+    /// Like [`Log::attach`], for the leader of a partition with followers: calls `announce` with the offsets before the
     /// records are readable, and with `None` if the attach fails.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Log {
         self.attach_as(place, &attaching, &|_| false)
     }
 
-    /// As [`Log::attach`]; stops like a killed process at the step for which `killed` returns true.
+    /// Like [`Log::attach`]; stops like a killed process at the step for which `killed` returns true.
     pub(crate) fn attach_until(
         &self,
         place: &StagedPartition,

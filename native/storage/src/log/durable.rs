@@ -43,7 +43,8 @@ impl Log {
         Ok(self.flushed_end_offset())
     }
 
-    /// As [`Log::flush`], for a caller that holds the flush lock and later calls [`Log::tell_flushed`] with the result.
+    /// Like [`Log::flush`], for a caller that holds the flush lock and later calls [`Log::tell_flushed`] with the
+    /// result.
     pub(crate) fn flush_locked(
         &self,
         _flushing: &MutexGuard<'_, ()>,
@@ -65,7 +66,7 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::flush`], but without the flush lock during the sync: appends meanwhile can go into the journal.
+    /// Like [`Log::flush`], but without the flush lock during the sync: appends meanwhile can go into the journal.
     pub(crate) fn flush_beside(&self) -> Result<(), StorageError> {
         self.health.check()?;
         let sample = self.sample();
@@ -100,7 +101,7 @@ impl Log {
         self.tell_flushed_with(moved, &mut Woken::default());
     }
 
-    /// As `tell_flushed`, for one of several logs: waiters wake when `woken` is dropped.
+    /// Like `tell_flushed`, for one of several logs: waiters wake when `woken` is dropped.
     pub(crate) fn tell_flushed_with(&self, moved: Option<i64>, woken: &mut Woken) {
         if let (Some(end), Some(callback)) = (moved, self.on_flush.get()) {
             callback(end, woken);
@@ -131,7 +132,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::flush`], for a caller that cannot take the flush lock: publishes nothing.
+    /// Like [`Log::flush`], for a caller that cannot take the flush lock: publishes nothing.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn sync_sampled(&self) -> Result<(), StorageError> {
         self.sync(&self.sample())

@@ -156,7 +156,7 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::leave_journal`], for a caller that holds the flush lock, so that no new entries are written. The
+    /// Like [`Log::leave_journal`], for a caller that holds the flush lock, so that no new entries are written. The
     /// caller must later call [`Log::tell_flushed`] with the result.
     pub(crate) fn leave_journal_locked(
         &self,

@@ -20,7 +20,7 @@ const DELETION_BYTES_MAX: u64 = 4096;
 /// A staged partition directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedDeletion {
-    /// Its path; the argument of [`LogDir::purge`].
+    /// The directory's path; the argument of [`LogDir::purge`].
     pub path: PathBuf,
     /// Topic id and partition from the directory's name.
     pub id: Option<TopicIdPartition>,
@@ -28,7 +28,7 @@ pub struct StagedDeletion {
     pub directory: Option<String>,
     /// Time of its removal, milliseconds since the epoch; `None` if unknown (then only an operator removes it).
     pub deadline_ms: Option<i64>,
-    /// Its removal has begun: files may be missing.
+    /// The removal has begun: files may be missing.
     pub purging: bool,
 }
 
@@ -81,7 +81,7 @@ impl LogDir {
         results
     }
 
-    /// As [`LogDir::stage_logs`] for a directory that is not open (a stray, a damaged one).
+    /// Like [`LogDir::stage_logs`] for a directory that is not open (a stray, a damaged one).
     ///
     /// # Errors
     /// [`StorageError`], also for a name that is not directly below the log directory.

@@ -295,7 +295,7 @@ impl LogDir {
         Ok(to)
     }
 
-    /// As [`LogDir::retire_moved`], for a directory that is not open.
+    /// Like [`LogDir::retire_moved`], for a directory that is not open.
     ///
     /// # Errors
     /// As [`LogDir::retire_moved`].

@@ -25,8 +25,8 @@ pub struct NewPartition {
     pub topic: String,
     /// Topic id and partition index.
     pub id: TopicIdPartition,
-    /// Its first leader epoch, if this broker leads it: durable from the start, so that a late order for another
-    /// incarnation can be recognised by its epoch.
+    /// The partition's first leader epoch, if this broker leads it: durable from the start, so that a late order for
+    /// another incarnation can be recognised by its epoch.
     pub leader_epoch: Option<i32>,
 }
 
@@ -35,7 +35,7 @@ pub struct NewPartition {
 /// So files with the same content are one file with many names, synced once; a file is only ever replaced by a rename,
 /// never modified.
 enum NewFile {
-    /// Its temporary file is written.
+    /// A file whose content has been written under a temporary name.
     Own(PathBuf),
     /// Same content as the earlier file `like`.
     Shared {

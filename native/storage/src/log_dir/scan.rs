@@ -24,7 +24,7 @@ pub struct LocalPartition {
     pub topic_id: Option<TopicId>,
     /// Why it cannot be used, in words for the operator. The broker never deletes for such a reason.
     pub problem: Option<String>,
-    /// Its state in a move between log directories, see `moving`.
+    /// The partition's state in a move between log directories, see `moving`.
     pub moving: Moving,
 }
 

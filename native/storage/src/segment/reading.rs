@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct ReadStart {
     /// Position of the first batch that reaches the offset.
     pub(crate) position: u64,
-    /// Its size, if known without another read.
+    /// The batch's size, if known without another read.
     bytes: Option<u32>,
     relative_offset: u32,
     cut: Cut,
@@ -56,7 +56,7 @@ impl Segment {
             .map_err(|error| StorageError::io("look at", &self.path(LOG))(error))
     }
 
-    /// As [`Segment::find`], for a reader: remembers the result.
+    /// Like [`Segment::find`], for a reader: remembers the result.
     pub(crate) fn find_start(&self, offset: i64) -> Result<Option<ReadStart>, StorageError> {
         let relative_offset = u32::try_from(offset - self.base_offset).unwrap_or(0);
         // Read it before the end: a remembered position is then covered by the end, or not used.

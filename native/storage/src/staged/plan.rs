@@ -27,7 +27,7 @@ pub struct PlannedAttempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StagedSegment {
     pub(crate) dir: PathBuf,
-    /// Its base offset in the staged log, which is in its name.
+    /// Base offset in the staged log; it is part of the file name.
     pub(crate) staged_base: i64,
     pub(crate) rows: i64,
     pub(crate) bytes: u64,

@@ -28,7 +28,7 @@ use crate::shared::ThreadState;
 
 /// State of the request at the head after polling it.
 enum Head {
-    /// Its reply is in the output.
+    /// The reply is in the output.
     Answered,
     /// It was polled and is pending.
     Waits(Slot),
