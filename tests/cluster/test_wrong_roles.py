@@ -57,13 +57,30 @@ def test_a_lost_creation_is_mended(tmp_path: Path) -> None:
         flag(tmp_path, LEADERS, losing).touch()
         brokers.at(controller).create_on("t", [losing, other, controller])
         until(lambda: reconciled(cluster, losing))
-        flag(tmp_path, LEADERS, losing).unlink()
         assert all_take_a_record(ports(cluster), at=controller, patience_s=MENDED_S) == {}
-        assert "error=LOG_DIR_NOT_FOUND" in reconciled(cluster, losing)[0]
+        first, *_ = reconciled(cluster, losing)
+        assert "error=LOG_DIR_NOT_FOUND" in first
+        # The order to follow the next leader is lost, too.
         until(lambda: brokers.isr("t", controller) == {1, 2, 3})
+        assert "leader_epoch=1 found='should follow" in reconciled(cluster, losing)[-1]
         text = "".join(broker.console.read_text() for broker in cluster.brokers.values())
         assert "is gone from this broker" not in text
         assert "may be lost" not in text
+
+
+def test_a_follower_that_never_got_its_order_is_mended(tmp_path: Path) -> None:
+    """It counts as in sync and has no log."""
+    with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
+        brokers = Everywhere(cluster)
+        controller = brokers.controller()
+        losing, leading = sorted({1, 2, 3} - {controller})
+        flag(tmp_path, LEADERS, losing).touch()
+        brokers.at(controller).create_on("t", [leading, losing, controller])
+        until(lambda: reconciled(cluster, losing))
+        until(lambda: "LeaderAndIsr applied again" in reconciled(cluster, losing)[-1])
+        assert all_take_a_record(ports(cluster), at=controller, patience_s=MENDED_S) == {}
+        until(lambda: brokers.isr("t", controller) == {1, 2, 3})
+        until((cluster.brokers[losing].data_dir / "t-0").exists)
 
 
 def health(cluster: BrokerCluster, at: int) -> dict[str, Any]:

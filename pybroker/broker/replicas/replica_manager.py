@@ -99,6 +99,9 @@ class ReplicaManager:
         self._following = following
         self._log_ends = log_ends
         self._hosted = HostedReplicas()
+        self._settled: dict[tuple[Uuid, int], int] = {}
+        """Replicas that are not in service because an order was refused or stopped them: the leader epoch until which
+        that holds."""
         self._turn = asyncio.Lock()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
@@ -124,6 +127,26 @@ class ReplicaManager:
     def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
         """Return the incarnations that are on disk under a name and that no request has named yet."""
         return self._strays.ids_at(name, partition)
+
+    def settled_epoch(self, topic_id: Uuid, partition: int) -> int:
+        """Return the leader epoch up to which a replica is rightly not in service; -1: no order said so."""
+        return self._settled.get((topic_id, partition), -1)
+
+    def _refused(self, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
+        """Note that an order was refused: the controller knows that the replica is not in service."""
+        if self._hosted.epoch(topic_id, partition) is None:
+            self._settled[topic_id, partition] = max(leader_epoch, self.settled_epoch(topic_id, partition))
+
+    def _take_out(self, topic_id: Uuid, partition: int, leader_epoch: int = -1) -> None:
+        """Note that a replica was stopped, in `leader_epoch` or, if negative, in all epochs known so far. Until
+        UpdateMetadata arrives the view still has the replica.
+        """
+        served = self._hosted.epoch(topic_id, partition)
+        topic = self._view.image.topic_by_id(topic_id)
+        if leader_epoch < 0 and topic is not None and partition < len(topic.partitions):
+            leader_epoch = topic.partitions[partition].leader_epoch
+        self._settled[topic_id, partition] = max(leader_epoch, -1 if served is None else served)
+        self._hosted.remove(topic_id, partition)
 
     @property
     def _delay_ms(self) -> int:
@@ -151,7 +174,7 @@ class ReplicaManager:
         if request.type == LeaderAndIsrType.FULL or self._strays.any:
             gone = await self._strays.settle(request, self._hosted, self._stop, self._staging, self._delay_ms)
             for slot in gone:
-                self._hosted.remove(*slot)
+                self._take_out(*slot)
         outcome = _Outcome(topic.topic_id for topic in request.topic_states)
         wanted, replaced = self._check_all(request, outcome)
         if replaced:
@@ -176,6 +199,7 @@ class ReplicaManager:
                 code = self._check(topic, state)
                 if code != ErrorCode.NONE:
                     outcome.note(topic.topic_id, state.partition_index, code)
+                    self._refused(topic.topic_id, state.partition_index, state.leader_epoch)
                     continue
                 local_id = self._hosted.id_at(topic.topic_name, state.partition_index)
                 if local_id not in (None, topic.topic_id):
@@ -235,7 +259,7 @@ class ReplicaManager:
         stayed: dict[tuple[str, int], int] = {}
         for (topic_id, partition), code in zip(replaced, codes, strict=True):
             if code == ErrorCode.NONE:
-                self._hosted.remove(topic_id, partition)
+                self._take_out(topic_id, partition)
                 continue
             name, reason = names[topic_id], error_name(code)
             stayed[name, partition] = code
@@ -254,6 +278,7 @@ class ReplicaManager:
                 left.append(one)
             else:
                 outcome.note(one.topic_id, one.partition, refused)
+                self._refused(one.topic_id, one.partition, one.epoch)
         return left
 
     async def _open(self, wanted: list[_Wanted], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
@@ -263,7 +288,10 @@ class ReplicaManager:
             outcome.note(one.topic_id, one.partition, code)
             if code == ErrorCode.NONE:
                 self._hosted.add(one.topic_id, one.name, one.partition, one.epoch)
-            elif code == ErrorCode.LOG_DIR_NOT_FOUND:
+                self._settled.pop((one.topic_id, one.partition), None)
+                continue
+            self._refused(one.topic_id, one.partition, one.epoch)
+            if code == ErrorCode.LOG_DIR_NOT_FOUND:
                 self._say_missing(one)
             else:
                 reason = error_name(code)
@@ -336,6 +364,9 @@ class ReplicaManager:
         doomed: list[tuple[Uuid, int]] = []
         unseen: set[tuple[Uuid, int]] = set()
         # The partition's own flag decides; the request's flag counts only if no partition has one.
+        epochs: dict[tuple[Uuid, int], int] = {}
+        image = self._view.image
+        self._settled = {slot: epoch for slot, epoch in self._settled.items() if image.topic_by_id(slot[0]) is not None}
         none_set = not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
         for topic in request.topic_states:
             name = self._hosted.name(topic.topic_id)
@@ -348,6 +379,7 @@ class ReplicaManager:
                 delete = state.delete_partition or (none_set and request.delete_partitions)
                 orders.append(StopOrder(*slot, state.leader_epoch, delete))
                 slots.append(slot)
+                epochs[slot] = state.leader_epoch
                 if delete and self._hosted.epoch(*slot) is None:
                     unseen.add(slot)
                 if delete and name is not None:
@@ -364,7 +396,7 @@ class ReplicaManager:
             code = stopped or (ErrorCode.KAFKA_STORAGE_ERROR if slot in hidden else ErrorCode.NONE)
             outcome.note(*slot, code)
             if code == ErrorCode.NONE:
-                self._hosted.remove(*slot)
+                self._take_out(*slot, epochs[slot])
                 self._strays.gone(*slot)
         return StopReplicaResponse(0, outcome.answers())
 

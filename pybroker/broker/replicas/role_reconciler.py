@@ -75,19 +75,19 @@ class Mismatch(NamedTuple):
 FENCED = "refuses appends although no deletion is in progress"
 
 
-def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int) -> str | None:
+def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int, settled_epoch: int) -> str | None:
     """Return the fault in the role of a local replica, or None. It is also None if the controller already knows the
-    problem: it has removed replicas in a failed log directory, and followers that are not open, from the ISR.
+    problem: a failed log directory, or a follower that is not open because an order up to `settled_epoch` was refused.
     """
     leads = shown.leader == broker_id
+    wanted = "lead" if leads else f"follow {shown.leader}"
     if role is None:
-        return "should lead but is not open" if leads else None
+        return f"should {wanted} but is not open" if leads or shown.leader_epoch > settled_epoch else None
     if role.offline or role.leader_epoch > shown.leader_epoch:
         return None
     if role.leader == shown.leader and role.leader_epoch == shown.leader_epoch:
         return None
     does = "leads" if role.leader == broker_id else f"follows {role.leader}"
-    wanted = "lead" if leads else f"follow {shown.leader}"
     return f"{does} in epoch {role.leader_epoch} but should {wanted}"
 
 
@@ -196,7 +196,8 @@ class RoleReconciler:
             if roles is None:
                 roles = {role.partition: role for role in self._partitions.roles(topic.topic_id)}
             role = roles.get(index)
-            wrong = wrong_role(partition, role, self._broker_id)
+            settled_epoch = self._replicas.settled_epoch(topic.topic_id, index)
+            wrong = wrong_role(partition, role, self._broker_id, settled_epoch)
             if wrong is None and role is not None and role.fenced and self._is_left_closed(topic.topic_id):
                 wrong = FENCED
             if wrong is not None:

@@ -34,25 +34,28 @@ def role(leader: int, epoch: int, *, fenced: bool = False, offline: bool = False
 
 
 @pytest.mark.parametrize(
-    ("shown", "here", "wrong"),
+    ("shown", "here", "settled", "wrong"),
     [
-        (led(ME, 3), role(ME, 3), None),
-        (led(OTHER, 3), role(OTHER, 3), None),
-        (led(-1, 3), role(-1, 3), None),
+        (led(ME, 3), role(ME, 3), -1, None),
+        (led(OTHER, 3), role(OTHER, 3), -1, None),
+        (led(-1, 3), role(-1, 3), -1, None),
         # The view is behind.
-        (led(OTHER, 3), role(ME, 4), None),
+        (led(OTHER, 3), role(ME, 4), -1, None),
         # The controller knows of both.
-        (led(ME, 3), role(-1, 3, offline=True), None),
-        (led(OTHER, 3), None, None),
-        (led(ME, 3), None, "should lead but is not open"),
-        (led(ME, 3), role(OTHER, 2), "follows 2 in epoch 2 but should lead"),
-        (led(ME, 3), role(ME, 2), "leads in epoch 2 but should lead"),
-        (led(ME, 3), role(-1, -1), "follows -1 in epoch -1 but should lead"),
-        (led(OTHER, 3), role(ME, 2), "leads in epoch 2 but should follow 2"),
+        (led(ME, 3), role(-1, 3, offline=True), -1, None),
+        (led(OTHER, 3), None, 3, None),
+        (led(OTHER, 3), None, 4, None),
+        (led(OTHER, 3), None, 2, "should follow 2 but is not open"),
+        (led(OTHER, 0), None, -1, "should follow 2 but is not open"),
+        (led(ME, 3), None, 3, "should lead but is not open"),
+        (led(ME, 3), role(OTHER, 2), -1, "follows 2 in epoch 2 but should lead"),
+        (led(ME, 3), role(ME, 2), -1, "leads in epoch 2 but should lead"),
+        (led(ME, 3), role(-1, -1), -1, "follows -1 in epoch -1 but should lead"),
+        (led(OTHER, 3), role(ME, 2), -1, "leads in epoch 2 but should follow 2"),
     ],
 )
-def test_what_is_wrong(shown: PartitionImage, here: PartitionRole | None, wrong: str | None) -> None:
-    assert wrong_role(shown, here, ME) == wrong
+def test_what_is_wrong(shown: PartitionImage, here: PartitionRole | None, settled: int, wrong: str | None) -> None:
+    assert wrong_role(shown, here, ME, settled) == wrong
 
 
 class Ground:
@@ -107,6 +110,9 @@ class Ground:
     async def open_left(self, _: Uuid) -> None:
         self.opened += 1
         self.here = role(ME, 3)
+
+    def settled_epoch(self, *_: object) -> int:
+        return -1
 
     async def apply_again(self, request: LeaderAndIsrRequest, still_due: Any) -> LeaderAndIsrResponse | None:
         if not still_due():
