@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -157,6 +158,35 @@ def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
             return {group for group in groups if admin.list_consumer_group_offsets(group).get(wanted) is not None}
 
         until(lambda: committed() == set(groups))
+
+
+@pytest.mark.checklist("U3", "R32")
+def test_offsets_come_back_though_their_coordinator_dies_before_the_controller_has_them(tmp_path: Path) -> None:
+    """It answers the write fence too late, and dies before it has sent what the deletion record lacks."""
+    with running_cluster(tmp_path, module=("tests.cluster.dies_keeping", str(tmp_path))) as cluster:
+        brokers = Everywhere(cluster)
+        topic_id = brokers.create("owed")
+        brokers.written("owed", "one")
+        groups = [f"owed-{number}" for number in range(6)]
+        controller, wanted = brokers.controller(), TopicPartition("owed", 0)
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            for group in groups:
+                admin.alter_consumer_group_offsets(group, {wanted: 1}).all()
+            coordinators = {one.coordinator for one in admin.describe_groups(groups).all().values()}
+            slow = cluster.brokers[min(coordinators - {controller})]
+            (tmp_path / f"die-{slow.broker_id}").touch()
+            os.kill(slow.pid, signal.SIGSTOP)
+            try:
+                assert brokers.at(controller).delete(topic_id).error_code == 0
+            finally:
+                os.kill(slow.pid, signal.SIGCONT)
+            until(lambda: not slow.running)
+            assert brokers.at(controller).undelete(topic_id).error_code == 0
+
+            def committed() -> set[str]:
+                return {group for group in groups if admin.list_consumer_group_offsets(group).get(wanted) is not None}
+
+            until(lambda: committed() == set(groups))
 
 
 @pytest.mark.checklist(80, 81, 121, 144, "X7", "R32", "A9")

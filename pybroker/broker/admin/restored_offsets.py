@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -59,18 +59,21 @@ class LateOffsets:
         self._port = port
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def keep(self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]]) -> None:
-        """Start to send the offsets that the record lacks; the task retries until the controller has stored them. If
-        this broker crashes before that, they are lost: it writes their tombstones at once, before it accepts any commit
-        for a new incarnation of the name."""
+    def keep(
+        self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[], object]
+    ) -> Collection[tuple[str, int]]:
+        """Start sending the offsets that the record lacks; the task retries until the controller has stored them, and
+        then calls `kept`. Return their groups and partitions. Until then the offsets topic has the only copy: the
+        coordinator keeps it, and after a crash the next coordinator of the groups sends it.
+        """
         record = self._view.image.deletions.get(topic_id)
-        if record is None:
-            return
-        late = record.lacking(offsets)
-        if late:
-            task = asyncio.create_task(self._send(record.topic, KeepOffsets(topic_id, late)), name="late-offsets")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        late = () if record is None else record.lacking(offsets)
+        if record is None or not late:
+            return ()
+        task = asyncio.create_task(self._send(record.topic, KeepOffsets(topic_id, late), kept), name="late-offsets")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return {(offset["group"], offset["partition"]) for offset in late}
 
     async def stop(self) -> None:
         """Wait briefly for offsets that are being sent."""
@@ -79,11 +82,12 @@ class LateOffsets:
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def _send(self, name: str, event: KeepOffsets) -> None:
+    async def _send(self, name: str, event: KeepOffsets, kept: Callable[[], object]) -> None:
         def retrying(error: KafkaError) -> None:
             log.warning("retrying to keep committed offsets of a deleted topic topic=%s: %s", name, error)
 
         await submit_until_accepted(self._port, event, RETRY_S, retrying)
+        kept()
 
 
 class RestoredOffsets:

@@ -186,10 +186,13 @@ async def test_only_missing_offsets_are_sent_and_again_until_they_are_stored(mon
     played.refusals = 1
     played.decides.set()
     sender = LateOffsets(played, played)  # type: ignore[arg-type]
-    sender.keep(OLD, KEPT)
-    sender.keep(NEW, KEPT)
-    sender.keep(OLD, (*KEPT, {"group": "late", "partition": 0}))
-    await until(lambda: played.told)
+    stored: list[str] = []
+    assert not sender.keep(OLD, KEPT, lambda: stored.append("known"))
+    assert not sender.keep(NEW, KEPT, lambda: stored.append("no record"))
+    owed = sender.keep(OLD, (*KEPT, {"group": "late", "partition": 0}), lambda: stored.append("late"))
+    assert (owed, stored) == ({("late", 0)}, [])
+    await until(lambda: stored)
+    assert stored == ["late"]
     assert played.told == [late("late")]
     await sender.stop()
 

@@ -286,6 +286,10 @@ class World:
     topics: FakeTopics = field(default_factory=FakeTopics)
     states: FakeStates = field(default_factory=FakeStates)
     late_offsets: list[tuple[Uuid, Sequence[Mapping[str, Any]]]] = field(default_factory=list)
+    lacking: bool = False
+    """Whether deletion records lack the offsets."""
+    kept: list[Callable[[], object]] = field(default_factory=list)
+    """What to call when the deletion records have them."""
     """Offsets of deleted topics that the coordinator has reported."""
     turn: EndOfBatchHook = field(init=False)
     groups: GroupCoordinator = field(init=False)
@@ -303,14 +307,21 @@ class World:
         loop = asyncio.get_running_loop()
         self.turn = EndOfBatchHook(loop)
         ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
-        self.groups = GroupCoordinator(
-            ports, GroupCoordinatorSettings(self.config), self.states, lambda *late: self.late_offsets.append(late)
-        )
+        self.groups = GroupCoordinator(ports, GroupCoordinatorSettings(self.config), self.states, self._keep)
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(
             ports, TransactionSettings(self.config), nobody, Finishing(self.topics, nobody, nobody, nobody, self.clock)
         )
+
+    def _keep(
+        self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[], object]
+    ) -> set[tuple[str, int]]:
+        self.late_offsets.append((topic_id, offsets))
+        if not self.lacking:
+            return set()
+        self.kept.append(kept)
+        return {(offset["group"], offset["partition"]) for offset in offsets}
 
     async def restart(self) -> None:
         """The process dies (nothing is given up in order) and comes back."""

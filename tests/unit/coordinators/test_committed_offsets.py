@@ -364,6 +364,52 @@ async def test_offsets_of_a_topic_are_there_for_its_deletion_record() -> None:
     assert kept == {(G, 0): 5, (G, 2): 6}
 
 
+def late_values(world: World) -> list[list[tuple[str, int, int]]]:
+    return [[(one["group"], one["partition"], one["offset"]) for one in late] for _, late in world.late_offsets]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_offsets_that_no_record_has_stay_in_the_log_until_it_has_them(dies: bool) -> None:
+    """No commit to the next topic of that name replaces them before; then it may."""
+    world = await orders()
+    await commit(world, (0, 5), (2, 6))
+    world.lacking = True
+    world.remove_topic("orders")
+    await world.settle()
+    world.topics.create("orders")
+    if dies:
+        world.kept.clear()
+        await world.restart()
+    expected = [(G, 0, 5), (G, 2, 6)]
+    assert late_values(world) == [expected] * (2 if dies else 1)
+    assert committed(world) is None
+    assert await commit(world, (0, 1), (1, 1)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+    (kept,) = world.kept
+    kept()
+    await world.settle()
+    assert await commit(world, (0, 2)) == [ErrorCode.NONE]
+    world.late_offsets.clear()
+    await world.restart()
+    assert committed(world) == 2
+    assert late_values(world) == ([[(G, 2, 6)]] if dies else []), "tombstones of a coordinator that did not load them"
+
+
+async def test_a_returned_offset_outlives_the_tombstone_of_the_late_one() -> None:
+    world = await orders()
+    await commit(world, (0, 5))
+    world.lacking = True
+    world.remove_topic("orders")
+    again = world.topics.create("orders")
+    ((_, late),) = world.late_offsets
+    world.groups.give_back(again, "orders", late)
+    await world.settle()
+    (kept,) = world.kept
+    kept()
+    await world.settle()
+    await world.restart()
+    assert committed(world) == 5
+
+
 # --- deletion ---------------------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,8 @@ class OffsetCommits:
         expire_ms = None if request.retention_ms < 0 else now_ms + request.retention_ms
         for index, item in enumerate(request.items):
             outcome = self._check(group, request, item)
+            if not isinstance(outcome, ErrorCode) and shard.is_protected(group.group_id, outcome[1], item.partition):
+                outcome = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if isinstance(outcome, ErrorCode):
                 answers.append(outcome)
                 continue
@@ -130,6 +132,8 @@ class OffsetCommits:
             if isinstance(outcome, ErrorCode):
                 return None
             topic_id, name = outcome
+            if shard.is_protected(group.group_id, name):
+                return None
             if item.topic_id is None and self._incarnation_error(group, request, name, topic_id) is not None:
                 # The member's next commit may lack a leader epoch, and data threads do not require one.
                 return None

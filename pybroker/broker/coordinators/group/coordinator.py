@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.classic_group import JoinResult, SyncResult
     from pybroker.broker.coordinators.group.commits import Finished
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
+    from pybroker.broker.coordinators.group.records import OffsetKey
     from pybroker.broker.coordinators.group.shard import GroupShard
     from pybroker.broker.coordinators.group.shard_dependencies import GroupDependencies
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
@@ -413,14 +414,28 @@ class GroupCoordinator:
             # `keys_of_topic` revokes delegated commits: data threads commit nothing until the offsets are dropped.
             doomed = [(shard, shard.offsets.keys_of_topic(topic.topic_id)) for shard in self.shards]
             committed = self.committed_for(topic.topic_id)
-            if committed:
-                self._keep_offsets(topic.topic_id, committed)
+            protected: list[tuple[GroupShard, list[OffsetKey]]] = []
+            kept = partial(self._bury, topic.name, protected)
+            late = self._keep_offsets(topic.topic_id, committed, kept) if committed else ()
             for shard, committed_keys in doomed:
                 keys = list(dict.fromkeys([*committed_keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
                 self._statistics.offset_deletions += len(keys)
+                if late:
+                    # Until the controller has these offsets, their records are the only copy.
+                    last = [key for key in keys if (key.group, key.partition) in late]
+                    shard.protect(last)
+                    protected.append((shard, last))
+                    keys = [key for key in keys if (key.group, key.partition) not in late]
                 if keys:
                     shard.write_offset_tombstones(keys, partial(_note_tombstones, topic.name))
+
+    def _bury(self, name: str, protected: Sequence[tuple[GroupShard, list[OffsetKey]]]) -> None:
+        """Write the tombstones of offsets that the controller has stored late."""
+        for shard, keys in protected:
+            obsolete = shard.unprotect(keys)
+            if obsolete and any(known is shard for known in self.shards):
+                shard.write_offset_tombstones(obsolete, partial(_note_tombstones, name))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
         """Return (group, partition, offset) of all committed offsets of one incarnation, for its deletion record."""

@@ -7,7 +7,7 @@ append has completed. Every read first adds the offsets that data threads have c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -40,9 +40,10 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]]], None]
+KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]], Callable[[], object]], Collection[tuple[str, int]]]
 """Called with the committed offsets of a topic that no longer exists, in the form of `kept_offset`, before they are
-dropped. Must be quick: it blocks the event loop."""
+dropped. Return group and partition of those that only the offsets topic has; the callable is called when the deletion
+record has them. Must be quick: it blocks the event loop."""
 
 
 def kept_offset(group: str, partition: int, offset: CommittedOffset) -> Mapping[str, Any]:
@@ -130,6 +131,13 @@ class Offsets:
         self._take_over()
         topic = self._groups.get(group, {}).get(topic_id)
         return None if topic is None else topic.partitions.get(partition)
+
+    def has(self, key: OffsetKey) -> bool:
+        """Return whether a record of this key belongs to a live incarnation, or is being written."""
+        topics = self.topics(key.group).values()
+        return any(topic.name == key.topic and key.partition in topic.partitions for topic in topics) or any(
+            known == key for _, known in self._under_way()
+        )
 
     def is_on_disk(self, group: str, topic_id: Uuid, partition: int) -> bool:
         """Return whether the offset exists and its record is durable."""

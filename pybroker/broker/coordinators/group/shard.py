@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -114,6 +115,7 @@ class GroupShard(Shard[LoadedGroups]):
         self._removals = removals
         self._statistics = statistics
         self._keep_offsets = keep_offsets
+        self._protected: Counter[OffsetKey] = Counter()
         self._removals_before = removals.count
         """For loaded groups, ignore removals of topics up to this count: another broker may have formed their
         generations after these removals."""
@@ -134,6 +136,7 @@ class GroupShard(Shard[LoadedGroups]):
         """
         hidden = 0
         of_deleted: dict[Uuid, list[Mapping[str, Any]]] = {}
+        names: dict[Uuid, str] = {}
         for key, (at, value) in loaded.offsets.items():
             # Kafka's values before version 4 have no topic id; they belong to the current incarnation of the name.
             topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
@@ -142,10 +145,14 @@ class GroupShard(Shard[LoadedGroups]):
                 if topic_id is not None:
                     kept = kept_offset(key.group, key.partition, CommittedOffset.stored(value, at))
                     of_deleted.setdefault(topic_id, []).append(kept)
+                    names[topic_id] = key.topic
                 continue
             self.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
         for topic_id, offsets in of_deleted.items():
-            self._keep_offsets(topic_id, tuple(offsets))
+            protected: list[OffsetKey] = []
+            late = self._keep_offsets(topic_id, tuple(offsets), partial(self.unprotect, protected))
+            protected += (OffsetKey(group, names[topic_id], partition) for group, partition in late)
+            self.protect(protected)
         self._install_pending(loaded)
         for group_id, stored in loaded.classic_groups.items():
             classic = group_of_value(group_id, stored)
@@ -482,6 +489,30 @@ class GroupShard(Shard[LoadedGroups]):
         keys = [*self.offsets.keys_of_group(group_id), *self.transactions.drop_group(group_id)]
         self.offsets.drop_group(group_id)
         return [key for _, key in dict.fromkeys(keys)]
+
+    def protect(self, keys: Iterable[OffsetKey]) -> None:
+        """Refuse commits that would replace the records of these keys, until `unprotect`. Their topic is deleted, and
+        its deletion record does not have the offsets yet: if this broker dies, the next coordinator reads them here.
+        """
+        self._protected.update(keys)
+
+    def unprotect(self, keys: Iterable[OffsetKey]) -> list[OffsetKey]:
+        """End `protect`; return the keys whose records are obsolete."""
+        self._protected.subtract(keys)
+        free = [key for key in keys if self._protected[key] <= 0]
+        for key in free:
+            del self._protected[key]
+        # After an undelete, or for a successor that continues the offsets, a key may have a new record already.
+        unstable = {key for group in {key.group for key in free} for _, key in self.transactions.unstable_of(group)}
+        return [key for key in free if key not in unstable and not self.offsets.has(key)]
+
+    def is_protected(self, group_id: str, name: str, partition: int | None = None) -> bool:
+        """Return whether a commit has to wait; with partition None, whether one for any partition of the topic has."""
+        if not self._protected:
+            return False
+        if partition is not None:
+            return OffsetKey(group_id, name, partition) in self._protected
+        return any((key.group, key.topic) == (group_id, name) for key in self._protected)
 
     def write_offset_tombstones(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
         """Write tombstones for offsets that the caller has removed from `offsets`."""
