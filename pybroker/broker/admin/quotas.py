@@ -26,6 +26,7 @@ from pybroker.broker.metadata.quota_nodes import (
     Entity,
     QuotaKind,
     stored_quotas,
+    without_brackets,
 )
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
@@ -47,8 +48,8 @@ class Alteration(msgspec.Struct, frozen=True):
 
     entity: Sequence[tuple[str, str | None]]
     """Entity types and names; the name None means the default of the type."""
-    values: Mapping[str, float | None]
-    """The new values; None removes a quota."""
+    values: Sequence[tuple[str, float | None]]
+    """The quotas and their new values; None removes a quota."""
 
 
 class Match(IntEnum):
@@ -81,7 +82,7 @@ class QuotaAdmin:
         """
         results = [await _problem(alteration) for alteration in alterations]
         changes = [
-            QuotaChange(tuple(sorted(one.entity)), _texts(one.values))
+            QuotaChange(tuple(sorted(one.entity)), _texts(dict(one.values)))
             for one, problem in zip(alterations, results, strict=True)
             if problem is None
         ]
@@ -170,8 +171,12 @@ async def _problem(one: Alteration) -> KafkaError | None:
     return _problem_of_values(one.values, OF_ADDRESSES)
 
 
-def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, QuotaKind]) -> KafkaError | None:
-    for name, value in values.items():
+def _problem_of_values(
+    values: Sequence[tuple[str, float | None]], known: Mapping[str, QuotaKind]
+) -> KafkaError | None:
+    if len({name for name, _ in values}) < len(values):
+        return _invalid("The request names a quota more than once for one entity.")
+    for name, value in values:
         if value is None:
             continue  # Removing a quota that does not exist is not an error, even if no quota has that name.
         kind = known.get(name)
@@ -179,7 +184,8 @@ def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, Q
             return _invalid(f"There is no quota {name!r} for this entity type. There are: {', '.join(known)}.")
         if not value > 0 or math.isinf(value):
             return _invalid(f"Quota {name} must be greater than 0 and finite, not {value}.")
-        if value > kind.highest:
+        # As a float, in which the highest INT64 is rounded up.
+        if value > float(kind.highest):
             return _invalid(f"Quota {name} is too large: {value}.")
         if kind.integral and value % 1.0 > FRACTION_MAX:
             return _invalid(f"Quota {name} must be a whole number, not {value}.")
@@ -187,6 +193,7 @@ def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, Q
 
 
 async def _is_address(text: str) -> bool:
+    text = without_brackets(text)
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -200,10 +207,11 @@ async def _is_address(text: str) -> bool:
 def _texts(values: Mapping[str, float | None]) -> dict[str, str | None]:
     """Return the values as Kafka stores them."""
     kinds = {**OF_CLIENTS, **OF_ADDRESSES}
-    return {
-        name: None if value is None else str(int(value)) if kinds[name].integral else repr(float(value))
-        for name, value in values.items()
-    }
+    return {name: None if value is None else _text(kinds[name], value) for name, value in values.items()}
+
+
+def _text(kind: QuotaKind, value: float) -> str:
+    return str(min(int(value), int(kind.highest))) if kind.integral else repr(float(value))
 
 
 def _numbers(entity: Entity, stored: Mapping[str, str]) -> dict[str, float]:

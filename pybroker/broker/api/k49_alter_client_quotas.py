@@ -35,7 +35,7 @@ async def handle(
         alterations = [
             Alteration(
                 [(one.entity_type, one.entity_name) for one in entry.entity],
-                {one.key: None if one.remove else one.value for one in entry.ops},
+                [(one.key, None if one.remove else one.value) for one in entry.ops],
             )
             for entry in request.entries
         ]

@@ -123,3 +123,8 @@ def _name(name: str | None) -> str:
 
 def _unnamed(part: str) -> str | None:
     return None if part == DEFAULT else unquote(part)
+
+
+def without_brackets(host: str) -> str:
+    """Return a host without the brackets of an IPv6 address, which Kafka also takes."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host

@@ -10,7 +10,16 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
-from pybroker.broker.metadata.quota_nodes import CLIENT_ID, IP, OF_ADDRESSES, OF_CLIENTS, USER, Entity, entity_of
+from pybroker.broker.metadata.quota_nodes import (
+    CLIENT_ID,
+    IP,
+    OF_ADDRESSES,
+    OF_CLIENTS,
+    USER,
+    Entity,
+    entity_of,
+    without_brackets,
+)
 from pybroker.native import ClientQuota, NativeBroker
 
 log = logging.getLogger(__name__)
@@ -117,6 +126,7 @@ def _is_address(text: str) -> bool:
 
 async def _resolved(name: str) -> tuple[str, ...]:
     """Return the present addresses of a name, as Kafka resolves it."""
+    name = without_brackets(name)
     if _is_address(name):
         return (name,)
     try:
