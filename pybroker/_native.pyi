@@ -1255,6 +1255,8 @@ class NativeMetadata:
 
     def publish(self, delta: MetadataDelta) -> int:
         """Apply a delta; deltas must arrive in order. Requests that start later see it. Return the new version."""
+    def serve_quorum(self, quorum: MetadataQuorum) -> None:
+        """Pass fetches of the metadata topic on the inter-broker listener to the control plane, which has this node."""
     def set_features(self, epoch: int, levels: Mapping[str, int]) -> None:
         """Replace the finalized feature levels, by name, which ApiVersions returns; 0: the feature is off. A feature
         that was never finalized has its highest level."""

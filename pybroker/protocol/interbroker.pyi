@@ -71,6 +71,8 @@ class FetchRequest_FetchPartition(msgspec.Struct):
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
     partition_max_bytes: int = 0
+    replica_directory_id: Uuid = Uuid.ZERO
+    replica_high_watermark: int = 9223372036854775807
 
 class FetchRequest_ForgottenTopic(msgspec.Struct):
     topic: str = ""
@@ -84,6 +86,7 @@ class FetchResponse(msgspec.Struct):
     error_code: int = 0
     session_id: int = 0
     responses: list[FetchResponse_FetchableTopicResponse] = []
+    node_endpoints: list[FetchResponse_NodeEndpoint] = []
 
 class FetchResponse_FetchableTopicResponse(msgspec.Struct):
     topic: str = ""
@@ -103,6 +106,7 @@ class FetchResponse_PartitionData(msgspec.Struct):
     preferred_read_replica: int = -1
     records: bytes | None = None
     attach: FetchResponse_StagedAttach = ...
+    quorum_snapshot: FetchResponse_QuorumSnapshot = ...
 
 class FetchResponse_EpochEndOffset(msgspec.Struct):
     epoch: int = -1
@@ -127,6 +131,16 @@ class FetchResponse_StagedAttach(msgspec.Struct):
     end_offset: int = -1
     leader_epoch: int = -1
     append_time: int = -1
+
+class FetchResponse_QuorumSnapshot(msgspec.Struct):
+    end_offset: int = -1
+    epoch: int = -1
+
+class FetchResponse_NodeEndpoint(msgspec.Struct):
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    rack: str | None = None
 
 class ListOffsetsRequest(msgspec.Struct):
     """Request, key 2, versions 5-6."""

@@ -18,11 +18,19 @@ Answer = Callable[[Any, int], Any]
 class FakeBroker:
     """Answers ApiVersions and what `answers` knows, by the name of the request's class; keeps what it was asked.
 
-    delay_s: how long it takes for an answer.
+    delay_s: how long it takes for an answer. interbroker: it speaks as brokers do among themselves.
     """
 
-    def __init__(self, answers: dict[str, Answer], versions: dict[int, tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self,
+        answers: dict[str, Answer],
+        versions: dict[int, tuple[int, int]] | None = None,
+        *,
+        interbroker: bool = False,
+    ) -> None:
         self.answers = answers
+        self.interbroker = interbroker
+        self.client_ids: list[str] = []
         self.versions = versions or {3: (0, 12), 18: (0, 4)}
         self.requests: list[tuple[Any, int]] = []
         self.connections = 0
@@ -67,7 +75,8 @@ class FakeBroker:
                 key, version, correlation_id = struct.unpack_from(">hhi", frame)
                 (length,) = struct.unpack_from(">h", frame, 8)
                 begin = 10 + max(0, length) + int(_flexible(key, version))
-                request = native.decode(key, version, frame[begin:], True)
+                self.client_ids.append(frame[10 : 10 + max(0, length)].decode())
+                request = native.decode(key, version, frame[begin:], True, interbroker=self.interbroker)
                 self.requests.append((request, version))
                 answer = self._answer(request, version)
                 await asyncio.sleep(self.delay_s)
@@ -100,7 +109,7 @@ class FakeBroker:
         return m.ApiVersionsResponse(error_code=35 if version > self.versions[18][1] else 0, api_keys=rows)
 
 
-_FLEXIBLE_FROM = {0: 9, 1: 12, 2: 6, 3: 9, 18: 3, 20: 4, 22: 2, 32142: 1, 36: 2}
+_FLEXIBLE_FROM = {0: 9, 1: 12, 2: 6, 3: 9, 18: 3, 20: 4, 22: 2, 32142: 1, 36: 2, 52: 0, 53: 1, 54: 1, 58: 0, 59: 0}
 
 
 def _flexible(key: int, version: int) -> bool:

@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 use pybroker_metadata_log::{LogError, LogOptions};
 use pybroker_protocol::ErrorCode;
 use pybroker_quorum::{ReplicaKey, Timeouts};
-use pybroker_quorum_node::{Clock, FETCH_BYTES_MAX, Node, NodeSettings, OpenError, SnapshotTask};
+use pybroker_quorum_node::{
+    Clock, FETCH_BYTES_MAX, Node, NodeSettings, OpenError, SnapshotTask, TopicIdCell,
+};
 use pybroker_server::clock::now_ms;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -36,6 +38,13 @@ pub(crate) struct MetadataQuorum {
     node: Node,
     wake: Arc<WakeFd>,
     signalled: Arc<AtomicBool>,
+}
+
+impl MetadataQuorum {
+    /// Return the metadata topic's id as the node knows it at any time.
+    pub(crate) fn topic_id(&self) -> TopicIdCell {
+        self.node.topic_id()
+    }
 }
 
 #[pymethods]

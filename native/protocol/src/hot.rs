@@ -80,12 +80,12 @@ fn read_endpoints<'a>(reader: &mut Reader<'a>) -> Result<Vec<NodeEndpoint<'a>>, 
 }
 
 /// Write the tagged section at the end of Produce and Fetch responses: node endpoints, if there are any.
-fn write_endpoints_section(writer: &mut Writer<'_>, endpoints: &[NodeEndpoint<'_>]) {
+fn write_endpoints_section(writer: &mut Writer<'_>, tag: u32, endpoints: &[NodeEndpoint<'_>]) {
     if endpoints.is_empty() {
         return writer.no_tags();
     }
     writer.tag_count(1);
-    writer.tag(0, |writer| {
+    writer.tag(tag, |writer| {
         writer.array_len(endpoints.len());
         for endpoint in endpoints {
             writer.i32(endpoint.node_id);

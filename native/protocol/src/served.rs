@@ -11,18 +11,26 @@ pub struct InterBrokerApi {
     /// The previous version, with topic names, for brokers whose `inter.broker.protocol.version` is below 2.8. `None`
     /// if brokers have no such version.
     pub by_name: Option<i16>,
-    /// Version of the KIP-516 text.
+    /// Lowest version with topic ids.
+    pub lowest: i16,
+    /// Version of the KIP-516 text; of the quorum's messages, which it defines in version 0, the newest one.
     pub version: i16,
-    /// Whether a handler exists: only these keys are served on inter-broker listeners.
-    pub served: bool,
 }
 
-const fn own(key: ApiKey, version: i16, served: bool) -> InterBrokerApi {
+const fn own(key: ApiKey, version: i16) -> InterBrokerApi {
     InterBrokerApi {
         key,
         by_name: None,
+        lowest: version,
         version,
-        served,
+    }
+}
+
+/// Return an API of the metadata quorum.
+const fn of_quorum(key: ApiKey, lowest: i16) -> InterBrokerApi {
+    InterBrokerApi {
+        lowest,
+        ..own(key, 1)
     }
 }
 
@@ -31,44 +39,45 @@ const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     InterBrokerApi {
         key,
         by_name: Some(version - 1),
+        lowest: version,
         version,
-        served: true,
     }
 }
 
 /// The APIs of inter-broker listeners, ascending. They have their own layouts, except those about the state of share
 /// groups, which use Kafka's.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
-    own(ApiKey::Produce, 9, true),
+    own(ApiKey::Produce, 9),
     by_name(ApiKey::Fetch, 13),
     by_name(ApiKey::ListOffsets, 6),
     by_name(ApiKey::LeaderAndIsr, 5),
     by_name(ApiKey::StopReplica, 4),
     by_name(ApiKey::UpdateMetadata, 7),
-    own(ApiKey::ControlledShutdown, 3, true),
+    own(ApiKey::ControlledShutdown, 3),
     by_name(ApiKey::OffsetForLeaderEpoch, 4),
-    own(ApiKey::Vote, 0, false),
-    own(ApiKey::BeginQuorumEpoch, 0, false),
-    own(ApiKey::EndQuorumEpoch, 0, false),
-    own(ApiKey::AlterPartition, 3, true),
-    own(ApiKey::Envelope, 0, true),
-    own(ApiKey::InitializeShareGroupState, 0, true),
-    own(ApiKey::ReadShareGroupState, 0, true),
-    own(ApiKey::WriteShareGroupState, 1, true),
-    own(ApiKey::DeleteShareGroupState, 0, true),
-    own(ApiKey::ReadShareGroupStateSummary, 1, true),
-    own(ApiKey::IngestAppend, 0, true),
-    own(ApiKey::UpdateCluster, 0, true),
-    own(ApiKey::RestoreReplicas, 0, true),
-    own(ApiKey::CloseTopics, 0, true),
-    own(ApiKey::ReopenTopics, 0, true),
-    own(ApiKey::SubmitEvent, 0, true),
-    own(ApiKey::IngestOrder, 0, true),
-    own(ApiKey::VerifyTransaction, 0, true),
-    own(ApiKey::EndTransaction, 0, true),
-    own(ApiKey::AppendDeadLetters, 0, true),
-    own(ApiKey::ProbeBroker, 0, true),
-    own(ApiKey::StagedReplicas, 0, true),
+    of_quorum(ApiKey::Vote, 0),
+    of_quorum(ApiKey::BeginQuorumEpoch, 0),
+    of_quorum(ApiKey::EndQuorumEpoch, 0),
+    own(ApiKey::AlterPartition, 3),
+    own(ApiKey::Envelope, 0),
+    of_quorum(ApiKey::FetchSnapshot, 1),
+    own(ApiKey::InitializeShareGroupState, 0),
+    own(ApiKey::ReadShareGroupState, 0),
+    own(ApiKey::WriteShareGroupState, 1),
+    own(ApiKey::DeleteShareGroupState, 0),
+    own(ApiKey::ReadShareGroupStateSummary, 1),
+    own(ApiKey::IngestAppend, 0),
+    own(ApiKey::UpdateCluster, 0),
+    own(ApiKey::RestoreReplicas, 0),
+    own(ApiKey::CloseTopics, 0),
+    own(ApiKey::ReopenTopics, 0),
+    own(ApiKey::SubmitEvent, 0),
+    own(ApiKey::IngestOrder, 0),
+    own(ApiKey::VerifyTransaction, 0),
+    own(ApiKey::EndTransaction, 0),
+    own(ApiKey::AppendDeadLetters, 0),
+    own(ApiKey::ProbeBroker, 0),
+    own(ApiKey::StagedReplicas, 0),
 ];
 
 impl Api {
@@ -92,14 +101,12 @@ impl Api {
         ) {
             return Some((self.min_version, self.max_version));
         }
-        let own = INTER_BROKER_APIS
-            .iter()
-            .find(|own| own.key == self.key && own.served)?;
+        let own = INTER_BROKER_APIS.iter().find(|own| own.key == self.key)?;
         match (own.by_name, topic_ids) {
             (Some(by_name), false) => Some((by_name, by_name)),
             // Brokers have no version of Produce without topic ids: only the KIP-516 text defines one among brokers.
             (None, false) if own.key == ApiKey::Produce => None,
-            (by_name, _) => Some((by_name.unwrap_or(own.version), own.version)),
+            (by_name, _) => Some((by_name.unwrap_or(own.lowest), own.version)),
         }
     }
 
@@ -216,8 +223,12 @@ mod tests {
                 (ApiKey::ApiVersions, 0, 5),
                 (ApiKey::OffsetForLeaderEpoch, 3, 4),
                 (ApiKey::SaslAuthenticate, 0, 2),
+                (ApiKey::Vote, 0, 1),
+                (ApiKey::BeginQuorumEpoch, 0, 1),
+                (ApiKey::EndQuorumEpoch, 0, 1),
                 (ApiKey::AlterPartition, 3, 3),
                 (ApiKey::Envelope, 0, 0),
+                (ApiKey::FetchSnapshot, 1, 1),
                 (ApiKey::InitializeShareGroupState, 0, 0),
                 (ApiKey::ReadShareGroupState, 0, 0),
                 (ApiKey::WriteShareGroupState, 1, 1),

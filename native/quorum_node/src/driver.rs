@@ -25,6 +25,7 @@ use crate::output::{Outcome, Output};
 use crate::room::{self, WaitForRoom};
 use crate::settings::NodeSettings;
 use crate::status::{NodeStatus, status};
+use crate::topic_id::TopicIdCell;
 use crate::wire::{
     Api, Incoming, Payload, ReplyTo, Sender, SnapshotPart, api_of, decode_response, encode_request,
     encode_response,
@@ -66,6 +67,8 @@ pub(crate) struct Driver {
     /// Undecided proposals: number of records, or 1 for a change of voters.
     proposals: HashMap<u64, u32>,
     addresses: Addresses,
+    /// The topic id in the log, for other threads.
+    topic_id: TopicIdCell,
     told_leader: Option<(i32, Option<i32>)>,
     told_voters: Option<VoterSet>,
     /// The disk is full; the state machine has halted.
@@ -93,6 +96,7 @@ impl Driver {
         recovered: Recovered,
         disk: Disk,
         outbox: Outbox,
+        topic_id: TopicIdCell,
     ) -> Result<Self, LogError> {
         for note in recovered.notes {
             outbox.push(Output::Warning(note));
@@ -117,6 +121,7 @@ impl Driver {
             asked: BTreeMap::new(),
             replies: HashMap::new(),
             proposals: HashMap::new(),
+            topic_id,
             told_leader: None,
             told_voters: None,
             full: None,
@@ -340,6 +345,9 @@ impl Driver {
         let mut actions = Vec::new();
         let now = self.clock.monotonic_ms();
         self.quorum.step_all(now, events, &mut actions);
+        // Before a response gives the id to another node, which then fetches by it.
+        self.topic_id
+            .set(self.quorum.log().topic_id().map(|(_, id)| id));
         for action in actions {
             if let Err(error) = self.act(action) {
                 return self.fail(&error);

@@ -21,6 +21,7 @@
 //! | `disk` | the disk thread |
 //! | `delivery` | committed records in order |
 //! | `addresses`, `settings`, `status` | the nodes' addresses, this node's settings, the quorum as it knows it |
+//! | `topic_id` | the metadata topic's id for other threads |
 //! | `inbox`, `driver`, `node` | what the node takes in, what it does, its threads |
 
 mod addresses;
@@ -35,6 +36,7 @@ mod output;
 mod room;
 mod settings;
 mod status;
+mod topic_id;
 mod wire;
 
 pub use clock::Clock;
@@ -42,4 +44,5 @@ pub use node::{Node, OpenError, SnapshotTask};
 pub use output::{Outcome, Output};
 pub use settings::{FETCH_BYTES_MAX, NodeSettings};
 pub use status::{NodeStatus, ReplicaStatus};
+pub use topic_id::TopicIdCell;
 pub use wire::{Api, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT, VOTE, WireError};

@@ -22,6 +22,7 @@ use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::settings::{NodeSettings, sender_of};
 use crate::status::NodeStatus;
+use crate::topic_id::TopicIdCell;
 use crate::wire::{Api, Sender, WireError, decode_request};
 
 /// The longest sleep of the node thread.
@@ -53,6 +54,7 @@ pub struct Node {
     clock: Clock,
     threads: Mutex<Option<JoinHandle<Result<(), LogError>>>>,
     snapshotting: Arc<AtomicBool>,
+    topic_id: TopicIdCell,
 }
 
 impl Node {
@@ -105,6 +107,7 @@ impl Node {
         let outbox = Outbox::new(Box::new(wake));
         let (disk, disk_thread) = Disk::start(inbox.clone()).map_err(error)?;
         let sender = Arc::new(sender_of(&settings));
+        let topic_id = TopicIdCell::default();
         let driver = Driver::new(
             settings,
             Arc::clone(&sender),
@@ -113,6 +116,7 @@ impl Node {
             recovered,
             disk,
             outbox.clone(),
+            topic_id.clone(),
         )?;
         let driver = Arc::new(Mutex::new(driver));
         let threads = {
@@ -129,7 +133,14 @@ impl Node {
             clock,
             threads: Mutex::new(Some(threads)),
             snapshotting: Arc::default(),
+            topic_id,
         })
+    }
+
+    /// Return the metadata topic's id as this node knows it at any time.
+    #[must_use]
+    pub fn topic_id(&self) -> TopicIdCell {
+        self.topic_id.clone()
     }
 
     /// Process a request of another node. The response comes as [`Output::Respond`] with the same handle.

@@ -1,7 +1,7 @@
-//! Messages of the quorum as Kafka requests and responses. `protocol/schema/interbroker` has the layouts of
-//! FetchSnapshot, Vote, BeginQuorumEpoch and EndQuorumEpoch; of the last three, version 0 is from the text of KIP-516
-//! and version 1 is pybroker's. Fetch 18 is as in released Kafka. This module encodes bodies only; the owner adds
-//! headers and has the connections.
+//! Messages of the quorum as Kafka requests and responses. `protocol/schema/interbroker` has the layouts. Version 0 of
+//! Vote, BeginQuorumEpoch and EndQuorumEpoch and version 13 of Fetch are from the text of KIP-516; version 1 of the
+//! first three, FetchSnapshot and the tagged fields of Fetch are pybroker's. This module encodes bodies only; the owner
+//! adds headers and has the connections.
 
 mod common;
 mod epochs;
@@ -53,7 +53,7 @@ pub(crate) fn decode_request(api: Api, body: &[u8], own: &Sender) -> Result<Inco
     let decoded = match (api.key, api.version) {
         (VOTE, 0 | 1) => vote::decode_request(reader, api, own),
         (BEGIN_QUORUM_EPOCH | END_QUORUM_EPOCH, 0 | 1) => epochs::decode_request(reader, api, own),
-        (FETCH, 17 | 18) => fetch::decode_request(reader, api, own),
+        (FETCH, 13) => fetch::decode_request(reader, api, own),
         (FETCH_SNAPSHOT, 1) => fetch_snapshot::decode_request(reader, api, own),
         _ => return Err(WireError::Unsupported(api.key, api.version)),
     };

@@ -13,6 +13,7 @@ use pybroker_protocol::primitives::{DecodeError, Reader};
 use pybroker_protocol::{Api, ApiKey, Plane};
 
 use self::slots::{ReadyReply, Slot};
+use crate::api::k01_fetch::FetchAnswer;
 use crate::api::unauthenticated::{self, UnauthenticatedReply};
 use crate::api::{
     Answer, Call, cached_response, k00_produce, k01_fetch, k02_list_offsets, k03_metadata,
@@ -347,8 +348,16 @@ fn run_at_head(
     }
     let thread = &mut *turn.thread;
     if api.key == ApiKey::Fetch {
-        let answer = k01_fetch::run(call, thread, turn.context, body, outgoing)?;
-        return Ok(finished(turn, call, answer, Slot::Fetch));
+        return Ok(
+            match k01_fetch::run(call, thread, turn.context, body, outgoing)? {
+                FetchAnswer::Later(pending) => Dispatched::Slot(Slot::Fetch(pending)),
+                FetchAnswer::Quorum(pending) => Dispatched::Slot(Slot::Control(pending)),
+                FetchAnswer::Written => {
+                    thread.answered(call.api_key, call.version, call.moments());
+                    Dispatched::Done
+                }
+            },
+        );
     }
     if large_request::is_large(call, api.key, body) {
         let pending = large_request::submit(call, thread, body);

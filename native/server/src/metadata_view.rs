@@ -4,13 +4,14 @@
 //! snapshot to its end.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use pybroker_model::{BuildIdHasher, TopicId};
+use pybroker_model::{BuildIdHasher, TopicId, Uuid};
 
 use crate::authorizer::Authorizer;
 use crate::leases::cached_responses::CachedResponses;
@@ -176,8 +177,10 @@ pub struct MetadataDelta {
     pub topics_changed: Vec<TopicMetadata>,
 }
 
+/// Returns whether an id names the metadata topic.
+pub type NamesMetadataTopic = Box<dyn Fn(Uuid) -> bool + Send + Sync>;
+
 /// Holder of the current view.
-#[derive(Debug)]
 pub struct MetadataHolder {
     /// The view that requests load.
     current: ArcSwap<MetadataView>,
@@ -191,6 +194,14 @@ pub struct MetadataHolder {
     features: ArcSwap<Features>,
     /// Cached responses that depend on this data; every change invalidates them.
     cached_responses: CachedResponses,
+    /// Unset without a metadata quorum.
+    names_metadata_topic: OnceLock<NamesMetadataTopic>,
+}
+
+impl fmt::Debug for MetadataHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetadataHolder").finish_non_exhaustive()
+    }
 }
 
 impl MetadataHolder {
@@ -208,7 +219,20 @@ impl MetadataHolder {
             quotas: Quotas::default(),
             features: ArcSwap::default(),
             cached_responses: CachedResponses::default(),
+            names_metadata_topic: OnceLock::new(),
         }
+    }
+
+    /// Set the function that knows the ids of the metadata topic. Later calls have no effect.
+    pub fn set_metadata_topic(&self, names: NamesMetadataTopic) {
+        drop(self.names_metadata_topic.set(names));
+    }
+
+    /// Return whether an id names the metadata topic of this broker's quorum.
+    pub(crate) fn is_metadata_topic(&self, id: Uuid) -> bool {
+        self.names_metadata_topic
+            .get()
+            .is_some_and(|names| names(id))
     }
 
     /// Return the current view, for the duration of one request.
@@ -291,7 +315,6 @@ impl MetadataView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pybroker_model::Uuid;
 
     fn topic(id: u128, name: &str) -> TopicMetadata {
         let id = TopicId::new(Uuid::from_bytes(id.to_be_bytes())).expect("not zero");

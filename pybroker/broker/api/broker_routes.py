@@ -22,10 +22,10 @@ from pybroker.broker.api import (
     k32168_append_dead_letters,
     k32170_probe_broker,
     k32171_staged_replicas,
+    quorum_messages,
     share_states,
 )
 from pybroker.broker.api.controller_messages import ControlReceiver
-from pybroker.broker.api.k58_envelope import NodeAnswers, QuorumAnswers
 from pybroker.broker.cluster.cluster_view import ControllerTermView
 from pybroker.broker.cluster.controller_client import InProcessControllerClient
 from pybroker.broker.cluster.value_codec import UnreadableError
@@ -75,19 +75,19 @@ def broker_routes(
     term_view: ControllerTermView,
     *,
     probe: Callable[[int, int], Awaitable[bool]],
-    quorum: QuorumAnswers | None = None,
+    quorum: quorum_messages.QuorumAnswers | None = None,
 ) -> dict[int, Handler]:
     """`probe`: see `PeerWatch`. `quorum` is this broker's node of the metadata quorum."""
-    node = NodeAnswers(services.cluster_id, quorum)
     brokers_only: dict[int, Handler] = {
         **dict.fromkeys(CONTROLLERS, partial(handle_control, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k32171_staged_replicas.API_KEY: partial(k32171_staged_replicas.handle, services.admin.staged_replicas),
-        k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view, node),
+        k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view, services.cluster_id),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
+        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum)),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},
         k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
         k32168_append_dead_letters.API_KEY: partial(k32168_append_dead_letters.handle, services.shares.dead_letters),

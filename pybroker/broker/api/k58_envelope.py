@@ -6,11 +6,11 @@ Behavior
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from pybroker.broker.cluster.cluster_view import ControllerTermView
 from pybroker.broker.cluster.controller_client import InProcessControllerClient, RequestIdentity
-from pybroker.broker.cluster.events import AskClusterId, QuorumMessage
+from pybroker.broker.cluster.events import AskClusterId
 from pybroker.broker.cluster.value_codec import UnreadableError, pack, pack_reply, unpack_event
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
@@ -23,25 +23,10 @@ from pybroker.protocol.error_codes import ErrorCode
 API_KEY = ApiKey.ENVELOPE
 
 
-class QuorumAnswers(Protocol):
-    """Answers other nodes of the metadata quorum."""
-
-    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
-        """Return the body of a response. Raises ValueError for another message."""
-        ...
-
-
-class NodeAnswers(NamedTuple):
-    """What a broker answers without being the controller."""
-
-    cluster_id: str
-    quorum: QuorumAnswers | None
-
-
 async def handle(
     port: InProcessControllerClient,
     term_view: ControllerTermView,
-    node: NodeAnswers,
+    cluster_id: str,
     context: RequestContext,
     request: Any,
 ) -> Any:
@@ -59,19 +44,21 @@ async def handle(
         )
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot decode the envelope: {problem}") from None
-    if isinstance(event, QuorumMessage | AskClusterId):
-        return await _answer(node, event)
+    if isinstance(event, AskClusterId):
+        # Any broker answers this.
+        answer = wire.SubmitEventResponse(error_code=0, error_message=None, reply=pack_reply(cluster_id), in_force=True)
+        return wire.EnvelopeResponse(response_data=encode(answer, 0), error_code=0)
     if not port.is_open:
         return _not_controller(term_view)
     try:
         asked = RequestIdentity(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
-        answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
+        decided = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
         reply = wire.SubmitEventResponse(
             error_code=0,
             error_message=None,
-            reply=pack_reply(answer.reply),
-            in_force=answer.in_force,
-            throttle_time_ms=answer.throttle_time_ms,
+            reply=pack_reply(decided.reply),
+            in_force=decided.in_force,
+            throttle_time_ms=decided.throttle_time_ms,
         )
     except KafkaError as error:
         if error.code == ErrorCode.NOT_CONTROLLER:
@@ -81,20 +68,6 @@ async def handle(
     return wire.EnvelopeResponse(
         response_data=encode(reply, 0), error_code=0, change_number=number, controller_epoch=epoch
     )
-
-
-async def _answer(node: NodeAnswers, event: QuorumMessage | AskClusterId) -> Any:
-    if isinstance(event, AskClusterId):
-        reply: str | bytes = node.cluster_id
-    elif node.quorum is None:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This cluster has no metadata quorum.")
-    else:
-        try:
-            reply = await node.quorum.answer(event.api_key, event.api_version, event.body)
-        except ValueError as problem:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"No message of the metadata quorum: {problem}") from None
-    answer = wire.SubmitEventResponse(error_code=0, error_message=None, reply=pack_reply(reply), in_force=True)
-    return wire.EnvelopeResponse(response_data=encode(answer, 0), error_code=0)
 
 
 def _not_controller(term_view: ControllerTermView) -> Any:

@@ -532,15 +532,6 @@ class AllocateProducerIds(Event[ProducerIdRange], frozen=True):
     broker_id: int
 
 
-class QuorumMessage(Event[bytes], frozen=True):
-    """A request of the metadata quorum from another node, by Kafka's API key. Reply: the response's body. Any node
-    answers it."""
-
-    api_key: int
-    api_version: int
-    body: bytes
-
-
 class AskClusterId(Event[str], frozen=True):
     """The question of a node that starts for the first time. Reply: the cluster's id. Any node answers it."""
 
@@ -551,7 +542,6 @@ ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
         AskClusterId,
         BrokerHeartbeat,
         MarkStaged,
-        QuorumMessage,
         RegisterBroker,
         ReplicasRestored,
         ReplicasStopped,

@@ -13,7 +13,6 @@ from pybroker.broker.cluster.events import (
     BrokerHeartbeat,
     MarkStaged,
     ProducerIdRange,
-    QuorumMessage,
     RegisterBroker,
     RegisteredBroker,
     ReplicasRestored,
@@ -120,13 +119,6 @@ def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
     """Decide nothing: heartbeats are processed before the queue."""
     del image, event
     return nothing(None)
-
-
-@decides(QuorumMessage)
-def decide_quorum_message(image: ClusterImage, event: QuorumMessage) -> Decision:
-    """Refuse the event: nodes answer it without a controller."""
-    del image, event
-    raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
 
 
 @decides(AskClusterId)

@@ -1,5 +1,5 @@
-"""Carries the messages of the metadata quorum over inter-broker connections: one connection to a node for its fetches,
-which wait for records, and one for everything else."""
+"""Carries the messages of the metadata quorum over inter-broker connections, as requests of their own API keys: one
+connection to a node for its fetches, which wait for records, and one for everything else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pybroker.broker.cluster.events import AskClusterId, Event, QuorumMessage
+from pybroker.broker.cluster.events import AskClusterId, Event
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
@@ -20,7 +20,6 @@ from pybroker.protocol import interbroker as wire
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 
-FETCH = 1
 ANSWER_S = 5.0
 CONNECT_S = 1.0
 
@@ -45,20 +44,20 @@ class QuorumTransport:
         broker = self._address_of(request.peer, *(("", 0) if address is None else (address.host, address.port)))
         if broker is None:
             raise UnreachableNodeError(f"the address of node {request.peer} is unknown")
-        key = broker.broker_id, request.api_key == FETCH
-        message = QuorumMessage(request.api_key, request.api_version, request.body)
-        # Answers come in the order of requests.
-        async with self._turns.setdefault(key, asyncio.Lock()):
-            try:
-                connection = await self._connection(key, broker)
-                answer: bytes = await _ask(connection, self._broker_id, message)
-            except ConnectionRefusedError as problem:
+        key, version = broker.broker_id, request.api_version
+        message = decode(request.api_key, version, request.body, True, interbroker=True)
+        try:
+            connection = await self._connection((key, request.api_key == ApiKey.FETCH), broker)
+            if not connection.supports(type(message), version):
+                raise UnreachableNodeError(f"node {key} does not serve {type(message).__name__} {version}")
+            answer = await connection.request(message, version, timeout_s=ANSWER_S)
+            return encode(answer, version)
+        except ConnectionRefusedError as problem:
+            raise PortRefusedError from problem
+        except (*UNREACHABLE, CodecError, TimeoutError) as problem:
+            if _refused(problem):
                 raise PortRefusedError from problem
-            except (*UNREACHABLE, CodecError, UnreadableError, TimeoutError) as problem:
-                if _refused(problem):
-                    raise PortRefusedError from problem
-                raise UnreachableNodeError(str(problem)) from problem
-            return answer
+            raise UnreachableNodeError(str(problem)) from problem
 
     async def answers(self, node_id: int, host: str, port: int) -> bool:
         """Return whether a node answers."""
@@ -66,11 +65,12 @@ class QuorumTransport:
         return broker is not None and await cluster_id_of(self._open_connection, broker, self._broker_id) is not None
 
     async def _connection(self, key: tuple[int, bool], broker: BrokerImage) -> InterBrokerConnection:
-        connection = self._open.get(key)
-        if connection is None or not connection.is_open:
-            async with asyncio.timeout(CONNECT_S):
-                connection = self._open[key] = await self._open_connection(broker)
-        return connection
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            connection = self._open.get(key)
+            if connection is None or not connection.is_open:
+                async with asyncio.timeout(CONNECT_S):
+                    connection = self._open[key] = await self._open_connection(broker)
+            return connection
 
     def close(self) -> None:
         """Close the connections; waiting requests fail."""

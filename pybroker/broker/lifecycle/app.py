@@ -291,8 +291,14 @@ class Broker:
         """Open this broker's node of the metadata quorum. Raises StartError."""
         from pybroker.broker.lifecycle.startup.quorum_opening import open_quorum
 
+        assert self._native is not None
         quorum = self._quorum = await open_quorum(
-            self._config, cluster.cluster_id, login, self._fail, founds=cluster.founds
+            self._config,
+            cluster.cluster_id,
+            login,
+            self._fail,
+            metadata=self._native.metadata,
+            founds=cluster.founds,
         )
         return QuorumMember(
             quorum.log,

@@ -26,6 +26,9 @@ NAMES = ("coordinator_keys", "groups", "group_ids", "groups_names", "transaction
 NAMED_BY = ("key", "group_id", "transactional_id", "name")
 """Names of the response fields that contain these strings."""
 
+RECORDS = "unaligned_records"
+"""The records of FetchSnapshot, which cannot be null."""
+
 INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
 
 
@@ -77,9 +80,13 @@ def _shapes(message: _Name) -> dict[str, _Shape]:
             for field in fields
             if field.type_name.startswith(f"[]{message.text}_")
         )
-        structs = {array.field for array in arrays}
-        shapes[struct.name] = _Shape(frozenset(field.name for field in fields if field.name not in structs), arrays)
+        scalars = (field.name for field in fields if not _is_struct(field.type_name, message))
+        shapes[struct.name] = _Shape(frozenset(scalars), arrays)
     return shapes
+
+
+def _is_struct(type_name: str, message: _Name) -> bool:
+    return type_name.removeprefix("[]").startswith(f"{message.text}_")
 
 
 def _shape(name: _Name) -> _Shape:
@@ -106,6 +113,8 @@ def _mirror(
             values[field] = code
         elif field == "error_message":
             values[field] = message
+        elif field == RECORDS:
+            values[field] = b""
         elif field in given.scalars:
             values[field] = getattr(source, field)
     for array in shape.arrays:

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::listeners::Endpoint;
 use crate::convert::topic_id;
 use crate::plane::DataPlane;
+use crate::quorum::MetadataQuorum;
 use crate::uuid::Uuid;
 
 /// A live broker.
@@ -107,6 +108,13 @@ impl NativeMetadata {
             replicas.retire(&removed);
         }
         Ok(version)
+    }
+
+    /// Pass fetches of the metadata topic on the inter-broker listener to the control plane, which has this node.
+    fn serve_quorum(&self, quorum: &MetadataQuorum) {
+        let topic_id = quorum.topic_id();
+        let names = move |id| topic_id.names(id);
+        self.0.metadata.set_metadata_topic(Box::new(names));
     }
 
     fn set_features(&self, epoch: i64, levels: HashMap<String, i16>) {

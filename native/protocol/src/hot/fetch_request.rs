@@ -16,6 +16,10 @@ pub const BY_ID: i16 = 13;
 /// Tag of the follower's broker epoch (KIP-903) among brokers in versions 12 and 13. It is pybroker's own, because
 /// neither released Kafka nor the KIP-516 text has a field for it in these versions.
 const REPLICA_EPOCH_TAG: u32 = 10_000;
+/// Tags of a follower's directory and high watermark among brokers in version 13, for the metadata topic. Released Kafka
+/// has these fields in versions 17 and 18.
+const DIRECTORY_TAG: u32 = 10_000;
+const HIGH_WATERMARK_TAG: u32 = 10_001;
 /// First version with the consumer's rack (KIP-392).
 pub const WITH_RACK: i16 = 11;
 /// First version with fetch sessions.
@@ -350,17 +354,16 @@ fn read_partition(reader: &mut Reader<'_>, version: i16) -> Result<FetchPartitio
         replica_directory_id: Uuid::ZERO,
         high_watermark: i64::MAX,
     };
-    if version >= 17 {
-        reader.tags(|tag, value| match tag {
-            0 => {
+    if let Some((directory, watermark)) = replica_tags(version) {
+        reader.tags(|tag, value| {
+            if tag == directory {
                 partition.replica_directory_id = value.uuid()?;
-                Ok(true)
-            }
-            1 if version >= 18 => {
+            } else if Some(tag) == watermark {
                 partition.high_watermark = value.i64()?;
-                Ok(true)
+            } else {
+                return Ok(false);
             }
-            _ => Ok(false),
+            Ok(true)
         })?;
     } else {
         reader.skip_tags(version >= FLEXIBLE)?;
@@ -381,17 +384,27 @@ fn write_partition(writer: &mut Writer<'_>, version: i16, partition: &FetchParti
         writer.i64(partition.log_start_offset);
     }
     writer.i32(partition.partition_max_bytes);
-    if version >= 17 {
-        let directory = partition.replica_directory_id != Uuid::ZERO;
-        let watermark = version >= 18 && partition.high_watermark != i64::MAX;
-        writer.tag_count(u32::from(directory) + u32::from(watermark));
-        if directory {
-            writer.tag(0, |writer| writer.uuid(partition.replica_directory_id));
+    if let Some((directory, watermark)) = replica_tags(version) {
+        let directory = (partition.replica_directory_id != Uuid::ZERO).then_some(directory);
+        let watermark = watermark.filter(|_| partition.high_watermark != i64::MAX);
+        writer.tag_count(u32::from(directory.is_some()) + u32::from(watermark.is_some()));
+        if let Some(tag) = directory {
+            writer.tag(tag, |writer| writer.uuid(partition.replica_directory_id));
         }
-        if watermark {
-            writer.tag(1, |writer| writer.i64(partition.high_watermark));
+        if let Some(tag) = watermark {
+            writer.tag(tag, |writer| writer.i64(partition.high_watermark));
         }
     } else {
         writer.no_tags();
+    }
+}
+
+/// Return the tags of a follower's directory and high watermark, where the version has these fields.
+const fn replica_tags(version: i16) -> Option<(u32, Option<u32>)> {
+    match version {
+        BY_ID => Some((DIRECTORY_TAG, Some(HIGH_WATERMARK_TAG))),
+        17 => Some((0, None)),
+        18.. => Some((0, Some(1))),
+        _ => None,
     }
 }

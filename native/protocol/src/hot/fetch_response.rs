@@ -14,6 +14,10 @@ pub const INTER_BROKER: i16 = 13;
 pub const INTER_BROKER_BY_NAME: i16 = 12;
 /// Tag of pybroker's own field `attach`.
 const ATTACH_TAG: u32 = 10_000;
+/// Tag of the snapshot id of the metadata topic in the KIP-516 text's version, which does not have that field.
+const SNAPSHOT_TAG: u32 = 10_001;
+/// Tag of the node endpoints in that version, for the same reason.
+const ENDPOINTS_TAG: u32 = 10_000;
 
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -233,7 +237,7 @@ impl FetchResponseWriter {
         let tagged = !self.inline;
         let diverging = head.diverging_epoch.filter(|_| tagged);
         let leader = head.current_leader.filter(|_| tagged);
-        let snapshot = head.snapshot_id.filter(|_| tagged);
+        let snapshot = head.snapshot_id;
         let count = u32::from(diverging.is_some())
             + u32::from(leader.is_some())
             + u32::from(snapshot.is_some())
@@ -249,12 +253,17 @@ impl FetchResponseWriter {
         if let Some(leader) = leader {
             writer.tag(1, |writer| leader.write(writer));
         }
-        if let Some(snapshot) = snapshot {
-            writer.tag(2, |writer| {
-                writer.i64(snapshot.end_offset);
-                writer.i32(snapshot.epoch);
-                writer.no_tags();
-            });
+        let write_snapshot = |writer: &mut Writer<'_>, tag| {
+            if let Some(snapshot) = snapshot {
+                writer.tag(tag, |writer| {
+                    writer.i64(snapshot.end_offset);
+                    writer.i32(snapshot.epoch);
+                    writer.no_tags();
+                });
+            }
+        };
+        if tagged {
+            write_snapshot(&mut writer, 2);
         }
         if let Some(attach) = attach {
             writer.tag(ATTACH_TAG, |writer| {
@@ -267,6 +276,9 @@ impl FetchResponseWriter {
                 writer.no_tags();
             });
         }
+        if !tagged {
+            write_snapshot(&mut writer, SNAPSHOT_TAG);
+        }
     }
 
     /// End a topic.
@@ -278,14 +290,12 @@ impl FetchResponseWriter {
     /// End the response.
     #[inline]
     pub fn end(&self, out: &mut Vec<u8>, node_endpoints: &[NodeEndpoint<'_>]) {
-        write_endpoints_section(
-            &mut self.writer(out),
-            if self.version >= 16 {
-                node_endpoints
-            } else {
-                &[]
-            },
-        );
+        let (tag, endpoints) = match self.inline {
+            true => (ENDPOINTS_TAG, node_endpoints),
+            false if self.version >= 16 => (0, node_endpoints),
+            false => (0, &[][..]),
+        };
+        write_endpoints_section(&mut self.writer(out), tag, endpoints);
     }
 }
 
@@ -355,7 +365,10 @@ impl<'a> FetchResponse<'a> {
         let mut node_endpoints = Vec::new();
         if flexible {
             reader.tags(|tag, value| {
-                let known = tag == 0 && version >= 16;
+                let known = match is_inline(wire) {
+                    true => tag == ENDPOINTS_TAG,
+                    false => tag == 0 && version >= 16,
+                };
                 if known {
                     node_endpoints = read_endpoints(value)?;
                 }
@@ -417,6 +430,7 @@ fn read_partition<'a>(
                 }));
                 value.skip_tags(true).map(|()| true)
             }
+            SNAPSHOT_TAG if inline => read_snapshot(value, &mut head),
             _ if inline => Ok(false),
             0 => {
                 head.diverging_epoch = Some(EpochEndOffset {
@@ -429,18 +443,23 @@ fn read_partition<'a>(
                 head.current_leader = Some(LeaderIdAndEpoch::read(value)?);
                 Ok(true)
             }
-            2 => {
-                let end_offset = value.i64()?;
-                head.snapshot_id = Some(EpochEndOffset {
-                    end_offset,
-                    epoch: value.i32()?,
-                });
-                value.skip_tags(true).map(|()| true)
-            }
+            2 => read_snapshot(value, &mut head),
             _ => Ok(false),
         })?;
     }
     Ok(FetchPartitionResponse { head, records })
+}
+
+fn read_snapshot(
+    value: &mut Reader<'_>,
+    head: &mut FetchPartitionHead,
+) -> Result<bool, DecodeError> {
+    let end_offset = value.i64()?;
+    head.snapshot_id = Some(EpochEndOffset {
+        end_offset,
+        epoch: value.i32()?,
+    });
+    value.skip_tags(true).map(|()| true)
 }
 
 /// Return whether it is the KIP-516 text's layout, which has no tagged fields except pybroker's own.

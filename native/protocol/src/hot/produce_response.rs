@@ -161,6 +161,7 @@ impl<'v> ProduceResponseWriter<'v> {
         self.writer.i32(throttle_time_ms);
         write_endpoints_section(
             &mut self.writer,
+            0,
             if self.version >= 10 {
                 node_endpoints
             } else {

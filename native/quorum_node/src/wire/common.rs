@@ -53,7 +53,7 @@ pub(crate) fn api_of(ask: &Ask) -> Api {
         Ask::Vote { .. } => (VOTE, 1),
         Ask::BeginQuorumEpoch => (BEGIN_QUORUM_EPOCH, 1),
         Ask::EndQuorumEpoch { .. } => (END_QUORUM_EPOCH, 1),
-        Ask::Fetch { .. } => (FETCH, 18),
+        Ask::Fetch { .. } => (FETCH, 13),
         Ask::FetchSnapshot { .. } => (FETCH_SNAPSHOT, 1),
     };
     Api { key, version }

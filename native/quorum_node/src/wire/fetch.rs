@@ -1,5 +1,5 @@
-//! Fetch 18 of the metadata partition, as in released Kafka (KIP-595, KIP-853, KIP-1166). Requests of version 17 are
-//! decoded too.
+//! Fetch 13 of the metadata partition, in the layout of the KIP-516 text. What KIP-595, KIP-853 and KIP-1166 add in later
+//! versions of released Kafka travels in tagged fields of pybroker's own.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, decode_batches};
@@ -13,13 +13,19 @@ use super::common::{
 };
 
 const CLUSTER_ID_TAG: u32 = 0;
-const REPLICA_STATE_TAG: u32 = 1;
-const DIRECTORY_TAG: u32 = 0;
-const HIGH_WATERMARK_TAG: u32 = 1;
-const DIVERGING_TAG: u32 = 0;
-const LEADER_TAG: u32 = 1;
-const SNAPSHOT_TAG: u32 = 2;
-const ENDPOINTS_TAG: u32 = 0;
+/// Of a partition of the request.
+const DIRECTORY_TAG: u32 = 10_000;
+const HIGH_WATERMARK_TAG: u32 = 10_001;
+/// Of a partition of the response.
+const SNAPSHOT_TAG: u32 = 10_001;
+/// Of the response.
+const ENDPOINTS_TAG: u32 = 10_000;
+
+/// Absence of a diverging end.
+const NO_END: EpochEnd = EpochEnd {
+    epoch: -1,
+    offset: -1,
+};
 
 pub(super) fn encode_request(
     out: &mut Writer<'_>,
@@ -28,6 +34,7 @@ pub(super) fn encode_request(
     from: EpochEnd,
     high_watermark: i64,
 ) {
+    out.i32(request.sender.id);
     out.i32(sender.fetch_wait_ms);
     out.i32(0);
     out.i32(sender.fetch_bytes_max);
@@ -46,14 +53,9 @@ pub(super) fn encode_request(
     out.no_tags();
     out.array_len(0);
     out.string("");
-    out.tag_count(2);
+    out.tag_count(1);
     out.tag(CLUSTER_ID_TAG, |out| {
         out.nullable_string(Some(&sender.cluster_id));
-    });
-    out.tag(REPLICA_STATE_TAG, |out| {
-        out.i32(request.sender.id);
-        out.i64(-1);
-        out.no_tags();
     });
 }
 
@@ -62,6 +64,7 @@ pub(super) fn decode_request(
     api: Api,
     own: &Sender,
 ) -> Result<Incoming, DecodeError> {
+    let id = reader.i32()?;
     reader.i32()?;
     reader.i32()?;
     let bytes_max = reader.i32()?;
@@ -81,7 +84,7 @@ pub(super) fn decode_request(
     reader.tags(|tag, value| {
         match tag {
             DIRECTORY_TAG => directory = value.uuid()?,
-            HIGH_WATERMARK_TAG if api.version >= 18 => high_watermark = value.i64()?,
+            HIGH_WATERMARK_TAG => high_watermark = value.i64()?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -95,18 +98,12 @@ pub(super) fn decode_request(
         reader.skip_tags(true)?;
     }
     reader.string(true)?;
-    let (mut cluster_id, mut id) = (own.cluster_key, -1);
+    let mut cluster_id = own.cluster_key;
     reader.tags(|tag, value| {
-        match tag {
-            CLUSTER_ID_TAG => cluster_id = cluster_key(value.nullable_string(true)?, own),
-            REPLICA_STATE_TAG => {
-                id = value.i32()?;
-                value.i64()?;
-                value.skip_tags(true)?;
-            }
-            _ => return Ok(false),
+        if tag == CLUSTER_ID_TAG {
+            cluster_id = cluster_key(value.nullable_string(true)?, own);
         }
-        Ok(true)
+        Ok(tag == CLUSTER_ID_TAG)
     })?;
     Ok(Incoming {
         request: Request {
@@ -159,22 +156,17 @@ pub(super) fn encode_response(
     out.i64(high_watermark);
     out.i64(-1);
     out.i64(-1);
+    let diverging = diverging.unwrap_or(NO_END);
+    out.i32(diverging.epoch);
+    out.i64(diverging.offset);
+    out.no_tags();
+    out.i32(response.leader.unwrap_or(-1));
+    out.i32(response.epoch);
+    out.no_tags();
     out.nullable_len(None);
     out.i32(-1);
     out.nullable_bytes(Some(&payload.bytes));
-    out.tag_count(1 + u32::from(diverging.is_some()) + u32::from(snapshot.is_some()));
-    if let Some(end) = diverging {
-        out.tag(DIVERGING_TAG, |out| {
-            out.i32(end.epoch);
-            out.i64(end.offset);
-            out.no_tags();
-        });
-    }
-    out.tag(LEADER_TAG, |out| {
-        out.i32(response.leader.unwrap_or(-1));
-        out.i32(response.epoch);
-        out.no_tags();
-    });
+    out.tag_count(u32::from(snapshot.is_some()));
     if let Some(id) = snapshot {
         out.tag(SNAPSHOT_TAG, |out| {
             out.i64(id.offset);
@@ -235,6 +227,13 @@ fn read_parts(reader: &mut Reader<'_>, body: &Bytes) -> Result<Parts, DecodeErro
     let high_watermark = reader.i64()?;
     reader.i64()?;
     reader.i64()?;
+    let epoch = reader.i32()?;
+    let offset = reader.i64()?;
+    reader.skip_tags(true)?;
+    let end = EpochEnd { epoch, offset };
+    let diverging = (end != NO_END).then_some(end);
+    let leader = (reader.i32()?, reader.i32()?);
+    reader.skip_tags(true)?;
     for _ in 0..reader.nullable_array(true, 16)?.unwrap_or(0) {
         reader.i64()?;
         reader.i64()?;
@@ -244,22 +243,14 @@ fn read_parts(reader: &mut Reader<'_>, body: &Bytes) -> Result<Parts, DecodeErro
     let records = reader
         .nullable_bytes(true)?
         .map_or_else(Bytes::new, |records| body.slice_ref(records));
-    let (mut diverging, mut leader, mut snapshot) = (None, (-1, -1), None);
+    let mut snapshot = None;
     reader.tags(|tag, value| {
-        match tag {
-            DIVERGING_TAG => {
-                let epoch = value.i32()?;
-                let offset = value.i64()?;
-                diverging = Some(EpochEnd { epoch, offset });
-            }
-            LEADER_TAG => leader = (value.i32()?, value.i32()?),
-            SNAPSHOT_TAG => {
-                let offset = value.i64()?;
-                let epoch = value.i32()?;
-                snapshot = Some(EpochEnd { epoch, offset });
-            }
-            _ => return Ok(false),
+        if tag != SNAPSHOT_TAG {
+            return Ok(false);
         }
+        let offset = value.i64()?;
+        let epoch = value.i32()?;
+        snapshot = Some(EpochEnd { epoch, offset });
         value.skip_tags(true)?;
         Ok(true)
     })?;

@@ -9,7 +9,7 @@ use pybroker_protocol::codec::{
 use pybroker_quorum::{Answer, Ask, EpochEnd, Error, Fetched, ReplicaKey, Request, Response};
 
 use super::{
-    Api, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, Payload, ReplyTo, Sender, VOTE, api_of,
+    Api, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, Payload, ReplyTo, Sender, VOTE, api_of,
     decode_request, decode_response, encode_request, encode_response,
 };
 
@@ -76,11 +76,8 @@ fn request(ask: Ask) -> Request {
 
 /// Decode by the schema, and encode again.
 fn by_schema(api: Api, direction: Direction, body: &[u8]) -> Vec<u8> {
-    let registry = match api.key {
-        FETCH => Registry::Client,
-        _ => Registry::InterBroker,
-    };
-    let message = registry.message(api.key, direction).expect("a message");
+    let message = Registry::InterBroker.message(api.key, direction);
+    let message = message.expect("a message");
     let value = decode_value(message, api.version, body, ELEMENTS_MAX_TRUSTED);
     let value = value.expect("a version").expect("the layout");
     encode_value(message, api.version, &value).expect("encoded")

@@ -62,9 +62,10 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
 pub(crate) fn lane(api_key: i16) -> Lane {
     use ApiKey::*;
     match ApiKey::from_code(api_key) {
-        Some(LeaderAndIsr | StopReplica | UpdateMetadata | ControlledShutdown | AlterPartition) => {
-            Lane::InterBroker
-        }
+        Some(
+            LeaderAndIsr | StopReplica | UpdateMetadata | ControlledShutdown | AlterPartition
+            | Fetch | Vote | BeginQuorumEpoch | EndQuorumEpoch | FetchSnapshot,
+        ) => Lane::InterBroker,
         Some(
             SaslHandshake
             | SaslAuthenticate

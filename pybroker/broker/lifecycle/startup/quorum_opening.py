@@ -21,7 +21,7 @@ from pybroker.config import BrokerConfig
 from pybroker.config.listener_addresses import VoterAddress
 from pybroker.errors import FatalError, StartError
 from pybroker.files import write_atomically
-from pybroker.native import NativeError, Uuid
+from pybroker.native import NativeError, NativeMetadata, Uuid
 from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica, QuorumReplicaStatus
 from pybroker.protocol import messages as m
 
@@ -138,10 +138,11 @@ async def open_quorum(
     login: Mapping[str, str],
     on_fatal: Callable[[FatalError], None],
     *,
+    metadata: NativeMetadata,
     founds: bool,
 ) -> OpenQuorum:
-    """Open the node; the log directories have their ids by now. `founds`: format it as the only voter of a new cluster.
-    Raises StartError."""
+    """Open the node; the log directories have their ids by now. `metadata`: makes the data plane hand over fetches of
+    the metadata topic. `founds`: format the node as the only voter of a new cluster. Raises StartError."""
     log.warning("%s", WARNING)
     directory, here = Path(config.log_dirs[0]) / DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
@@ -174,6 +175,7 @@ async def open_quorum(
         native = await asyncio.get_running_loop().run_in_executor(None, start)
     except NativeError as problem:
         raise StartError(f"the metadata log in {directory} cannot be opened: {problem}") from None
+    metadata.serve_quorum(native)
     known = VoterDirectory(config)
     transport = QuorumTransport(here, _connector(config, login), known.broker)
     loader = MetadataLoader(on_fatal)

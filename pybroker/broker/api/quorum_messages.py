@@ -1,0 +1,59 @@
+"""Requests of the metadata quorum, between brokers only: Vote (52, v0-1), BeginQuorumEpoch (53, v0-1), EndQuorumEpoch
+(54, v0-1), FetchSnapshot (59, v1), and Fetch (1, v13) of the metadata topic.
+
+Behavior
+- This broker's node of the quorum answers, whether it leads or not.
+- The request names partition 0 of the metadata topic, and nothing else; otherwise the response is INVALID_REQUEST.
+
+Versions
+- 0 of Vote, BeginQuorumEpoch and EndQuorumEpoch and 13 of Fetch are in the layout of the KIP-516 text; the brokers send
+  1 of the first three, which has the directory ids of KIP-853 and the pre-vote of KIP-996.
+
+Differs from Kafka
+- The messages name the metadata topic by its id, or by the sentinel id until they know it (KIP-516).
+- Kafka has the replica's directory id, its high watermark, the snapshot id and the node endpoints in later versions of
+  Fetch. Here version 13 has them in tagged fields of pybroker's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pybroker.broker.requests.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.native import decode, encode
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+
+API_KEYS = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH_SNAPSHOT,
+)
+INDEXED_BY_PARTITION = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
+"""Requests that name the partition's index `partition`; the others name it `partition_index`."""
+
+
+class QuorumAnswers(Protocol):
+    """Answers other nodes of the metadata quorum."""
+
+    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
+        """Return the body of a response. Raises ValueError for another message."""
+        ...
+
+
+async def handle(quorum: QuorumAnswers | None, context: RequestContext, request: Any) -> Any:
+    """Respond as this broker's node does. UNSUPPORTED_VERSION: the cluster has no metadata quorum."""
+    if quorum is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This cluster has no metadata quorum.")
+    key, version = context.api_key, context.api_version
+    index = "partition" if key in INDEXED_BY_PARTITION else "partition_index"
+    if [[getattr(partition, index) for partition in topic.partitions] for topic in request.topics] != [[0]]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The request must name partition 0 of the metadata topic only.")
+    try:
+        body = await quorum.answer(key, version, encode(request, version))
+    except ValueError as problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"No message of the metadata quorum: {problem}") from None
+    return decode(key, version, body, False, interbroker=True)
