@@ -44,8 +44,8 @@ build: $(VENV)/.built ## install pybroker into .venv (native core built with car
 run: need-java $(VENV)/.built ## the main job: start a broker, load real text by Spark, read it back, compare (INPUT=path for your own)
 	$(BIN)/python -m examples.roundtrip $(if $(INPUT),--input '$(INPUT)')
 
-cluster: need-java $(VENV)/.built ## ZooKeeper and three brokers: the same text at RF 3 while a leader dies and a topic is re-created, compared
-	$(BIN)/python -m examples.roundtrip.cluster $(if $(INPUT),--input '$(INPUT)')
+cluster: need-java $(VENV)/.built ## three brokers (STORE=zookeeper: on ZooKeeper): the same text at RF 3 while a leader dies and a topic is re-created
+	$(BIN)/python -m examples.roundtrip.cluster --store $(or $(STORE),quorum) $(if $(INPUT),--input '$(INPUT)')
 
 test: lint types fmt-check clippy test-rust test-python ## everything: lint, types, Rust tests, Python tests with all clients
 

@@ -1,11 +1,11 @@
 """The main job on a cluster: `python -m examples.roundtrip.cluster`, or `make cluster`.
 
-It starts ZooKeeper and three brokers on this machine; every topic has three replicas. `format("pybroker")` loads the
-text. In the middle of the job the leader of a partition is killed and stays down for a while. Meanwhile a topic with
-other records is deleted, re-created under its name, and loaded, too. Then the broker returns with its old data of the
-deleted topic, and the new one gets its third replica (`pybroker cluster balance`). Another broker is killed, so the
-returned one serves its copy. Spark and confluent-kafka read both topics back. Exit code 0: the cluster is healthy
-again, and every count and digest agrees with the files.
+It starts three brokers on this machine, without ZooKeeper unless `--store zookeeper` says so; every topic has three
+replicas. `format("pybroker")` loads the text. In the middle of the job the leader of a partition is killed and stays
+down for a while. Meanwhile a topic with other records is deleted, re-created under its name, and loaded, too. Then the
+broker returns with its old data of the deleted topic, and the new one gets its third replica (`pybroker cluster
+balance`). Another broker is killed, so the returned one serves its copy. Spark and confluent-kafka read both topics
+back. Exit code 0: the cluster is healthy again, and every count and digest agrees with the files.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from examples.roundtrip import connector, spark, texts, topics
 from examples.roundtrip.report import Row, report
 from pybroker.testing import BrokerProcessError, Cluster
+from pybroker.testing.cluster import Store
 from pybroker.testing.download_cache import DownloadError
 from pybroker.testing.maven import NoJavaError
 from pybroker.testing.zookeeper.server import ZooKeeperError
@@ -174,7 +175,14 @@ class _Job:
     "--input", "given", type=click.Path(exists=True, path_type=Path), help="File or folder with your own text."
 )
 @click.option("--partitions", default=6, show_default=True, help="Partitions of each topic.")
-def main(given: Path | None, partitions: int) -> None:
+@click.option(
+    "--store",
+    type=click.Choice(["quorum", "zookeeper"]),
+    default="quorum",
+    show_default=True,
+    help="Where the brokers keep the metadata: in a log of their own, or in ZooKeeper.",
+)
+def main(given: Path | None, partitions: int, store: Store) -> None:
     """Load text into three brokers with Spark while one dies and a topic is re-created; read it back, and compare."""
     console = Console()
     files = texts.user_texts(given) if given else texts.installed_texts()
@@ -185,7 +193,7 @@ def main(given: Path | None, partitions: int) -> None:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="pybroker-roundtrip-")))
         bar = stack.enter_context(Progress(*columns, console=console))
         try:
-            cluster = stack.enter_context(Cluster(BROKERS, data_dir=folder / "cluster"))
+            cluster = stack.enter_context(Cluster(BROKERS, data_dir=folder / "cluster", store=store))
             try:
                 equal = _Job(cluster, files, partitions, bar).run(folder)
             except Exception:

@@ -19,8 +19,9 @@ from pybroker.protocol import messages as m
 from pybroker.testing.child_processes import pause
 from tests.chaos.history import History
 from tests.support.cluster import BrokerCluster, ClusterBroker
-from tests.support.cluster_state import ClusterState, StateUnknownError
+from tests.support.cluster_state import ClusterState
 from tests.support.links import ZOOKEEPER, Links
+from tests.support.partition_states import StateUnknownError
 from tests.support.wire import answers_metadata
 from tests.wire.client import WireClient
 

@@ -21,9 +21,10 @@ from tests.chaos.history import History, Place
 from tests.chaos.nemesis import MOVED, SESSION_MS, Nemesis, Step, plan
 from tests.chaos.writers import LibrdkafkaWriter, OwnWriter, Writer
 from tests.support.cluster import BrokerCluster, running_cluster
-from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError, not_there
+from tests.support.cluster_state import ClusterState, not_there, state_of
 from tests.support.links import Links
 from tests.support.log_files import replica_logs
+from tests.support.partition_states import PartitionState, StateUnknownError
 from tests.support.taking_records import all_take_a_record
 
 SETTINGS: Mapping[str, str] = {
@@ -121,7 +122,7 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, l
     """One run; the verdict says what was wrong."""
     least, faults = least or Least(), faults or {**KILLS, **CUTS}
     history, verdict = History(), Verdict(seed)
-    with _cluster(folder) as (cluster, links), ClusterState(cluster.zookeeper.address, patience_s=0) as state:
+    with _cluster(folder) as (cluster, links), state_of(cluster, patience_s=0) as state:
         nemesis = Nemesis(cluster, links, state, history)
         with _clients(cluster, state, history, seed) as finish:
             _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))

@@ -18,10 +18,11 @@ from pybroker.protocol.error_codes import ErrorCode
 from tests.chaos.checker import check
 from tests.chaos.history import History, Place
 from tests.support.cluster import BrokerCluster, running_cluster, until
-from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError, not_there
+from tests.support.cluster_state import ClusterState, not_there, state_of
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.links import ZOOKEEPER, Links
 from tests.support.log_files import replica_logs
+from tests.support.partition_states import PartitionState, StateUnknownError
 from tests.support.wire import answers_metadata
 from tests.topic_ids.lives import Lives
 from tests.wire.client import WireClient
@@ -256,6 +257,6 @@ def scene(folder: Path, fault: str | None, settings: Mapping[str, str]) -> Itera
         ExitStack() as later,
         closing(links),
         running_cluster(folder, settings=chosen, links=links, module=module) as cluster,
-        ClusterState(cluster.zookeeper.address) as state,
+        state_of(cluster) as state,
     ):
         yield Scene(Ground(folder, fault, later), cluster, links, state)

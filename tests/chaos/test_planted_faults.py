@@ -19,6 +19,7 @@ from tests.chaos.planted import FAULTS
 from tests.chaos.scenes import TOPIC, Scene, scene
 from tests.chaos.writers import LibrdkafkaWriter
 from tests.support.cluster import LIMIT_S, until
+from tests.support.cluster_state import ZooKeeperState
 from tests.support.links import ZOOKEEPER
 from tests.support.wire import answers_metadata
 from tests.wire.client import WireClient
@@ -176,6 +177,7 @@ def the_store_is_restored_from_a_backup(scene: Scene) -> None:
         data.rename(backup)
         newest.rename(data)
         server.start()
+    assert isinstance(scene.state, ZooKeeperState)
     scene.state.begin_anew()
 
 

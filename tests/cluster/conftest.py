@@ -1,4 +1,4 @@
-"""Clusters to test against."""
+"""Clusters to test against, on both metadata stores."""
 
 from __future__ import annotations
 
@@ -6,11 +6,88 @@ from collections.abc import Iterator
 
 import pytest
 
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, running_cluster
+from tests.support.stores import clusters_on
+
+LATER = frozenset(
+    {
+        "test_broker_tokens",
+        "test_clients",
+        "test_consumer_groups",
+        "test_controller_dies_deleting",
+        "test_creation",
+        "test_deadlines",
+        "test_deletion_deaths",
+        "test_deletion_undone",
+        "test_departed_replicas",
+        "test_drain_of_the_dead",
+        "test_envelope",
+        "test_follower_reads",
+        "test_ids_in_tags",
+        "test_ingest",
+        "test_ingest_deaths",
+        "test_ingest_trouble",
+        "test_metrics",
+        "test_moves",
+        "test_mutation_quota",
+        "test_offline_replicas",
+        "test_offset_not_available",
+        "test_operations",
+        "test_overwritten",
+        "test_placement",
+        "test_power_cuts",
+        "test_purge",
+        "test_quotas",
+        "test_reconcile",
+        "test_recreated_elsewhere",
+        "test_replication",
+        "test_replication_cut_links",
+        "test_replication_disks",
+        "test_replication_followers",
+        "test_roundtrip",
+        "test_security",
+        "test_share_groups",
+        "test_streams_groups",
+        "test_suspect_replicas",
+        "test_tls",
+        "test_transaction_deaths",
+        "test_under_load",
+        "test_unregister",
+    }
+)
+"""Files whose tests run with a quorum only in `make test-slow`, and on ZooKeeper in `make test`: with a quorum, some of
+them still fail.
+"""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test runs with a metadata quorum, and slowly also on ZooKeeper; with `only_on_zookeeper` on ZooKeeper."""
+    only = metafunc.definition.get_closest_marker("only_on_zookeeper")
+    assert only is None or (only.args and isinstance(only.args[0], str)), "only_on_zookeeper has no reason"
+    stores: list[Store] = ["quorum", "zookeeper"]
+    if metafunc.module.__name__.rpartition(".")[2] in LATER:
+        stores.reverse()
+    slow = pytest.param(stores[1], marks=pytest.mark.slow)
+    chosen = ["zookeeper"] if only is not None else [stores[0], slow]
+    metafunc.parametrize("store", chosen, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """Where clusters keep their metadata."""
+    chosen: Store = request.param
+    with clusters_on(chosen):
+        yield chosen
+
+
+def survives_two_losses(store: Store) -> int:
+    """The size of a cluster that still decides when two brokers are gone: a quorum needs a majority."""
+    return 5 if store == "quorum" else 3
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def cluster(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     """Three brokers that are up."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), store=store) as running:
         yield running

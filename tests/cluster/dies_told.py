@@ -17,14 +17,14 @@ DIED = 9
 
 
 def _die_told(file: Path) -> None:
-    handle = ControlReceiver.handle
+    execute = ControlReceiver.execute
 
     async def told(receiver: ControlReceiver, request: ControlRequest, **more: Any) -> Any:
         if isinstance(request, LeaderAndIsrRequest) and os.path.exists(file):  # noqa: ASYNC240  # a moment
             os._exit(DIED)
-        return await handle(receiver, request, **more)
+        return await execute(receiver, request, **more)
 
-    ControlReceiver.handle = told  # type: ignore[method-assign]  # for this process
+    ControlReceiver.execute = told  # type: ignore[method-assign]  # for this process
 
 
 if __name__ == "__main__":

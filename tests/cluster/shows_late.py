@@ -14,14 +14,14 @@ LATE_S = 0.5
 
 
 def _show_late() -> None:
-    handle = ControlReceiver.handle
+    execute = ControlReceiver.execute
 
     async def late(receiver: ControlReceiver, request: ControlRequest, **how: Any) -> Any:
         if isinstance(request, UpdateMetadataRequest):
             await asyncio.sleep(LATE_S)
-        return await handle(receiver, request, **how)
+        return await execute(receiver, request, **how)
 
-    ControlReceiver.handle = late  # type: ignore[method-assign]  # for this process
+    ControlReceiver.execute = late  # type: ignore[method-assign]  # for this process
 
 
 if __name__ == "__main__":

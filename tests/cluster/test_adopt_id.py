@@ -11,6 +11,8 @@ import pytest
 from pybroker.broker.offline.offline_directories import read_properties_of, write_properties_of
 from tests.support.cluster import ClusterBroker, running_cluster
 
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: a topic without an id")
+
 
 def adopt(broker: ClusterBroker, cluster_id: str) -> subprocess.CompletedProcess[str]:
     sets = broker.command()[4:]

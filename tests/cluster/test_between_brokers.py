@@ -11,6 +11,7 @@ from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import running_cluster, until
 from tests.support.heard import Heard, states
 from tests.support.lives_in_cluster import Everywhere
@@ -18,17 +19,19 @@ from tests.support.replicas import make_controller
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: UpdateMetadata, LeaderAndIsr and StopReplica are pushed")
+
 INCREMENTAL, FULL = 1, 2
 LEADER = 2
 DEAD = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.fixture(scope="module")
-def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Heard]:
+def heard(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Heard]:
     """Three brokers; the first one is the controller."""
     folder = tmp_path_factory.mktemp("between")
     settings = {"auto.leader.rebalance.enable": "false", "broker.rack": "r"}
-    with running_cluster(folder, 3, settings, module=("tests.cluster.hears", str(folder))) as cluster:
+    with running_cluster(folder, 3, settings, module=("tests.cluster.hears", str(folder)), store=store) as cluster:
         brokers = Everywhere(cluster)
         make_controller(cluster, 1)
         until(lambda: brokers.controller(2) == 1)

@@ -11,9 +11,8 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from tests.support.brokers import BrokerProcess
 from tests.support.certificates import Authority
-from tests.support.cluster import BrokerCluster, described, until
+from tests.support.cluster import described, new_cluster, until
 from tests.support.identity_provider import AUDIENCE, CLIENT, ISSUER, SECRET, IdentityProvider
-from tests.support.zookeeper import zookeeper
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 TOPIC = "by-tokens"
@@ -62,25 +61,21 @@ def test_brokers_copy_for_longer_than_a_token_lives(
 ) -> None:
     """Sessions end with their token, so that followers and controller log in again and again."""
     provider.lifetime_s = provider.told_s = 10
-    with zookeeper(tmp_path / "zookeeper") as server:
-        cluster = BrokerCluster(tmp_path / "cluster", 3, server, settings(provider, authority))
-        try:
-            cluster.start()
-            where = {"bootstrap.servers": cluster.bootstrap}
-            with blocking.AdminClient(where) as admin, blocking.Producer({**where, "acks": "all"}) as producer:
-                admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "3"})])
-                began = time.monotonic()
-                while time.monotonic() < began + 3 * provider.lifetime_s:
-                    producer.send(TOPIC, b"x")
-                assert len(provider.forms) > 2 * len(BROKERS)
-                assert {form["scope"] for form in provider.forms} == {"brokers"}
-                cluster.brokers[2].kill()
-                cluster.brokers[2].start()
-                until(lambda: in_sync(admin) == BROKERS)
-            for broker in cluster.brokers.values():
-                assert SECRET not in broker.console.read_text()
-        finally:
-            cluster.kill()
+    with new_cluster(tmp_path / "cluster", 3, settings(provider, authority)) as cluster:
+        cluster.start()
+        where = {"bootstrap.servers": cluster.bootstrap}
+        with blocking.AdminClient(where) as admin, blocking.Producer({**where, "acks": "all"}) as producer:
+            admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "3"})])
+            began = time.monotonic()
+            while time.monotonic() < began + 3 * provider.lifetime_s:
+                producer.send(TOPIC, b"x")
+            assert len(provider.forms) > 2 * len(BROKERS)
+            assert {form["scope"] for form in provider.forms} == {"brokers"}
+            cluster.brokers[2].kill()
+            cluster.brokers[2].start()
+            until(lambda: in_sync(admin) == BROKERS)
+        for broker in cluster.brokers.values():
+            assert SECRET not in broker.console.read_text()
 
 
 @pytest.mark.parametrize(
@@ -95,9 +90,9 @@ def test_brokers_copy_for_longer_than_a_token_lives(
 def test_what_a_broker_cannot_log_in_with_stops_its_start(
     provider: IdentityProvider, authority: Authority, tmp_path: Path, changes: dict[str, str], words: str
 ) -> None:
-    with zookeeper(tmp_path / "zookeeper") as server:
-        given = settings(provider, authority, changes.pop("secret", SECRET)) | changes
-        broker = next(iter(BrokerCluster(tmp_path / "cluster", 1, server, given).brokers.values()))
+    given = settings(provider, authority, changes.pop("secret", SECRET)) | changes
+    with new_cluster(tmp_path / "cluster", 1, given) as cluster:
+        broker = cluster.brokers[1]
         said = refusal(broker)
         assert words in said, said
         assert "secret" not in said.replace("client.secret", "").replace("clientSecret", "")

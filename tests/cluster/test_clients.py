@@ -18,12 +18,13 @@ import pytest
 from examples.roundtrip import connector
 from examples.roundtrip import spark as roundtrip_spark
 from pybroker.client import blocking
+from pybroker.testing.cluster import Store
 from tests.clients.api import ALL_ACKS, Client, Member, Producer
 from tests.clients.confluent import Confluent
 from tests.clients.conftest import CLIENTS
 from tests.clients.expectations import PARTITIONS, Polling, check_log, records
 from tests.support.cluster import BrokerCluster, described, running_cluster, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import state_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -118,7 +119,7 @@ def a_leader(cluster: BrokerCluster, topic: str) -> int:
     the one that it knows refuses connections."""
     with (
         blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin,
-        ClusterState(cluster.zookeeper.address) as state,
+        state_of(cluster) as state,
     ):
         found: list[int] = []
 
@@ -132,10 +133,10 @@ def a_leader(cluster: BrokerCluster, topic: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
+def at_work(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Begun]:
     """All clients, each a future: at work when one of four brokers was killed, which led a partition."""
     settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
-    with running_cluster(tmp_path_factory.mktemp("clients"), 4, settings) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("clients"), 4, settings, store=store) as cluster:
         with ThreadPoolExecutor(len(CLIENTS) + 1) as threads:
             spark = threads.submit(begin_to_copy, cluster, tmp_path_factory.mktemp("checkpoint"))
             clients = {kind: threads.submit(begin, kind, cluster) for kind in CLIENTS}

@@ -18,6 +18,7 @@ from pybroker.client import (
 )
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.groups.consumer_protocol_member import NEVER_MS, ConsumerProtocolMember, picture
 from tests.groups.kit import Member, fill, members, shared_out, unique
 from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
@@ -38,8 +39,8 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    with running_cluster(tmp_path_factory.mktemp("consumers"), 3, SETTINGS) as cluster:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path_factory.mktemp("consumers"), 3, SETTINGS, store=store) as cluster:
         with WireClient(cluster.brokers[1].port) as client:
             # Whoever asks for a coordinator makes the topic of its records.
             request = m.FindCoordinatorRequest(coordinator_keys=["any"])

@@ -9,7 +9,7 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from tests.support.brokers import BrokerProcess
 from tests.support.cluster import BrokerCluster, leaders, running_cluster, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import state_of
 from tests.support.lives_in_cluster import Everywhere
 
 
@@ -53,6 +53,7 @@ def test_another_broker_becomes_controller(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.checklist(7, 66, "A12", "R30")
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: a new controller loads the cluster")
 def test_a_controller_that_has_not_loaded_yet_leaves_everything_as_it_is(tmp_path: Path) -> None:
     """A broker starts meanwhile, and waits to hear what it hosts: not a part of it, which would have the rest put
     aside. The guard against putting aside too much is off."""
@@ -60,7 +61,7 @@ def test_a_controller_that_has_not_loaded_yet_leaves_everything_as_it_is(tmp_pat
     settings = {"stale.replicas.max.percent": "100"}
     with (
         running_cluster(tmp_path, settings=settings, module=module) as cluster,
-        ClusterState(cluster.zookeeper.address) as state,
+        state_of(cluster) as state,
     ):
         brokers = Everywhere(cluster)
         brokers.create("held", 3)

@@ -10,9 +10,10 @@ import pytest
 
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.cluster.test_envelope import Network, create, id_of
 from tests.support.cluster import ClusterBroker, running_cluster, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import state_of
 from tests.support.links import ZOOKEEPER, Links
 from tests.wire.client import WireClient
 
@@ -21,14 +22,14 @@ LONG_MS = 100_000
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Sessions do not end while something is cut."""
     links = Links()
     settings = {"zookeeper.session.timeout.ms": "60000"}
     try:
         with (
-            running_cluster(tmp_path_factory.mktemp("deadlines"), settings=settings, links=links) as cluster,
-            ClusterState(cluster.zookeeper.address) as state,
+            running_cluster(tmp_path_factory.mktemp("late"), settings=settings, links=links, store=store) as cluster,
+            state_of(cluster) as state,
         ):
             yield Network(cluster, links, state)
     finally:

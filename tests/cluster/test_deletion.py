@@ -11,10 +11,11 @@ import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, running_network, until
+from tests.support.cluster_state import state_of
 from tests.support.links import Links
 from tests.support.lives_in_cluster import Everywhere
-from tests.support.zookeeper import zookeeper_client
 
 SETTINGS = {"replica.lag.time.max.ms": "1000", "replica.socket.timeout.ms": "1000", "replica.fetch.backoff.ms": "200"}
 
@@ -28,9 +29,9 @@ class Network(Everywhere):
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Three brokers; each test leaves them up and in sync."""
-    with running_network(tmp_path_factory.mktemp("deletion"), SETTINGS) as (cluster, links):
+    with running_network(tmp_path_factory.mktemp("deletion"), SETTINGS, store=store) as (cluster, links):
         yield Network(cluster, links)
 
 
@@ -54,10 +55,10 @@ def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
     network.written("receipt", "old")
     network.cluster.brokers[away].kill()
     until(lambda: network.live(controller) == {1, 2, 3} - {away})
-    with zookeeper_client(network.cluster.zookeeper.address) as store:
+    with state_of(network.cluster) as state:
         began = time.monotonic()
         assert network.at(controller).delete(topic_id).error_code == 0
-        assert store.exists("/brokers/topics/receipt") is None
+        assert ("receipt", 0) not in state.partitions()
     again = network.at(controller).create("receipt", 2, replicas=2)
     taken = time.monotonic() - began
     print(f"DeleteTopics and CreateTopics with a replica's broker down: {1000 * taken:.0f} ms")
@@ -70,6 +71,7 @@ def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
 
 
 @pytest.mark.checklist(6, 7, 66, 86, 92, "R27", "R30", "B1")
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: a decision that no other broker has heard of")
 def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
     """Nobody else has heard a word: the next controller collects, and the words of the one before, which come late,
     change nothing."""

@@ -14,6 +14,7 @@ import pytest
 from pybroker.client import KafkaError, NewPartitions, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
+from pybroker.testing.cluster import Store
 from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.zookeeper import zookeeper_client
@@ -22,10 +23,10 @@ ROUNDS = 12
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
     """Three brokers that make topics which are asked for."""
     settings = {"auto.create.topics.enable": "true", "num.partitions": "2", "default.replication.factor": "3"}
-    with running_cluster(tmp_path_factory.mktemp("races"), settings=settings) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("races"), settings=settings, store=store) as cluster:
         yield Everywhere(cluster)
 
 
@@ -147,6 +148,7 @@ def test_a_topic_that_is_made_by_being_asked_for_is_one_topic(brokers: Everywher
 
 
 @pytest.mark.checklist(1, 45, 208, 212, "A22")
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: a tool writes a znode")
 def test_a_foreign_tool_takes_the_id_away(brokers: Everywhere) -> None:
     """As tools from before topic ids do, which write the topic's node as they know it (KAFKA-14190). The next
     controller knows the id all the same, also without a replica of it."""

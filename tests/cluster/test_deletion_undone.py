@@ -12,14 +12,16 @@ import pytest
 from pybroker.client import TopicPartition, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
 from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
     """Three brokers; each test leaves them up."""
-    with running_cluster(tmp_path_factory.mktemp("undone")) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("undone"), survives_two_losses(store), store=store) as cluster:
         yield Everywhere(cluster)
 
 

@@ -4,18 +4,17 @@ its data aside.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import running_cluster, until
+from tests.support.cluster_state import state_of
 from tests.support.lives_in_cluster import Everywhere
-from tests.support.zookeeper import zookeeper_client
 
 SETTINGS = {"replica.lag.time.max.ms": "1000"}
 MANY = 12
@@ -23,17 +22,16 @@ MANY = 12
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
     """Each test leaves all of them up."""
-    with running_cluster(tmp_path_factory.mktemp("departed"), settings=SETTINGS) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("departed"), settings=SETTINGS, store=store) as cluster:
         yield Everywhere(cluster)
 
 
-def left(brokers: Everywhere, name: str) -> dict[str, list[str]]:
-    """What the topic's node says: partition → brokers that it has left."""
-    with zookeeper_client(brokers.cluster.zookeeper.address) as client:
-        node: dict[str, Any] = json.loads(client.get(f"/brokers/topics/{name}")[0])
-    return {partition: sorted(epochs) for partition, epochs in node.get("departed_replicas", {}).items()}
+def left(brokers: Everywhere, name: str) -> dict[int, list[int]]:
+    """Partition → brokers that it has left, as the metadata store has it."""
+    with state_of(brokers.cluster) as state:
+        return state.departed(name)
 
 
 def receipt(brokers: Everywhere, at: int, topic_id: Uuid) -> dict[int, str]:
@@ -97,7 +95,7 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
     assert lives.delete(topic_id).error_code == 0
     until(lambda: receipt(brokers, controller, topic_id) == {controller: "staged", other: "staged", number: "deleting"})
     assert lives.undelete(topic_id).error_code == 0
-    assert left(brokers, "returned") == {"0": [str(number)]}
+    assert left(brokers, "returned") == {0: [number]}
     away.start()
     until(lambda: left(brokers, "returned") == {})
     (aside,) = brokers.staged(number, topic_id)
@@ -122,7 +120,7 @@ def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere)
     until(lambda: in_sync(controller, number))
     away.kill()
     brokers.move("many", [controller, other], MANY)
-    assert left(brokers, "many") == {str(index): [str(number)] for index in range(MANY)}
+    assert left(brokers, "many") == {index: [number] for index in range(MANY)}
     brokers.cluster.brokers[controller].kill()
     until(lambda: brokers.controller(other) == other)
     brokers.cluster.brokers[controller].start()

@@ -20,6 +20,8 @@ from pybroker.client import (
 )
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
 from tests.support.cluster import LIMIT_S, BrokerCluster, isr, leaders, running_cluster, until
 from tests.support.kafka_tools import run_tool
 
@@ -28,10 +30,11 @@ LATE = ConfigResource(ConfigResourceType.TOPIC, "late")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     """Leaders move when a test wants it."""
     settings = {"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "4000"}
-    with running_cluster(tmp_path_factory.mktemp("elections"), settings=settings) as running:
+    size = survives_two_losses(store)
+    with running_cluster(tmp_path_factory.mktemp("elections"), size, settings, store=store) as running:
         yield running
 
 
@@ -165,9 +168,10 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
 def test_preferred_leaders_come_back_by_themselves(cluster: BrokerCluster) -> None:
     """A controller that may: it looks from time to time."""
     create(cluster, "back", (1, 2, 3), (2, 3, 1), (1, 3, 2))
-    looking = cluster.brokers[3]
-    looking.settings |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "1"}
-    looking.restart()
+    for number, looking in cluster.brokers.items():
+        if number > 2:
+            looking.settings |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "1"}
+            looking.restart()
     in_sync(cluster, "back", {1, 2, 3})
     for number in (1, 2):
         cluster.brokers[number].kill()

@@ -17,8 +17,9 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import pause
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_network, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import ClusterState, state_of
 from tests.support.links import ZOOKEEPER, Links
 from tests.wire.client import WireClient
 
@@ -48,10 +49,10 @@ class Network:
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     with (
-        running_network(tmp_path_factory.mktemp("envelope"), RIGHTS) as (cluster, links),
-        ClusterState(cluster.zookeeper.address) as state,
+        running_network(tmp_path_factory.mktemp("envelope"), RIGHTS, store=store) as (cluster, links),
+        state_of(cluster) as state,
     ):
         yield Network(cluster, links, state)
 

@@ -60,6 +60,7 @@ def test_a_broker_that_hangs_is_not_taken_for_dead(patient: BrokerCluster) -> No
 
 
 @pytest.mark.checklist("R40", "R27", "B3")
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: the node of a registration is removed")
 def test_a_broker_that_was_taken_for_dead_and_lives_registers_again(patient: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])

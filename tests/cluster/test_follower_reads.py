@@ -12,6 +12,7 @@ import pytest
 from pybroker.client import TopicPartition, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import ClusterBroker, Network, running_network, until
 from tests.support.kafka_tools import run_tool
 from tests.support.links import CLIENTS
@@ -30,14 +31,14 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Broker N is in rack N."""
 
     def in_a_rack(broker: ClusterBroker) -> None:
         broker.settings["broker.rack"] = f"rack-{broker.broker_id}"
         broker.settings["metrics.listener"] = f"127.0.0.1:{free_port()}"
 
-    with running_network(tmp_path_factory.mktemp("racks"), SETTINGS, in_a_rack) as network:
+    with running_network(tmp_path_factory.mktemp("racks"), SETTINGS, in_a_rack, store=store) as network:
         yield network
 
 

@@ -15,8 +15,8 @@ from pybroker.client import NewTopic, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import pause
-from tests.support.cluster import BrokerCluster, ClusterBroker, isr, until
-from tests.support.zookeeper import zookeeper
+from pybroker.testing.cluster import Store
+from tests.support.cluster import BrokerCluster, ClusterBroker, isr, new_cluster, until
 from tests.wire.client import WireClient
 
 GROUP, TOPIC, OFFSETS = "group", "read", "__consumer_offsets"
@@ -106,17 +106,17 @@ class Group:
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def few(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     """Three brokers, two of which run."""
     folder = tmp_path_factory.mktemp("groups")
-    with zookeeper(folder / "zookeeper") as server:
-        cluster = BrokerCluster(folder, 3, server, {"offsets.topic.num.partitions": "1", "min.insync.replicas": "2"})
-        try:
-            cluster.brokers[1].start()
-            cluster.brokers[2].start()
-            yield cluster
-        finally:
-            cluster.kill()
+    settings = {"offsets.topic.num.partitions": "1", "min.insync.replicas": "2"}
+    with new_cluster(folder, 3, settings, store) as cluster:
+        # One waits for the other: there is no cluster before a voter has founded it.
+        for number in (1, 2):
+            cluster.brokers[number].launch()
+        for number in (1, 2):
+            cluster.brokers[number].await_answers()
+        yield cluster
 
 
 @pytest.fixture(scope="module")

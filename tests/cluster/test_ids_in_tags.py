@@ -13,6 +13,7 @@ import pytest
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.topic_ids.kit import batch, delete, metadata, produce
 from tests.topic_ids.test_ids_in_tags import REQUESTS
@@ -62,8 +63,8 @@ def _told(client: WireClient, name: str) -> Uuid:
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with running_cluster(tmp_path_factory.mktemp("ids"), 3, SETTINGS) as cluster:
+def ground(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Ground]:
+    with running_cluster(tmp_path_factory.mktemp("ids"), 3, SETTINGS, store=store) as cluster:
         topics = {}
         with WireClient(cluster.brokers[1].port) as client:
             for broker in BROKERS:

@@ -9,6 +9,7 @@ import pytest
 
 from pybroker.client import blocking
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.ingest.client import ABSENT, COMMITTED, OPEN, Attempt
 from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.support.cluster_ingest import ClusterIngest, client, create, leaders, logs, records, staged_files
@@ -21,9 +22,9 @@ TTL_MS = 8_000
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     """Three brokers; what ingests attach is linked."""
-    with running_cluster(tmp_path_factory.mktemp("ingest"), settings=LINKED) as running:
+    with running_cluster(tmp_path_factory.mktemp("ingest"), settings=LINKED, store=store) as running:
         yield running
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.testing.cluster import Store
 from tests.ingest.client import COMMITTED, Attempt
 from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.support.cluster_ingest import (
@@ -54,11 +55,11 @@ class Dying:
 
 
 @pytest.fixture(scope="module")
-def dying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
+def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dying]:
     """Three brokers; what ingests attach is linked."""
     folder = tmp_path_factory.mktemp("dying")
     module = ("tests.support.dying_cluster", str(folder))
-    with running_cluster(folder, settings={"ingest.copy.bytes.max": "0"}, module=module) as running:
+    with running_cluster(folder, settings={"ingest.copy.bytes.max": "0"}, module=module, store=store) as running:
         yield Dying(running, folder)
 
 

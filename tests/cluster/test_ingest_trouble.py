@@ -16,6 +16,7 @@ import pytest
 from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import pause
+from pybroker.testing.cluster import Store
 from tests.cluster.test_ingest_deaths import Dying
 from tests.ingest.client import COMMITTED, COMMITTING, Attempt
 from tests.support.cluster import running_cluster, until
@@ -24,11 +25,11 @@ from tests.support.replicas import await_unregistered, same_logs, state
 
 
 @pytest.fixture(scope="module")
-def trouble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
+def trouble(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dying]:
     folder = tmp_path_factory.mktemp("trouble")
     settings = {"ingest.copy.bytes.max": "0", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "1"}
     module = ("tests.support.dying_cluster", str(folder))
-    with running_cluster(folder, settings=settings, module=module) as running:
+    with running_cluster(folder, settings=settings, module=module, store=store) as running:
         yield Dying(running, folder)
 
 

@@ -17,6 +17,8 @@ from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.zookeeper import zookeeper_client
 
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: the size of znodes")
+
 NAME = "n" * 249
 TOPIC = f"/brokers/topics/{NAME}"
 

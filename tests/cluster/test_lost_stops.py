@@ -15,10 +15,13 @@ import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.cluster.hears import RETRIES_MAX, RETRY_S
 from tests.support.cluster import LIMIT_S, BrokerCluster, running_cluster, until
 from tests.support.heard import Heard
 from tests.support.lives_in_cluster import Everywhere
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: StopReplica is pushed")
 
 INCREMENTAL, FULL = 1, 2
 DELAY_S = 14_400
@@ -68,10 +71,11 @@ class Lossy(Everywhere):
 
 
 @pytest.fixture(scope="module")
-def lossy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lossy]:
+def lossy(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Lossy]:
     """Three brokers; each test leaves them up and obedient."""
     folder = tmp_path_factory.mktemp("lossy")
-    with running_cluster(folder, settings=SETTINGS, module=("tests.cluster.hears", str(folder))) as cluster:
+    module = ("tests.cluster.hears", str(folder))
+    with running_cluster(folder, settings=SETTINGS, module=module, store=store) as cluster:
         yield Lossy(cluster, folder)
 
 

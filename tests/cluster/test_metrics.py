@@ -11,7 +11,7 @@ import pytest
 
 from pybroker.client import NewTopic, blocking
 from pybroker.testing import Cluster
-from pybroker.testing.cluster import ClusterBroker
+from pybroker.testing.cluster import ClusterBroker, Store
 from tests.support.cluster import SESSION_MS, until
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +27,8 @@ SAMPLE = re.compile(r"^(\w+(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, SETTINGS) as running:
+def cluster(store: Store) -> Iterator[Cluster]:
+    with Cluster(3, SETTINGS, store=store) as running:
         with blocking.AdminClient({"bootstrap.servers": running.bootstrap}) as admin:
             admin.create_topics([NewTopic("orders", replica_assignments={n: _from(n) for n in range(3)})]).all()
             admin.create_topics([NewTopic("alone", replica_assignments={0: [2]})]).all()
@@ -126,6 +126,7 @@ def test_the_table_of_names_is_true_of_a_cluster(cluster: Cluster) -> None:
     assert shown - {name for name, _ in rows} == set()
 
 
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: metrics of the session")
 def test_the_session_with_zookeeper(cluster: Cluster) -> None:
     def all_are(state: str) -> bool:
         return total(cluster, f'{SESSION}_sessionstate{{state="{state}"}}') == 3

@@ -36,6 +36,8 @@ import asyncio, os, signal, sys
 from pybroker.config import load_config
 from pybroker.broker.offline.zookeeper_migration import migrate
 
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: a single broker moves to it")
+
 def told(step):
     if step == sys.argv[1]:
         os.kill(os.getpid(), signal.SIGKILL)

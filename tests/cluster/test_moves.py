@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.testing import Cluster
+from pybroker.testing.cluster import Store
 from tests.support.cluster import SESSION_MS, described, until
 
 OFFSETS = "__consumer_offsets"
@@ -26,8 +27,8 @@ RECORDS = [b"record %03d" % number for number in range(120)]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, SETTINGS) as running:
+def cluster(store: Store) -> Iterator[Cluster]:
+    with Cluster(3, SETTINGS, store=store) as running:
         with blocking.AdminClient({"bootstrap.servers": running.bootstrap}) as admin:
             admin.create_topics([NewTopic("orders", PARTITIONS, 2)]).all()
         with blocking.Producer({"bootstrap.servers": running.bootstrap}) as producer:

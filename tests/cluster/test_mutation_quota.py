@@ -12,6 +12,7 @@ from pybroker.client import QuotaEntity, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing import Cluster
+from pybroker.testing.cluster import Store
 from tests.support.cluster import SESSION_MS, until
 from tests.wire.client import WireClient
 
@@ -20,8 +21,8 @@ RATE = 0.01
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, {"zookeeper.session.timeout.ms": SESSION_MS}) as running:
+def cluster(store: Store) -> Iterator[Cluster]:
+    with Cluster(3, {"zookeeper.session.timeout.ms": SESSION_MS}, store=store) as running:
         until(lambda: running.controller in running.brokers)
         yield running
 

@@ -14,14 +14,15 @@ from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.testing import Cluster
 from pybroker.testing.child_processes import free_port
+from pybroker.testing.cluster import Store
 from tests.support.cluster import SESSION_MS, until
 
 SETTINGS = {"delete.topic.delay.ms": 600_000, "zookeeper.session.timeout.ms": SESSION_MS}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, SETTINGS, racks=("a", "b", "c")) as running:
+def cluster(store: Store) -> Iterator[Cluster]:
+    with Cluster(3, SETTINGS, racks=("a", "b", "c"), store=store) as running:
         with blocking.AdminClient({"bootstrap.servers": running.bootstrap}) as admin:
             admin.create_topics([NewTopic("orders", 3), NewTopic("alone", replica_assignments={0: [3]})]).all()
             admin.create_topics([NewTopic("alone-2", replica_assignments={0: [2]}, config=ONE)]).all()
@@ -139,6 +140,7 @@ def test_a_dead_machine_is_replaced(cluster: Cluster) -> None:
         assert min(directory.replicas[TopicPartition("orders", number)].size for number in range(3)) > 0
 
 
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: it is unreachable")
 def test_zookeeper_that_is_gone(cluster: Cluster) -> None:
     cluster.zookeeper.kill()
     expected = [f"broker {number} cannot reach the metadata store (session suspended)" for number in (1, 2, 3)]

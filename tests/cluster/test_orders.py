@@ -13,10 +13,13 @@ import pytest
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import ClusterBroker, running_cluster, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import ClusterState, state_of
 from tests.support.lives_in_cluster import Everywhere
 from tests.wire.client import WireClient
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: LeaderAndIsr and StopReplica on the wire")
 
 INCREMENTAL, FULL = 1, 2
 DELETED = -2
@@ -64,12 +67,12 @@ class Ordered(Everywhere):
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordered]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Ordered]:
     """Three; each test leaves them up."""
     settings = {"auto.leader.rebalance.enable": "false"}
     with (
-        running_cluster(tmp_path_factory.mktemp("orders"), settings=settings) as cluster,
-        ClusterState(cluster.zookeeper.address) as state,
+        running_cluster(tmp_path_factory.mktemp("orders"), settings=settings, store=store) as cluster,
+        state_of(cluster) as state,
     ):
         yield Ordered(cluster, state)
 

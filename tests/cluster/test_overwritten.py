@@ -10,7 +10,7 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from pybroker.protocol import messages as m
 from tests.support.cluster import BrokerCluster, ClusterBroker, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import state_of
 from tests.support.zookeeper import zookeeper_client
 from tests.wire.client import WireClient
 
@@ -72,6 +72,7 @@ def test_what_is_appended_through_two_brokers_at_once_all_holds(cluster: BrokerC
         until(lambda broker=broker: set((setting_of(broker, "appended", THROTTLED) or "").split(",")) == wanted)
 
 
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: a znode is written past the controller")
 def test_somebody_writes_past_the_controller(cluster: BrokerCluster) -> None:
     """The controller does not know what is there any more. One that reads it anew decides; no broker ends."""
     made(cluster, "overwritten")
@@ -82,7 +83,7 @@ def test_somebody_writes_past_the_controller(cluster: BrokerCluster) -> None:
         data, _ = zookeeper.get(path)
         zookeeper.set(path, data.replace(b"1000", b"2000"))
     assert alter(broker, "overwritten", SET, "segment.bytes", "1048576") == 0
-    with ClusterState(cluster.zookeeper.address) as state:
+    with state_of(cluster) as state:
         until(lambda: state.controller() is not None)
     for one in cluster.brokers.values():
         assert one.running

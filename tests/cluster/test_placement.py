@@ -22,6 +22,7 @@ from pybroker.client import (
     TopicPartition,
     blocking,
 )
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, described, running_cluster, until
 from tests.support.kafka_tools import run_tool
 
@@ -35,9 +36,9 @@ def furnish(broker: ClusterBroker) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     """Four brokers in two racks."""
-    with running_cluster(tmp_path_factory.mktemp("placement"), size=4, prepare=furnish) as running:
+    with running_cluster(tmp_path_factory.mktemp("placement"), size=4, prepare=furnish, store=store) as running:
         yield running
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pybroker.client import AlterConfigOp, ConfigResource, blocking
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.replicas import (
@@ -63,7 +64,9 @@ class Machines:
 
 
 @pytest.fixture(scope="module", params=["os", "commit"])
-def machines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+def machines(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, store: Store
+) -> Iterator[Machines]:
     """In each flush mode."""
     folder = tmp_path_factory.mktemp(f"power-{request.param}")
     disks = {number: LoopDisk(folder / f"disk-{number}", 200) for number in (1, 2, 3)} if can_mount() else {}
@@ -75,7 +78,7 @@ def machines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
     try:
         settings = {**SETTINGS, "log.flush.mode": request.param}
-        with running_cluster(folder, settings=settings, prepare=on_disk) as cluster:
+        with running_cluster(folder, settings=settings, prepare=on_disk, store=store) as cluster:
             yield Machines(cluster, disks)
     finally:
         for disk in disks.values():

@@ -11,6 +11,7 @@ from pybroker.client import NewTopic, QuotaEntity, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing import Cluster
+from pybroker.testing.cluster import Store
 from tests.quotas.test_enforced import KILOBYTE, produce
 from tests.support.cluster import SESSION_MS, until
 from tests.wire.client import WireClient
@@ -20,8 +21,8 @@ RATE = 10 * KILOBYTE
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(2, {"zookeeper.session.timeout.ms": SESSION_MS}) as running:
+def cluster(store: Store) -> Iterator[Cluster]:
+    with Cluster(2, {"zookeeper.session.timeout.ms": SESSION_MS}, store=store) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import suppress
 
 import pytest
 
@@ -24,15 +24,17 @@ from pybroker.client import (
     blocking,
 )
 from pybroker.testing.child_processes import pause
+from pybroker.testing.cluster import Store
 from tests.support.cluster import LIMIT_S, BrokerCluster, described, running_cluster, until
+from tests.support.cluster_state import ClusterState, state_of
 from tests.support.kafka_tools import run_tool
-from tests.support.zookeeper import zookeeper_client
+from tests.support.partition_states import StateUnknownError
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     """Four brokers."""
-    with running_cluster(tmp_path_factory.mktemp("reassignment"), size=4) as running:
+    with running_cluster(tmp_path_factory.mktemp("reassignment"), size=4, store=store) as running:
         yield running
 
 
@@ -89,12 +91,10 @@ def planned(cluster: BrokerCluster, topic: str, wanted: Sequence[Sequence[int]])
     return ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file)]
 
 
-def topic_node(cluster: BrokerCluster, topic: str) -> dict[str, Any]:
-    """What ZooKeeper has of a topic."""
-    with zookeeper_client(cluster.zookeeper.address) as client:
-        data, _ = client.get(f"/brokers/topics/{topic}")
-    found: dict[str, Any] = json.loads(data)
-    return found
+def moves(cluster: BrokerCluster, topic: str) -> bool:
+    """Whether a move is written that has not ended."""
+    with state_of(cluster) as state:
+        return any(one.moves for (name, _), one in state.partitions().items() if name == topic)
 
 
 def under_way(admin: blocking.AdminClient, topic: str) -> dict[int, PartitionReassignment]:
@@ -163,10 +163,7 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
         2: PartitionReassignment((new, three, one), (new,), (one,)),
     }
     until(lambda: assigned(admin, "kept")[0] == [new, two, one])
-    node = topic_node(cluster, "kept")
-    assert node["partitions"]["0"] == [new, two, one]
-    assert node["adding_replicas"] == {"0": [new], "1": [new], "2": [new]}
-    assert node["removing_replicas"] == {"0": [one], "1": [two], "2": [one]}
+    assert moves(cluster, "kept")
     admin.delete_topics(["gone"])
     create(admin, "gone", (two, three))
     admin.alter_partition_reassignments({kept[1]: None, kept[2]: [three, two]})
@@ -184,8 +181,7 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
     until(lambda: on_disk(cluster, "kept") == {one: {1}, two: {0, 1, 2}, three: {2}, new: {0}})
     until(lambda: in_sync(admin, "kept") == [{two, new}, {one, two}, {two, three}])
     assert read(cluster, "kept", 3, 600) == list(range(600))
-    node = topic_node(cluster, "kept")
-    assert (node["adding_replicas"], node["removing_replicas"]) == ({}, {})
+    until(lambda: not moves(cluster, "kept"))
     until(lambda: on_disk(cluster, "gone") == {one: set(), two: {0}, three: {0}, new: set()})
 
 
@@ -202,23 +198,26 @@ def test_the_controller_dies_when_it_has_written(
     produce(cluster, moment, range(200), 2)
     pid, late, dead = cluster.brokers[controller.id].pid, cluster.brokers[three].pid, threading.Event()
 
-    def changed(data: bytes | None, _stat: object) -> None:
-        node = json.loads(data or b"{}")
-        adding, there = node.get("adding_replicas"), node.get("partitions", {}).values()
-        ended = not adding and all(three in replicas for replicas in there)
-        if not dead.is_set() and (adding if moment == "begun" else ended):
-            os.kill(pid, signal.SIGKILL)
-            dead.set()
-            os.kill(late, signal.SIGCONT)
+    def written(state: ClusterState) -> bool:
+        rows = [row.replicas for (topic, _), row in state.partitions().items() if topic == moment]
+        return all(three in replicas and (one in replicas) == (moment == "begun") for replicas in rows)
+
+    def kill_when_written() -> None:
+        with state_of(cluster) as state:
+            while not dead.is_set():
+                with suppress(StateUnknownError):
+                    if written(state):
+                        os.kill(pid, signal.SIGKILL)
+                        dead.set()
+                        os.kill(late, signal.SIGCONT)
 
     if moment == "begun":
         # Nothing is copied before this is seen, however late that is.
         pause(late)
     try:
-        with zookeeper_client(cluster.zookeeper.address) as client:
-            client.DataWatch(f"/brokers/topics/{moment}", changed)
-            admin.alter_partition_reassignments({TopicPartition(moment, index): [three, two] for index in range(2)})
-            until(dead.is_set)
+        threading.Thread(target=kill_when_written, daemon=True).start()
+        admin.alter_partition_reassignments({TopicPartition(moment, index): [three, two] for index in range(2)})
+        until(dead.is_set)
     finally:
         os.kill(late, signal.SIGCONT)
     cluster.brokers[controller.id].kill()

@@ -14,15 +14,16 @@ import pytest
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import pause
+from pybroker.testing.cluster import Store
 from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
     """Three brokers for all tests here; each leaves them up. One that is paused is missed late."""
     settings = {"zookeeper.session.timeout.ms": "30000", "replica.lag.time.max.ms": "1000"}
-    with running_cluster(tmp_path_factory.mktemp("reconcile"), settings=settings) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("reconcile"), settings=settings, store=store) as cluster:
         yield Everywhere(cluster)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pybroker.client import NewTopic, TopicPartition, blocking
-from tests.support.cluster import LIMIT_S, BrokerCluster, isr, until
+from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
+from tests.support.cluster import LIMIT_S, BrokerCluster, isr, running_cluster, until
 
 
 def produce(cluster: BrokerCluster, topic: str, first: int, count: int, partitions: int) -> None:
@@ -28,10 +32,19 @@ def read(cluster: BrokerCluster, topic: str, count: int) -> list[int]:
     return found
 
 
+@pytest.fixture
+def cluster(store: Store, tmp_path: Path) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path, survives_two_losses(store)) as running:
+        yield running
+
+
 @pytest.mark.checklist("R28")
 def test_a_killed_broker_takes_nothing_with_it(cluster: BrokerCluster) -> None:
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        admin.create_topics([NewTopic("copied", 3, 3, config={"min.insync.replicas": "2"})])
+        replicas = {index: [1, 2, 3] for index in range(3)}
+        admin.create_topics(
+            [NewTopic("copied", replica_assignments=replicas, config={"min.insync.replicas": "2"})]
+        )
     produce(cluster, "copied", 0, 3_000, 3)
     until(lambda: isr(cluster, "copied") == [{1, 2, 3}] * 3)
     cluster.brokers[2].kill()

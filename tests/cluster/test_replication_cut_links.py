@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pybroker.testing.child_processes import pause
+from pybroker.testing.cluster import Store
 from tests.support.cluster import Network, running_network, until
 from tests.support.links import CLIENTS, ZOOKEEPER
 from tests.support.replicas import (
@@ -39,9 +40,9 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Three brokers; broker 1 is the controller."""
-    with running_network(tmp_path_factory.mktemp("cut"), SETTINGS) as network:
+    with running_network(tmp_path_factory.mktemp("cut"), SETTINGS, store=store) as network:
         # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
         make_controller(network.cluster, 1)
         yield network

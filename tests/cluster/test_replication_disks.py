@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.client import NewTopic, blocking
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.replicas import create, offline, produce_as_leader, read, same_logs, segments_of, state
@@ -39,7 +40,7 @@ class TwoDisks:
 
 
 @pytest.fixture(scope="module")
-def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDisks]:
+def disks(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[TwoDisks]:
     """Three brokers, the second one with two log directories."""
     folder = tmp_path_factory.mktemp("disks")
     disk = LoopDisk(folder / "disk", 300) if can_mount() else None
@@ -51,7 +52,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDisks]:
 
     try:
         settings = {"replica.lag.time.max.ms": "1000", "auto.leader.rebalance.enable": "false"}
-        with running_cluster(folder, settings=settings, prepare=two) as cluster:
+        with running_cluster(folder, settings=settings, prepare=two, store=store) as cluster:
             yield TwoDisks(cluster, directory, disk)
     finally:
         if disk is not None:

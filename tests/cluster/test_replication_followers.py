@@ -14,6 +14,7 @@ from pybroker.client import AlterConfigOp, ConfigResource, KafkaError, NewTopic,
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import ClusterBroker, Network, running_network, until
 from tests.support.replicas import (
     Writer,
@@ -52,9 +53,9 @@ THREADS = Path("/proc/self/task")
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Three brokers; followers ask for little at a time."""
-    with running_network(tmp_path_factory.mktemp("followers"), SETTINGS) as network:
+    with running_network(tmp_path_factory.mktemp("followers"), SETTINGS, store=store) as network:
         # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
         make_controller(network.cluster, 1)
         yield network

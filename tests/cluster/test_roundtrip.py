@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.testing.cluster import Store
+
 LIMIT_S = 900
 LINES = 4000
 """Of each file: more than the rows after which a task stops and a leader is killed."""
@@ -16,11 +18,11 @@ LINES = 4000
 
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
-def test_the_main_job_on_a_cluster(tmp_path: Path) -> None:
+def test_the_main_job_on_a_cluster(store: Store, tmp_path: Path) -> None:
     for number in range(3):
         lines = (f"file {number} line {line}" for line in range(LINES))
         (tmp_path / f"{number}.txt").write_text("\n".join(lines))
-    command = [sys.executable, "-m", "examples.roundtrip.cluster", "--input", str(tmp_path)]
+    command = [sys.executable, "-m", "examples.roundtrip.cluster", "--store", store, "--input", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "was killed during the load" in done.stdout

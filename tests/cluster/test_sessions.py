@@ -12,22 +12,25 @@ from pathlib import Path
 import pytest
 
 from pybroker.client import NewTopic, TopicPartition, blocking
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import state_of
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: sessions, and znodes with ACLs")
 
 END_S = 120
 DIGEST = "brokers:secret"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     """Sessions that outlive what these tests do to ZooKeeper."""
     settings = {
         "zookeeper.session.timeout.ms": "20000",
         "zookeeper.digest": DIGEST,
         "zookeeper.set.acl": "true",
     }
-    with running_cluster(tmp_path_factory.mktemp("sessions"), settings=settings) as running:
+    with running_cluster(tmp_path_factory.mktemp("sessions"), settings=settings, store=store) as running:
         yield running
 
 
@@ -46,7 +49,7 @@ def test_zookeeper_is_away_for_less_than_a_session(cluster: BrokerCluster) -> No
     with (
         blocking.AdminClient(servers) as admin,
         blocking.Producer(servers) as producer,
-        ClusterState(cluster.zookeeper.address, DIGEST) as state,
+        state_of(cluster, DIGEST) as state,
         ThreadPoolExecutor(1) as threads,
     ):
         admin.create_topics([NewTopic("calm", 3, 3, config={"min.insync.replicas": "2"})])

@@ -13,17 +13,20 @@ from pathlib import Path
 import pytest
 
 from pybroker.native import Uuid
+from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: a store that was wiped, or restored from a backup")
 
 REMEDY = "`pybroker cluster accept-restored-store`"
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
     """Two brokers; each test leaves them up, with the topics that it finds in service."""
     settings = {"delete.topic.delay.ms": "600000", "stale.replicas.max.percent": "100"}
-    with running_cluster(tmp_path_factory.mktemp("guard"), size=2, settings=settings) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("guard"), size=2, settings=settings, store=store) as cluster:
         yield Everywhere(cluster)
 
 

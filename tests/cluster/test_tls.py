@@ -17,10 +17,9 @@ from pybroker.protocol.error_codes import ErrorCode
 from tests.security import kit
 from tests.support.brokers import BrokerProcess
 from tests.support.certificates import Authority
-from tests.support.cluster import BrokerCluster, ClusterBroker, described, until
+from tests.support.cluster import BrokerCluster, ClusterBroker, described, new_cluster, until
 from tests.support.keystores import PASSWORD, converted, pkcs12, truststore
 from tests.support.wire import free_port
-from tests.support.zookeeper import zookeeper
 from tests.wire.client import WireClient
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -91,16 +90,12 @@ def stores(tmp_path: Path) -> Stores:
 
 @pytest.fixture
 def cluster(stores: Stores, tmp_path: Path) -> Iterator[BrokerCluster]:
-    with zookeeper(tmp_path / "zookeeper") as server:
-        made = BrokerCluster(tmp_path / "cluster", 3, server, {"offsets.topic.num.partitions": "1"})
+    with new_cluster(tmp_path / "cluster", 3, {"offsets.topic.num.partitions": "1"}) as made:
         for broker in made.brokers.values():
             broker.advertised_port = free_port()
             broker.settings |= stores.settings(broker, broker.advertised_port)
-        try:
-            made.start()
-            yield made
-        finally:
-            made.kill()
+        made.start()
+        yield made
 
 
 def client(cluster: BrokerCluster, stores: Stores) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pybroker.client import NewTopic, TopicPartition, blocking
+from pybroker.testing.cluster import Store
 from tests.cluster.test_transactions import SETTINGS
 from tests.support.cluster import BrokerCluster, ClusterBroker, isr, running_cluster, until
 from tests.transactions.dies_writing import DIED
@@ -35,11 +36,11 @@ class Dying(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def dying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
+def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dying]:
     folder = tmp_path_factory.mktemp("deaths")
     where = folder / "dies"
     module = ("tests.transactions.dies_writing", str(where))
-    with running_cluster(folder, 3, SETTINGS, module=module) as cluster:
+    with running_cluster(folder, 3, SETTINGS, module=module, store=store) as cluster:
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(SOURCE, 1, 3)])
         yield Dying(cluster, where)

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from pybroker.client import ErrorCode, KafkaError, NewTopic, TopicPartition, Uuid, blocking
 from pybroker.protocol import messages as m
+from pybroker.testing.cluster import Store
 from tests.groups.kit import WAIT_S
 from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, isr, running_cluster, until
 from tests.transactions.test_straight_path import committed, read, send_offsets, transactional, write
@@ -34,8 +35,8 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    with running_cluster(tmp_path_factory.mktemp("transactions"), 3, SETTINGS) as cluster:
+def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path_factory.mktemp("transactions"), 3, SETTINGS, store=store) as cluster:
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(SOURCE, 1, 3)])
         yield cluster

@@ -19,6 +19,7 @@ from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.cluster import Store
 from tests.support.cluster import LIMIT_S, BrokerCluster, running_cluster, until
 from tests.support.links import Links
 from tests.support.replicas import (
@@ -38,6 +39,8 @@ from tests.topic_ids.kit import metadata
 from tests.topic_ids.lives import Lives
 from tests.topic_ids.without_ids import OLD, VERSION, alter
 from tests.wire.client import WireClient
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: inter.broker.protocol.version below 2.8")
 
 SETTINGS = {"replica.lag.time.max.ms": "1000", "replica.socket.timeout.ms": "1000", "replica.fetch.backoff.ms": "200"}
 BY_NAME = {1: 12, 2: 5, 4: 4, 5: 3, 6: 6, 23: 3}
@@ -148,11 +151,12 @@ class Group(threading.Thread):
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Three brokers at 2.7."""
     links = Links(listens=True)
     try:
-        with running_cluster(tmp_path_factory.mktemp("old"), settings={**SETTINGS, **OLD}, links=links) as cluster:
+        folder = tmp_path_factory.mktemp("old")
+        with running_cluster(folder, settings={**SETTINGS, **OLD}, links=links, store=store) as cluster:
             yield Network(cluster, links)
     finally:
         links.close()

@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pybroker.client import ElectionType, TopicPartition, blocking
 from tests.cluster.loses_orders import LEADERS, MENDING, flag
 from tests.support.cluster import LIMIT_S, BrokerCluster, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.taking_records import all_take_a_record
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: LeaderAndIsr gets lost")
 
 MENDED_S = 20.0
 

@@ -16,11 +16,13 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.cluster.test_deadlines import create_at
 from tests.support.cluster import BrokerCluster, isr, until
-from tests.support.cluster_state import ClusterState
+from tests.support.cluster_state import ZooKeeperState
 from tests.support.links import Links
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.replicas import Writer, create, read, same_logs, state
 from tests.support.zookeeper import Ensemble, zookeeper_client
+
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: an ensemble")
 
 SESSION_S = 6
 LATE = 3
@@ -139,7 +141,7 @@ def test_without_a_majority(servers: Servers) -> None:
     assert state(cluster, "led-on") == before
     for server in servers.ensemble.servers[:2]:
         server.launch()
-    with ClusterState(servers.ensemble.connect) as told:
+    with ZooKeeperState(servers.ensemble.connect) as told:
         until(lambda: told.brokers() == {1, 2, 3} and told.controller() is not None)
     until(lambda: create_at(cluster.brokers[2], "decided", 1, 5_000) in (0, ErrorCode.TOPIC_ALREADY_EXISTS))
     writer.goes_on()

@@ -13,6 +13,8 @@ from tests.support.cluster import BrokerCluster, described, until
 from tests.support.keystores import PASSWORD, converted, pkcs12, truststore
 from tests.support.zookeeper import ZooKeeperServer
 
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: TLS to it")
+
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:

@@ -26,7 +26,6 @@ import yaml
 
 from pybroker.config import load_config
 from tests.support.wire import answers_metadata, free_port
-from tests.support.zookeeper import ZooKeeperServer
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -34,6 +33,7 @@ DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
 MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "pybroker.yaml").read_text()))
 LIMIT_S = 120.0
+ADVERTISED = "advertised.listeners=CLIENTS://a:9092,BROKERS://a:9094"
 
 
 def instruction(name: str) -> list[str]:
@@ -106,23 +106,26 @@ def test_settings_are_known(file: Path) -> None:
 def test_the_brokers_of_the_compose_file_are_a_cluster(tmp_path: Path) -> None:
     services = {name: each for name, each in COMPOSE["services"].items() if name.startswith("broker-")}
     assert len(services) == 3
-    zookeeper = ZooKeeperServer(tmp_path / "zookeeper")
-    zookeeper.start()
+    own = str(DEPLOY / "compose" / "cluster.properties")
+    voters = dict(part.split("@") for part in load_config(Path(own), [ADVERTISED]).config["controller.quorum.voters"])
+    assert voters == {name.removeprefix("broker-"): f"{name}:9094" for name in services}
+    between_ports = {name: free_port() for name in services}
+    reached = ",".join(f"{name[-1]}@127.0.0.1:{port}" for name, port in between_ports.items())
     with ExitStack() as opened:
-        opened.callback(zookeeper.kill)
         ports = []
         for name, service in services.items():
-            own = str(DEPLOY / "compose" / "cluster.properties")
             command = [own if each.startswith("/etc/pybroker/") else each for each in service["command"]]
             assert f"node.id={name.removeprefix('broker-')}" in command
-            port, inside, between, metrics = (free_port() for _ in range(4))
+            port, inside, metrics = (free_port() for _ in range(3))
+            between = between_ports[name]
             ports.append(port)
             told = re.sub(r"broker-\d", "127.0.0.1", next(each for each in command if each.startswith("advertised.")))
             for listener, mine in (("CLIENTS", port), ("INSIDE", inside), ("BROKERS", between)):
                 told = re.sub(rf"{listener}://127.0.0.1:\d+", f"{listener}://127.0.0.1:{mine}", told)
             listening = f"CLIENTS://127.0.0.1:{port},INSIDE://127.0.0.1:{inside},BROKERS://127.0.0.1:{between}"
             here = (f"listeners={listening}", told, f"metrics.listener=127.0.0.1:{metrics}")
-            there = (f"zookeeper.connect={zookeeper.address}", f"log.dirs={tmp_path / name}")
+            there = (f"controller.quorum.voters={reached}", f"log.dirs={tmp_path / name}")
+            # The second and third one start when the first one has founded the cluster.
             opened.enter_context(running(command, port, *here, *there))
         ask = [sys.executable, "-m", "pybroker", "topics", "create", "orders", "--json"]
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -173,8 +176,7 @@ def test_the_service_starts_a_broker(tmp_path: Path) -> None:
 def test_the_manifests_fit_each_other(tmp_path: Path) -> None:
     text = kind("ConfigMap")["data"]["server.properties"]
     (tmp_path / "server.properties").write_text(text)
-    told = "advertised.listeners=CLIENTS://a:9092,BROKERS://a:9094"
-    config = load_config(tmp_path / "server.properties", [told]).config
+    config = load_config(tmp_path / "server.properties", [ADVERTISED, "controller.quorum.voters=1@a:9094"]).config
     pod = kind("StatefulSet")["spec"]["template"]
     (container,) = pod["spec"]["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
@@ -205,6 +207,8 @@ def test_a_pod_says_who_it_is(tmp_path: Path) -> None:
     # Names that resolve in every namespace of the cluster.
     host = "pybroker-2.pybroker.data.svc"
     assert f"advertised.listeners=CLIENTS://{host}:9092,BROKERS://{host}:9094" in told
+    voters = ",".join(f"{number + 1}@pybroker-{number}.pybroker.data.svc:9094" for number in range(3))
+    assert f"controller.quorum.voters={voters}" in told
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.name)

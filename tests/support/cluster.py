@@ -1,19 +1,20 @@
-"""Several brokers with a real ZooKeeper, as child processes."""
+"""Several brokers on a real ZooKeeper or with a metadata quorum, as child processes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from pybroker.client import ErrorCode, KafkaError, TopicDescription, blocking
-from pybroker.testing.cluster import cluster_settings
+from pybroker.testing.cluster import Store, cluster_settings, quorum_settings
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.links import CLIENTS, ZOOKEEPER, Links
 from tests.support.processes import kill_all
-from tests.support.wire import answers_metadata, free_port
+from tests.support.stores import chosen
+from tests.support.wire import answers_metadata, controller_at, free_port
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 __all__ = [
@@ -36,6 +37,24 @@ SESSION_MS = 6_000
 hangs, and brokers would be fenced without any action of the test."""
 
 
+QUORUM_FETCH_MS = 3_000
+"""For how long a voter may not reach the leader; a shorter time may pass because the machine hangs."""
+
+
+def _on_quorum(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **settings,
+        "broker.session.timeout.ms": str(SESSION_MS),
+        "controller.quorum.fetch.timeout.ms": str(QUORUM_FETCH_MS),
+    }
+
+
+def _for_quorum(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a test, with the session's time-out under the name that it has without ZooKeeper."""
+    names = {"zookeeper.session.timeout.ms": "broker.session.timeout.ms"}
+    return {names.get(name, name): value for name, value in settings.items()}
+
+
 def until(condition: Callable[[], object]) -> None:
     """Wait until a condition is true, by polling."""
     give_up = time.monotonic() + LIMIT_S
@@ -47,19 +66,29 @@ def until(condition: Callable[[], object]) -> None:
 class ClusterBroker(PybrokerProcess):
     """One broker of a cluster."""
 
-    def __init__(self, folder: Path, broker_id: int, connect: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, broker_id: int, store: str | Mapping[int, int], settings: Mapping[str, str]
+    ) -> None:
+        """`store`: where ZooKeeper is, or the port of each voter for brokers."""
         super().__init__(folder)
         self.broker_id = broker_id
-        self.between_port = free_port()
+        own = None if isinstance(store, str) else store.get(broker_id)
+        self.between_port = own or free_port()
         self.advertised_port = self.port
         self.module: tuple[str, ...] = ("pybroker",)
         self.boot_id: str | None = None
         """The boot id that the broker uses instead of the machine's; None: the machine's."""
         self.settings |= {
-            **cluster_settings(broker_id, connect, self.port, self.between_port),
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            **(
+                {
+                    **cluster_settings(broker_id, store, self.port, self.between_port),
+                    "zookeeper.session.timeout.ms": str(SESSION_MS),
+                }
+                if isinstance(store, str)
+                else _on_quorum(quorum_settings(broker_id, store, self.port, self.between_port))
+            ),
             "offsets.topic.replication.factor": "3",
-            **settings,
+            **(settings if isinstance(store, str) else _for_quorum(settings)),
         }
 
     def command(self) -> list[str]:
@@ -71,14 +100,20 @@ class ClusterBroker(PybrokerProcess):
         """The directory with the broker's partitions."""
         return Path(self.settings.get("log.dirs", self.data_dir))
 
-    def behind(self, links: Links, zookeeper_port: int) -> None:
-        """Route the broker's incoming connections, and its connection to ZooKeeper, over these links."""
+    def behind(self, links: Links, zookeeper_port: int | None) -> int:
+        """Route the incoming connections, and the one to ZooKeeper, over these links. Return the port for brokers."""
         self.advertised_port = links.to(self.broker_id, self.port, CLIENTS)
         between = links.to(self.broker_id, self.between_port)
-        self.settings |= {
-            "zookeeper.connect": f"127.0.0.1:{links.to(ZOOKEEPER, zookeeper_port, self.broker_id)}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised_port},BETWEEN://127.0.0.1:{between}",
-        }
+        self.settings["advertised.listeners"] = (
+            f"PLAINTEXT://127.0.0.1:{self.advertised_port},BETWEEN://127.0.0.1:{between}"
+        )
+        if zookeeper_port is not None:
+            self.settings["zookeeper.connect"] = f"127.0.0.1:{links.to(ZOOKEEPER, zookeeper_port, self.broker_id)}"
+        return between
+
+    def knows_voters(self, voters: Mapping[int, int]) -> bool:
+        """Whether it has said that all of them vote."""
+        return f"voters of the metadata log: {', '.join(map(str, voters))} " in self.console.read_text(errors="replace")
 
     @property
     def data_dir(self) -> Path:
@@ -97,14 +132,56 @@ class ClusterBroker(PybrokerProcess):
 
 
 class BrokerCluster:
-    """Brokers 1 to `size`, and their ZooKeeper."""
+    """Brokers 1 to `size`, and their ZooKeeper if they have one."""
 
-    def __init__(self, folder: Path, size: int, server: ZooKeeperServer, settings: Mapping[str, str]) -> None:
-        self.zookeeper = server
+    def __init__(
+        self,
+        folder: Path,
+        size: int,
+        server: ZooKeeperServer | None,
+        settings: Mapping[str, str],
+        voters: int | None = None,
+    ) -> None:
+        """`server`: None: the brokers keep the metadata themselves; the first `voters` of them vote."""
+        self._server = server
+        # All vote, or all but the last one: there is a majority for each half.
+        voters = voters or size - (size + 1) % 2
+        self._voters = {} if server else {number: free_port() for number in range(1, voters + 1)}
         self.brokers = {
-            number: ClusterBroker(folder / str(number), number, server.address, settings)
+            number: ClusterBroker(folder / str(number), number, server.address if server else self._voters, settings)
             for number in range(1, size + 1)
         }
+
+    @property
+    def on_quorum(self) -> bool:
+        """Whether there is no ZooKeeper."""
+        return self._server is None
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        """Of a cluster that has one."""
+        assert self._server is not None, "this cluster has a metadata quorum"
+        return self._server
+
+    def voters(self) -> list[ClusterBroker]:
+        """Those that vote in the metadata quorum."""
+        return [self.brokers[number] for number in self._voters]
+
+    def behind(self, links: Links) -> None:
+        """All connections, also to ZooKeeper, go over these links."""
+        port = None if self._server is None else self._server.port
+        between = {number: broker.behind(links, port) for number, broker in self.brokers.items()}
+        if self._server is None:
+            voters = ",".join(f"{number}@127.0.0.1:{between[number]}" for number in self._voters)
+            for broker in self.brokers.values():
+                broker.settings["controller.quorum.voters"] = voters
+
+    def shown_controller(self) -> int | None:
+        """As the brokers that run show it, once one of them shows one that runs; None if none does."""
+        for broker in self.brokers.values():
+            if broker.running and (found := controller_at(broker.port)) in self.brokers and self.brokers[found].running:
+                return found
+        return None
 
     @property
     def bootstrap(self) -> str:
@@ -124,6 +201,9 @@ class BrokerCluster:
         # A broker that serves clients knows the brokers that started before it.
         for broker in self.brokers.values():
             until(lambda port=broker.port: answers_metadata(port, brokers_min=len(self.brokers)))  # type: ignore[misc]
+        if self.on_quorum:
+            # They become voters one at a time; afterwards a majority suffices.
+            until(lambda: all(broker.knows_voters(self._voters) for broker in self.brokers.values()))
 
     def logs(self) -> list[tuple[str, str]]:
         """Return (title, end of the log) of each broker, for the report of a failed test."""
@@ -142,30 +222,19 @@ RUNNING: list[BrokerCluster] = []
 
 
 @contextmanager
-def running_cluster(
+def new_cluster(
     folder: Path,
-    size: int = 3,
+    size: int,
     settings: Mapping[str, str] | None = None,
-    links: Links | None = None,
-    *,
-    module: tuple[str, ...] = ("pybroker",),
-    prepare: Callable[[ClusterBroker], None] | None = None,
+    store: Store | None = None,
+    voters: int | None = None,
 ) -> Iterator[BrokerCluster]:
-    """Run a cluster during the block. links: connections between its processes go over them. module: the Python module
-    that each broker runs instead of pybroker, with its arguments; it can change the product first. prepare: called for
-    each broker before its first start."""
-    with zookeeper(folder / "zookeeper") as server:
-        cluster = BrokerCluster(folder, size, server, settings or {})
-        for broker in cluster.brokers.values():
-            broker.module = module
-            if prepare is not None:
-                prepare(broker)
-        if links is not None:
-            for broker in cluster.brokers.values():
-                broker.behind(links, server.port)
+    """A cluster that is not started, its ZooKeeper is; it ends with the block. `store`: None: that of `clusters_on`."""
+    with ExitStack() as stack:
+        server = None if (store or chosen()) == "quorum" else stack.enter_context(zookeeper(folder / "zookeeper"))
+        cluster = BrokerCluster(folder, size, server, settings or {}, voters)
         RUNNING.append(cluster)
         try:
-            cluster.start()
             yield cluster
         except BaseException:  # The cluster is gone when the report of the failed test is written.
             for title, text in cluster.logs():
@@ -174,6 +243,32 @@ def running_cluster(
         finally:
             RUNNING.remove(cluster)
             cluster.kill()
+
+
+@contextmanager
+def running_cluster(
+    folder: Path,
+    size: int = 3,
+    settings: Mapping[str, str] | None = None,
+    links: Links | None = None,
+    *,
+    module: tuple[str, ...] = ("pybroker",),
+    prepare: Callable[[ClusterBroker], None] | None = None,
+    store: Store | None = None,
+    voters: int | None = None,
+) -> Iterator[BrokerCluster]:
+    """A cluster that is up; it ends with the block. `links`: over which its processes reach each other. `module`: what
+    each broker runs, with its arguments: a test may have something done to the product first. `prepare` is called for
+    each broker before its first start."""
+    with new_cluster(folder, size, settings, store, voters) as cluster:
+        for broker in cluster.brokers.values():
+            broker.module = module
+            if prepare is not None:
+                prepare(broker)
+        if links is not None:
+            cluster.behind(links)
+        cluster.start()
+        yield cluster
 
 
 class Network(NamedTuple):
@@ -185,12 +280,15 @@ class Network(NamedTuple):
 
 @contextmanager
 def running_network(
-    folder: Path, settings: Mapping[str, str] | None = None, prepare: Callable[[ClusterBroker], None] | None = None
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    prepare: Callable[[ClusterBroker], None] | None = None,
+    store: Store | None = None,
 ) -> Iterator[Network]:
     """Run three brokers whose processes reach each other, ZooKeeper and clients over links that can be cut."""
     links = Links()
     try:
-        with running_cluster(folder, settings=settings, links=links, prepare=prepare) as cluster:
+        with running_cluster(folder, settings=settings, links=links, prepare=prepare, store=store) as cluster:
             yield Network(cluster, links)
     finally:
         links.close()

@@ -1,4 +1,4 @@
-"""The state of a cluster in its ZooKeeper, for tests that count elections or wait until all replicas are in sync."""
+"""A cluster as its metadata store has it: for tests that count elections, or wait until all replicas are in sync."""
 
 from __future__ import annotations
 
@@ -6,40 +6,22 @@ import base64
 import json
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.support.cluster import LIMIT_S, BrokerCluster
+from tests.support.metadata_log_state import MetadataLogState
+from tests.support.partition_states import PartitionState, StateUnknownError
 from tests.support.zookeeper import CLIENT_SESSION_S, CONNECT_S
 
 TOPICS = "/brokers/topics"
 
 
-class PartitionState(NamedTuple):
-    """A partition's state as the controller last wrote it."""
-
-    replicas: frozenset[int]
-    leader: int
-    leader_epoch: int
-    isr: frozenset[int]
-    changes: int
-    """How often the state has been written since the creation."""
-    topic_id: str
-    """32 hexadecimal digits."""
-    moves: bool
-    """Whether replicas are being added or removed, or a broker has not confirmed the removal of its replica."""
-
-
-class StateUnknownError(Exception):
-    """ZooKeeper does not respond, or its content changed during the read."""
-
-
-class ClusterState:
-    """Reads the state. Each method raises StateUnknownError if ZooKeeper is unreachable for longer than `patience_s`.
-    """
+class ZooKeeperState:
+    """In ZooKeeper. Each call raises StateUnknownError if ZooKeeper is away for longer than the reader is patient."""
 
     def __init__(self, connect: str, digest: str | None = None, patience_s: float = LIMIT_S) -> None:
         """connect: host and port. digest: `user:password`, if only that user may read the znodes."""
@@ -108,6 +90,18 @@ class ClusterState:
                 )
         return found
 
+    def departed(self, topic: str) -> dict[int, list[int]]:
+        """Partition → brokers that it has left, and that have not put their replica aside."""
+        node = json.loads(self._get(f"{TOPICS}/{topic}") or b"{}")
+        found = node.get("departed_replicas", {})
+        return {int(partition): sorted(map(int, epochs)) for partition, epochs in found.items()}
+
+    def known_of(self, broker: int) -> list[str]:
+        """What is kept of a broker that is not registered."""
+        paths = [f"/admin/running/{broker}", f"/admin/staged/{broker}"]
+        epochs = (self._get("/brokers/epochs") or b"").decode()
+        return [path for path in paths if self._get(path) is not None] + ["epoch"] * (f'"{broker}"' in epochs)
+
     def _node(self, path: str) -> tuple[bytes | None, int]:
         try:
             data, stat = self._read(self._client.get, path)
@@ -140,6 +134,16 @@ class ClusterState:
     def __exit__(self, *_: object) -> None:
         self._client.stop()
         self._client.close()
+
+
+ClusterState = ZooKeeperState | MetadataLogState
+
+
+def state_of(cluster: BrokerCluster, digest: str | None = None, patience_s: float = LIMIT_S) -> ClusterState:
+    """The state in ZooKeeper, or in the brokers' metadata logs."""
+    if cluster.on_quorum:
+        return MetadataLogState(cluster)
+    return ZooKeeperState(cluster.zookeeper.address, digest, patience_s)
 
 
 def not_there(cluster: BrokerCluster, state: ClusterState) -> list[str]:

@@ -69,8 +69,9 @@ class Everywhere:
         return {one.node_id for one in self.at(at).call(m.MetadataRequest(topics=[]), 12).brokers}
 
     def create(self, name: str, partitions: int = 1) -> Uuid:
-        """Create a topic on three brokers."""
-        return self.at(self.up()).create(name, partitions, replicas=3)
+        """A topic on brokers 1, 2 and 3."""
+        orders = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+        return self.at(self.up()).create_on(name, *(orders[index % 3] for index in range(partitions)))
 
     def leader(self, name: str, at: int | None = None) -> int | None:
         """Return the leader of partition 0; None if it does not run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Sequence
@@ -10,16 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kazoo.exceptions import NoNodeError
-
 from pybroker import native
 from pybroker.client import NewTopic, TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.cluster import LIMIT_S, BrokerCluster, ClusterBroker, until
-from tests.support.cluster_state import ClusterState
-from tests.support.zookeeper import zookeeper_client
+from tests.support.cluster_state import state_of
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -117,37 +113,35 @@ def produce_as_leader(broker: ClusterBroker, topic: str, *values: str, acks: int
 
 
 def broker_epochs(cluster: BrokerCluster) -> dict[int, int]:
-    """Return the epochs of all registered brokers, from ZooKeeper."""
-    with zookeeper_client(cluster.zookeeper.address) as client:
-        ids = [int(name) for name in client.get_children("/brokers/ids")]
-        return {number: client.get(f"/brokers/ids/{number}")[1].czxid for number in ids}
+    """Of all that are registered, as the metadata store has them."""
+    with state_of(cluster) as told:
+        return {number: told.life(number) for number in told.brokers()}
 
 
 def controller(cluster: BrokerCluster) -> int:
-    """Return the controller; wait until there is one."""
-    found: list[int] = []
-    with zookeeper_client(cluster.zookeeper.address) as client:
+    """Wait for a controller and return its id."""
+    found: list[int | None] = []
+    with state_of(cluster) as told:
 
         def elected() -> bool:
-            with suppress(NoNodeError):
-                found.append(json.loads(client.get("/controller")[0])["brokerid"])
-            return bool(found)
+            found.append(told.controller())
+            return found[-1] is not None
 
         until(elected)
-    return found[0]
+    assert found[-1] is not None
+    return found[-1]
 
 
 def await_unregistered(cluster: BrokerCluster, number: int) -> None:
-    """Wait until a broker that has ended is no longer registered: it may then start with other directories."""
-    with ClusterState(cluster.zookeeper.address) as told:
+    """Until a broker that has ended is missed: it may come back with other directories then."""
+    with state_of(cluster) as told:
         until(lambda: number not in told.brokers())
 
 
 def state_version(cluster: BrokerCluster, topic: str) -> int:
-    """Return the version of the partition's state in ZooKeeper."""
-    with zookeeper_client(cluster.zookeeper.address) as client:
-        found: int = client.get(f"/brokers/topics/{topic}/partitions/0/state")[1].version
-        return found
+    """How often the state of the partition was written."""
+    with state_of(cluster) as told:
+        return told.partitions()[topic, 0].changes
 
 
 def make_controller(cluster: BrokerCluster, number: int) -> None:

@@ -14,15 +14,37 @@ _METADATA, _VERSION = 3, 4
 
 
 def answers_metadata(port: int, timeout_s: float = 2.0, brokers_min: int = 1) -> bool:
-    """Return whether the broker at `port` lists at least `brokers_min` brokers; False for a refusal or an incomplete
-    response."""
+    """True once the broker at `port` lists so many brokers; any refusal or cut-off reply is False."""
+    shown = _metadata(port, timeout_s)
+    return shown is not None and shown[0] >= brokers_min
+
+
+def controller_at(port: int, timeout_s: float = 2.0) -> int:
+    """The controller as the broker at `port` shows it; -1 if it shows none or does not answer."""
+    shown = _metadata(port, timeout_s)
+    return -1 if shown is None else shown[1]
+
+
+def _metadata(port: int, timeout_s: float) -> tuple[int, int] | None:
+    """The number of brokers, and the controller; None after a refusal or a cut-off reply."""
     body = struct.pack(">hhih", _METADATA, _VERSION, 1, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">ib", 0, 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             stream = connection.makefile("rb")
             (size,) = struct.unpack(">i", stream.read(4))
-            _correlation, _throttle, brokers = struct.unpack_from(">iii", stream.read(size))
-            return bool(brokers >= brokers_min)
+            reply = stream.read(size)
+            _correlation, _throttle, brokers = struct.unpack_from(">iii", reply)
+            at = 12
+            for _ in range(brokers):
+                at = _after_text(reply, at + 4) + 4
+                at = _after_text(reply, at)
+            (controller,) = struct.unpack_from(">i", reply, _after_text(reply, at))
     except (OSError, struct.error):
-        return False
+        return None
+    return brokers, controller
+
+
+def _after_text(reply: bytes, at: int) -> int:
+    (length,) = struct.unpack_from(">h", reply, at)
+    return at + 2 + max(0, int(length))

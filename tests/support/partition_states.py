@@ -1,0 +1,24 @@
+"""A partition in the cluster's metadata, whichever store has it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class PartitionState(NamedTuple):
+    """A partition as the controller wrote it last."""
+
+    replicas: frozenset[int]
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    changes: int
+    """How often it was written since the partition was made."""
+    topic_id: str
+    """32 hexadecimal digits."""
+    moves: bool
+    """Whether replicas are being added or removed, or a broker that had one has not put its data aside."""
+
+
+class StateUnknownError(Exception):
+    """The metadata store does not answer, or changed while it was read."""
