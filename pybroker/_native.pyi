@@ -1041,8 +1041,8 @@ class NativeBroker:
     @staticmethod
     def check_settings(settings: dict[str, Setting]) -> None:
         """Raise ValueError if `set_settings` would reject the settings."""
-    def metrics(self) -> str:
-        """*Blocking.* Return the metrics as Prometheus text; takes milliseconds for each thousand partitions."""
+    def collect_metrics(self, families: MetricFamilies) -> None:
+        """*Blocking.* Append the metrics of native code; takes milliseconds for each thousand partitions."""
     def take_slow_requests(self) -> list[SlowRequest]:
         """Return the requests since the last call that took `slow.request.log.ms` or longer: the oldest first, at most
         1,000. The first call returns none."""
@@ -1050,6 +1050,45 @@ class NativeBroker:
         """*Blocking.* Finish produces, close connections, flush, and write snapshots, checkpoints and the
         clean-shutdown marker. After `timeout_ms` no marker is written, and the next start recovers. Idempotent. Raises
         NativeError if data could not be written to disk."""
+
+@final
+class MetricFamilies:
+    """The metric families of one scrape, in order."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self, name: str, kind: str, help: str, labels: dict[str, str], value: float, suffix: str = ""
+    ) -> None:
+        """Append a sample to the last family, or to a new one if the last has another name."""
+    def text(self) -> str:
+        """Return Prometheus text format 0.0.4."""
+    def take(self) -> list[MetricFamily]:
+        """Return the families and leave none."""
+
+@final
+class MetricFamily:
+    """The samples of one metric."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str:
+        """counter, gauge, histogram or summary"""
+    @property
+    def help(self) -> str: ...
+    def __len__(self) -> int: ...
+    def samples(self, begin: int, end: int) -> list[MetricSample]:
+        """Return the samples with these indexes."""
+
+@final
+class MetricSample:
+    @property
+    def suffix(self) -> str:
+        """The rest of its name after the family's name, such as `_sum`."""
+    @property
+    def labels(self) -> dict[str, str]: ...
+    @property
+    def value(self) -> float: ...
 
 @final
 class SlowRequest:

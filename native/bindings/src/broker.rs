@@ -13,6 +13,7 @@ mod listeners;
 mod log_dirs;
 mod log_lines;
 mod metadata;
+mod metric_families;
 mod metrics;
 mod orders;
 mod partitions;
@@ -53,6 +54,7 @@ pub(crate) use log_dirs::{
 pub(crate) use metadata::{
     BrokerMetadata, MetadataDelta, NativeMetadata, PartitionMetadata, TopicMetadata,
 };
+pub(crate) use metric_families::{MetricFamilies, MetricFamily, MetricSample};
 pub(crate) use orders::{PartitionOrder, StopOrder};
 pub(crate) use partitions::{
     Lag, NativePartitions, PartitionEnds, PartitionOffsets, PartitionRole,
@@ -133,8 +135,8 @@ impl NativeBroker {
         NativeSettings::default().with(settings).map(drop)
     }
 
-    fn metrics(&self, py: Python<'_>) -> String {
-        py.detach(|| metrics::render(&self.plane))
+    fn collect_metrics(&self, py: Python<'_>, families: &mut MetricFamilies) {
+        py.detach(|| metrics::collect(&self.plane, families.families()));
     }
 
     fn take_slow_requests(&self) -> Vec<SlowRequest> {

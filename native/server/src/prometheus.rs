@@ -1,4 +1,4 @@
-//! Metrics of the data plane in Prometheus' text format: metrics of Kafka under the names of its JMX exporter (example
+//! Metrics of the data plane for Prometheus and OTLP: metrics of Kafka under the names of its JMX exporter (example
 //! configuration, lower case), and others under pybroker's own names. `docs/metrics.md` lists them.
 
 mod connections;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use pybroker_storage::JournalFigures;
 
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::prometheus::exposition::{Kind, Page};
+use crate::prometheus::exposition::{Families, Kind};
 
 pub(crate) use recent::Recent;
 pub(crate) use sources::Sources;
@@ -86,24 +86,22 @@ const PLAIN: [Plain; 12] = [
     ),
 ];
 
-/// Render a fragment; the caller appends other metrics.
-pub(crate) fn render(sources: &Sources<'_>) -> String {
-    let mut page = Page::default();
+/// Append the metrics of the server.
+pub(crate) fn write(sources: &Sources<'_>, families: &mut Families) {
     let mut left_out = LeftOut::default();
-    requests::write(sources, &mut page);
-    left_out.topics = topics::write(sources, &mut page);
-    left_out.partitions = logs::write(sources, &mut page);
-    left_out.clients = connections::write(sources, &mut page);
+    requests::write(sources, families);
+    left_out.topics = topics::write(sources, families);
+    left_out.partitions = logs::write(sources, families);
+    left_out.clients = connections::write(sources, families);
     for (name, help, read) in PLAIN {
-        page.single(name, Kind::Counter, help, sources.sum(read));
+        families.single(name, Kind::Counter, help, sources.sum(read));
     }
-    journal(&mut page, &sources.shared.replicas.journal_figures());
-    quotas::write(sources.shared.metadata.quotas(), &mut page, Instant::now());
-    left_out.write(&mut page);
-    page.into_text()
+    journal(families, &sources.shared.replicas.journal_figures());
+    quotas::write(sources.shared.metadata.quotas(), families, Instant::now());
+    left_out.write(families);
 }
 
-/// Numbers of series that the limits keep out of the page.
+/// Numbers of series that the limits leave out.
 #[derive(Default)]
 struct LeftOut {
     topics: usize,
@@ -112,9 +110,9 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    fn write(&self, page: &mut Page) {
+    fn write(&self, families: &mut Families) {
         let name = "pybroker_metrics_left_out";
-        page.family(
+        families.family(
             name,
             Kind::Gauge,
             "Topics, partitions and names of client software that have no series of their own, because of metrics.….max.",
@@ -124,12 +122,12 @@ impl LeftOut {
             ("partitions", self.partitions),
             ("topics", self.topics),
         ] {
-            page.series(name, &[("of", of)], count);
+            families.series(name, &[("of", of)], count);
         }
     }
 }
 
-fn journal(page: &mut Page, journal: &JournalFigures) {
+fn journal(families: &mut Families, journal: &JournalFigures) {
     for (name, help, value) in [
         (
             "pybroker_journal_entries_total",
@@ -152,9 +150,9 @@ fn journal(page: &mut Page, journal: &JournalFigures) {
             journal.full,
         ),
     ] {
-        page.single(name, Kind::Counter, help, value);
+        families.single(name, Kind::Counter, help, value);
     }
-    page.single(
+    families.single(
         "pybroker_journal_wait_seconds_total",
         Kind::Counter,
         "Time of a journal flush, from the first append that waits for it.",

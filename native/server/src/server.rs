@@ -25,7 +25,8 @@ use crate::metadata_view::MetadataHolder;
 use crate::metrics::slow_requests::{SlowRequest, SlowRequests};
 use crate::metrics::{ThreadMetrics, TopicSlots};
 use crate::net::budget::MemoryBudget;
-use crate::prometheus::{Recent, Sources, render};
+use crate::prometheus::exposition::Families;
+use crate::prometheus::{self, Recent, Sources};
 use crate::quotas::active_producers::Producers;
 use crate::quotas::{ConnectionRate, QuotaDelta};
 use crate::shared::{Shared, with_thread_state};
@@ -248,13 +249,12 @@ impl Server {
         self.shared.slow_requests.take()
     }
 
-    /// Render the metrics as a fragment in Prometheus' text format. Takes milliseconds per thousand partitions: not for
-    /// a data thread.
+    /// Append the metrics. Takes milliseconds per thousand partitions: not for a data thread.
     ///
     /// # Panics
     ///
     /// If it is called on a data thread.
-    pub fn metrics(&self) -> String {
+    pub fn collect_metrics(&self, families: &mut Families) {
         assert!(
             with_thread_state(|_| ()).is_none(),
             "a data thread serves clients"
@@ -265,11 +265,12 @@ impl Server {
             .iter()
             .map(|thread| Arc::clone(&thread.metrics))
             .collect();
-        render(&Sources {
+        let sources = Sources {
             shared: &self.shared,
             threads: &metrics,
             recent: &self.recent,
-        })
+        };
+        prometheus::write(&sources, families);
     }
 
     /// Stop the server: accept no connections and requests, and answer the requests that were read (fetches with the

@@ -41,7 +41,15 @@ from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.setting_values import InvalidValue
 from pybroker.errors import FatalError, KafkaError, StartError
-from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
+from pybroker.native import (
+    ListenerConfig,
+    ListenerError,
+    LocalPartition,
+    LogDirError,
+    MetricFamilies,
+    NativeBroker,
+    Uuid,
+)
 
 if TYPE_CHECKING:
     from pybroker.broker.lifecycle.startup.quorum_opening import OpenQuorum
@@ -421,19 +429,23 @@ class Broker:
 
     def metrics_text(self) -> str:
         """Return the text of /metrics; empty during the start."""
-        from pybroker.broker.observability.broker_metrics import broker_metrics
+        from pybroker.broker.observability.broker_metrics import metrics_text
 
-        return broker_metrics(self.services) if self.services is not None else ""
+        return metrics_text(self.services) if self.services is not None else ""
 
-    async def scrape(self) -> str:
-        """Return the text of /metrics. The work is done in steps and on another thread, so that neither the loop nor a
-        data thread has to wait.
+    async def collect_metrics(self) -> MetricFamilies:
+        """Return all metrics; none during the start. The work is done in steps and on another thread, so that neither
+        the loop nor a data thread has to wait.
         """
         if self.services is None:
-            return ""
-        from pybroker.broker.observability.broker_metrics import scrape
+            return MetricFamilies()
+        from pybroker.broker.observability.broker_metrics import collect_metrics
 
-        return await scrape(self.services)
+        return await collect_metrics(self.services)
+
+    async def scrape(self) -> str:
+        """Return the text of /metrics."""
+        return await asyncio.to_thread((await self.collect_metrics()).text)
 
     async def metadata(self) -> Mapping[str, Node]:
         """Return the nodes of the metadata store for a report; empty before the store is open. Raises StoreError."""

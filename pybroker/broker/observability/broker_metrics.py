@@ -1,4 +1,4 @@
-"""The metrics of one broker: native code's text, identity, and sizes of the control plane."""
+"""All metrics of one broker: its identity, sizes of the control plane, native code's metrics, and lag."""
 
 from __future__ import annotations
 
@@ -9,42 +9,48 @@ from pybroker.broker.observability.cluster_metrics import cluster_metrics
 from pybroker.broker.observability.disk_metrics import disk_metrics
 from pybroker.broker.observability.group_metrics import group_metrics
 from pybroker.broker.observability.lag_metrics import CommittedPosition, committed_positions, lag_metrics
-from pybroker.broker.observability.metrics_text import Metric, identity_metrics, render_metrics
+from pybroker.broker.observability.metric import Metric, add_metrics, identity_metrics
 from pybroker.broker.observability.process_metrics import process_metrics
 from pybroker.broker.observability.share_metrics import share_metrics
 from pybroker.broker.observability.telemetry_metrics import telemetry_metrics
 from pybroker.broker.observability.transaction_metrics import transaction_metrics
 from pybroker.broker.services import Services
+from pybroker.native import MetricFamilies
 from pybroker.version import version
 
 _VERSION = version()
 
 
-def broker_metrics(services: Services) -> str:
-    """Return the Prometheus text, for a reporter on the loop's thread."""
-    positions = committed_positions(services.groups)
-    return _on_loop(services) + _elsewhere(services, positions)
+def metrics_text(services: Services) -> str:
+    """Return the text of /metrics, for a reporter on the loop's thread."""
+    families, positions = _on_loop(services), committed_positions(services.groups)
+    _elsewhere(services, families, positions)
+    return families.text()
 
 
-async def scrape(services: Services) -> str:
-    """Return the Prometheus text. Values that only the loop may read are written on the loop. A thread of its executor
-    writes the many series of topics, partitions and groups; native code releases the GIL meanwhile.
+async def collect_metrics(services: Services) -> MetricFamilies:
+    """Return all metrics. Values that only the loop may read are read on the loop. A thread of its executor reads the
+    many series of topics, partitions and groups; native code releases the GIL meanwhile.
     """
     await services.cluster_state.conditions.catch_up()
     await services.deleted_bytes.refresh()
-    positions = committed_positions(services.groups)
-    text = _on_loop(services)
-    loop = asyncio.get_running_loop()
-    return text + await loop.run_in_executor(None, _elsewhere, services, positions)
+    families, positions = _on_loop(services), committed_positions(services.groups)
+    await asyncio.to_thread(_elsewhere, services, families, positions)
+    return families
 
 
-def _on_loop(services: Services) -> str:
-    identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
-    of_machine = [*process_metrics(), *disk_metrics(services.disk_room.rooms, services.deleted_bytes.by_log_dir)]
-    return render_metrics([*identity, *of_machine, *_sizes(services), *cluster_metrics(services)])
+def _on_loop(services: Services) -> MetricFamilies:
+    families = MetricFamilies()
+    add_metrics(families, identity_metrics(services.cluster_id, services.broker_id, _VERSION))
+    add_metrics(families, process_metrics())
+    add_metrics(families, disk_metrics(services.disk_room.rooms, services.deleted_bytes.by_log_dir))
+    add_metrics(families, _sizes(services))
+    add_metrics(families, cluster_metrics(services))
+    return families
 
 
-def _elsewhere(services: Services, positions: list[CommittedPosition]) -> str:
+def _elsewhere(services: Services, families: MetricFamilies, positions: list[CommittedPosition]) -> None:
+    services.native.collect_metrics(families)
     config = services.config
     lags = lag_metrics(
         services.native.partitions,
@@ -53,7 +59,7 @@ def _elsewhere(services: Services, positions: list[CommittedPosition]) -> str:
         groups_max=config.get_int("metrics.groups.max"),
         partitions_max=config.get_int("metrics.partitions.max"),
     )
-    return services.native.metrics() + render_metrics(lags)
+    add_metrics(families, lags)
 
 
 def _sizes(services: Services) -> list[Metric]:

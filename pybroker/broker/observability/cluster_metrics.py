@@ -14,7 +14,7 @@ from functools import partial
 from pybroker.broker.cluster.queue_metrics import Timer
 from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING
 from pybroker.broker.metadata.metadata_store import SessionState
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 from pybroker.broker.services import Services
 
 ELECTING = (

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from pybroker.broker.admin.disk_room import Room
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 
 _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
     (

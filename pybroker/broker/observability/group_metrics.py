@@ -15,7 +15,7 @@ from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.share.group import ShareGroupState
 from pybroker.broker.coordinators.streams.model import StreamsGroupState
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 _SENSORS = "kafka_server_group_coordinator_metrics"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 from pybroker.errors import KafkaError
 from pybroker.native import NativePartitions, Uuid
 

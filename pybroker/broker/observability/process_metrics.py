@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 
 _STARTED = time.time()
 _STATM = Path("/proc/self/statm")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pybroker.broker.coordinators.share_partition.manager import SharePartitions
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 
 _SESSIONS = "kafka_server_sharesessioncache"
 _GROUPS = "kafka_server_share_group_metrics"

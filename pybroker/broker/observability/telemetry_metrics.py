@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.broker.client_metrics.client_instances import Telemetry
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 
 _OWN = "pybroker_client_telemetry"
 

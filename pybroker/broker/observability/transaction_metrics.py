@@ -11,7 +11,7 @@ from collections import Counter
 
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionState
-from pybroker.broker.observability.metrics_text import Metric
+from pybroker.broker.observability.metric import Metric
 
 _MARKERS = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
 _VERIFICATIONS = "kafka_server_addpartitionstotxnmanager"

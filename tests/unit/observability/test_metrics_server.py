@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from pybroker.broker.observability import metrics_server
-from pybroker.broker.observability.metrics_text import Metric, identity_metrics, render_metrics
+from pybroker.broker.observability.metric import Metric, add_metrics, identity_metrics
+from pybroker.native import MetricFamilies
 
 
 class Served(NamedTuple):
@@ -108,21 +109,27 @@ async def test_a_bug_in_a_metric_is_an_error_not_a_crash(served: Served) -> None
     assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")
 
 
+def text_of(metrics: list[Metric]) -> str:
+    families = MetricFamilies()
+    add_metrics(families, metrics)
+    return families.text()
+
+
 def test_text_format() -> None:
     gauges = [
         Metric("a", "First.", lambda: 1.5, {"x": 'quote " backslash \\ line \n end'}),
         Metric("a", "First.", lambda: 2, {"x": "other"}),
         Metric("b", "Second.", lambda: 3.0),
     ]
-    assert render_metrics(gauges) == (
+    assert text_of(gauges) == (
         "# HELP a First.\n# TYPE a gauge\n"
         'a{x="quote \\" backslash \\\\ line \\n end"} 1.5\n'
         'a{x="other"} 2\n'
         "# HELP b Second.\n# TYPE b gauge\nb 3\n"
     )
-    assert render_metrics([]) == ""
+    assert text_of([]) == ""
 
 
 def test_identity() -> None:
-    text = render_metrics(identity_metrics("abc", 1, "0.1"))
+    text = text_of(identity_metrics("abc", 1, "0.1"))
     assert 'kafka_server_kafkaserver_clusterid_info{cluster_id="abc"} 1' in text

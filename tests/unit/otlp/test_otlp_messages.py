@@ -1,4 +1,4 @@
-"""From the text of /metrics to OTLP's messages."""
+"""From metrics to OTLP's messages."""
 
 from __future__ import annotations
 
@@ -9,44 +9,41 @@ import pytest
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from pybroker.broker.observability.otlp import metrics_parser, otlp_messages
-from pybroker.broker.observability.otlp.metrics_parser import families
-
-PAGE = """# HELP up Whether it is.
-# TYPE up gauge
-up 1
-# TYPE asked_total counter
-asked_total{request="Fetch",text="a\\"b\\\\c\\nd"} 5
-asked_total{request="Produce"} 7
-a line that nobody understands
-# TYPE took summary
-took{request="Fetch",quantile="0.5"} 2.5
-took{request="Fetch",quantile="0.99"} NaN
-took_sum{request="Fetch"} 10
-took_count{request="Fetch"} 4
-# TYPE long histogram
-long_bucket{le="0.1"} 1
-long_bucket{le="1"} 3
-long_bucket{le="+Inf"} 4
-long_sum 9.5
-long_count 4
-# HELP nothing Has no line.
-# TYPE nothing gauge
-"""
+from pybroker.broker.observability.otlp import otlp_messages
+from pybroker.native import MetricFamilies
 
 
-def exported(text: str) -> list[Any]:
-    requests = otlp_messages.metrics(families(text), {"service.name": "x"}, 10, 20)
-    return [metric for one in requests for metric in one.resource_metrics[0].scope_metrics[0].metrics]
+def exported(families: MetricFamilies) -> list[Any]:
+    requests = otlp_messages.metrics(families.take(), {"service.name": "x"}, 10, 20)
+    return [metric for each in requests for metric in each.resource_metrics[0].scope_metrics[0].metrics]
+
+
+def many(samples: int, kind: str, **labels: str) -> MetricFamilies:
+    families = MetricFamilies()
+    for number in range(samples):
+        families.add("many", kind, "", {"x": str(number), **labels}, number)
+    return families
 
 
 def test_every_kind() -> None:
-    up, asked, took, long = exported(PAGE)
+    families = MetricFamilies()
+    families.add("up", "gauge", "Whether it is.", {}, 1)
+    families.add("asked_total", "counter", "", {"request": "Fetch", "text": 'a"b\\c\nd'}, 5)
+    families.add("asked_total", "counter", "", {"request": "Produce"}, 7)
+    for quantile, value in ("0.5", 2.5), ("0.99", float("nan")):
+        families.add("took", "summary", "", {"request": "Fetch", "quantile": quantile}, value)
+    families.add("took", "summary", "", {"request": "Fetch"}, 10, suffix="_sum")
+    families.add("took", "summary", "", {"request": "Fetch"}, 4, suffix="_count")
+    for bound, count in ("0.1", 1), ("1", 3), ("+Inf", 4):
+        families.add("long", "histogram", "", {"le": bound}, count, suffix="_bucket")
+    families.add("long", "histogram", "", {}, 9.5, suffix="_sum")
+    families.add("long", "histogram", "", {}, 4, suffix="_count")
+    up, asked, took, long = exported(families)
     assert (up.name, up.description, up.gauge.data_points[0].as_double) == ("up", "Whether it is.", 1)
     first, second = asked.sum.data_points
     assert asked.sum.is_monotonic
     assert asked.sum.aggregation_temporality == otlp_messages.CUMULATIVE
-    assert [one.value.string_value for one in first.attributes] == ["Fetch", 'a"b\\c\nd']
+    assert [each.value.string_value for each in first.attributes] == ["Fetch", 'a"b\\c\nd']
     assert (first.as_double, first.start_time_unix_nano, first.time_unix_nano) == (5, 10, 20)
     assert second.as_double == 7
     (summary,) = took.summary.data_points
@@ -59,33 +56,21 @@ def test_every_kind() -> None:
 
 def test_many_points_are_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp_messages, "POINTS_A_REQUEST", 3)
-    text = "# TYPE many gauge\n" + "".join(f'many{{number="{number}"}} {number}\n' for number in range(7))
-    found = exported(text)
-    assert [len(each.gauge.data_points) for each in found] == [3, 3, 1]
-    assert len(list(otlp_messages.metrics(families(text), {}, 10, 20))) == 3
+    assert [len(each.gauge.data_points) for each in exported(many(7, "gauge"))] == [3, 3, 1]
+    assert len(list(otlp_messages.metrics(many(7, "gauge").take(), {}, 10, 20))) == 3
 
 
-def test_others_run_after_a_few_lines_and_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 10,000 partitions the page has a hundred thousand lines: seconds of work, in which the broker's loop has to
-    get the interpreter at once."""
+@pytest.mark.parametrize(("kind", "labels"), [("gauge", {}), ("counter", {}), ("summary", {"quantile": "0.5"})])
+def test_other_threads_run_after_a_few_samples(
+    kind: str, labels: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 partitions have a hundred thousand samples: seconds of work, in which the broker's loop needs the
+    interpreter at once.
+    """
     pauses: list[float] = []
-    monkeypatch.setattr(metrics_parser, "time", SimpleNamespace(sleep=pauses.append))
-    lines = 10 * metrics_parser.ITEMS
-    for kind, own in (("gauge", 'x="{}"'), ("counter", 'x="{}"'), ("summary", 'x="{}",quantile="0.5"')):
-        pauses.clear()
-        text = f"# TYPE many {kind}\n" + "".join(f"many{{{own.format(number)}}} 1\n" for number in range(lines))
-        assert sum(1 for _ in families(text)) == 1
-        of_lines = len(pauses)
-        assert of_lines >= 10
-        exported(text)
-        assert len(pauses) >= 2 * of_lines + 10, f"the points of a {kind}"
-    assert set(pauses) == {metrics_parser.PAUSE_S}
-
-
-def test_a_long_page_is_cut_at_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = exported(PAGE)
-    monkeypatch.setattr(metrics_parser, "CHUNK_CHARACTERS", 3)
-    assert [exported(PAGE), exported(PAGE.removesuffix("\n"))] == [at_once] * 2
+    monkeypatch.setattr(otlp_messages, "time", SimpleNamespace(sleep=pauses.append))
+    exported(many(10 * otlp_messages.SLICE, kind, **labels))
+    assert pauses == [otlp_messages.PAUSE_S] * 9
 
 
 def slow(*stages_us: int) -> Any:

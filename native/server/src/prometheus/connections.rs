@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use super::sources::Sources;
 use crate::os;
-use crate::prometheus::exposition::{Kind, Page};
+use crate::prometheus::exposition::{Families, Kind};
 
 /// Write the metrics. Return how many client software names are summed up as `other`.
-pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
-    by_listener(sources, page);
-    threads(sources, page);
+pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
+    by_listener(sources, families);
+    threads(sources, families);
     let shared = sources.shared;
     for (name, kind, help, value) in [
         (
@@ -38,12 +38,12 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
             shared.budget.used() as u64,
         ),
     ] {
-        page.single(name, kind, help, value);
+        families.single(name, kind, help, value);
     }
-    by_software(sources, page)
+    by_software(sources, families)
 }
 
-fn by_listener(sources: &Sources<'_>, page: &mut Page) {
+fn by_listener(sources: &Sources<'_>, families: &mut Families) {
     let listeners = sources.shared.connections.by_listener();
     let prefix = "kafka_server_socketservermetrics";
     let mut family =
@@ -52,9 +52,9 @@ fn by_listener(sources: &Sources<'_>, page: &mut Page) {
          help: &str,
          read: fn(&crate::clients::connection_counts::OfListener) -> u64| {
             let name = format!("{prefix}_{kafkas}");
-            page.family(&name, kind, help);
+            families.family(&name, kind, help);
             for (listener, counts) in &listeners {
-                page.series(&name, &[("listener", listener)], read(counts));
+                families.series(&name, &[("listener", listener)], read(counts));
             }
         };
     family(
@@ -83,11 +83,11 @@ fn by_listener(sources: &Sources<'_>, page: &mut Page) {
     );
 }
 
-fn by_software(sources: &Sources<'_>, page: &mut Page) -> usize {
+fn by_software(sources: &Sources<'_>, families: &mut Families) -> usize {
     let max = sources.shared.settings.load().metrics.clients_max;
     let (most, others, left_out) = sources.shared.client_software.most(max);
     let name = "kafka_server_socketservermetrics_connections";
-    page.family(
+    families.family(
         name,
         Kind::Gauge,
         "Open connections by client software name and version (Kafka: connections; KIP-511).",
@@ -98,7 +98,7 @@ fn by_software(sources: &Sources<'_>, page: &mut Page) -> usize {
             ("clientsoftwarename", software),
             ("clientsoftwareversion", version),
         ];
-        page.series(name, &labels, count);
+        families.series(name, &labels, *count);
     }
     if left_out > 0 {
         let labels = [
@@ -106,13 +106,13 @@ fn by_software(sources: &Sources<'_>, page: &mut Page) -> usize {
             ("clientsoftwarename", "other"),
             ("clientsoftwareversion", "other"),
         ];
-        page.series(name, &labels, others);
+        families.series(name, &labels, others);
     }
     left_out
 }
 
 /// Write the load of the data threads, which are Kafka's network processors and request handlers in one.
-fn threads(sources: &Sources<'_>, page: &mut Page) {
+fn threads(sources: &Sources<'_>, families: &mut Families) {
     let busy: Option<Vec<u64>> = sources
         .threads
         .iter()
@@ -122,13 +122,13 @@ fn threads(sources: &Sources<'_>, page: &mut Page) {
     let Some(busy) = busy else { return };
     let idle = sources.recent.lock().idle(Instant::now(), busy);
     let name = "kafka_network_processor_idlepercent";
-    page.family(
+    families.family(
         name,
         Kind::Gauge,
         "Share of time in which a data thread did nothing since the last scrape, 0 to 1 (Kafka: IdlePercent).",
     );
     for (number, idle) in idle.iter().enumerate() {
-        page.series(name, &[("networkprocessor", &number.to_string())], idle);
+        families.series(name, &[("networkprocessor", &number.to_string())], *idle);
     }
     let average = idle.iter().sum::<f64>() / idle.len().max(1) as f64;
     for (name, help) in [
@@ -141,6 +141,6 @@ fn threads(sources: &Sources<'_>, page: &mut Page) {
             "The same value: data threads also handle requests (Kafka: RequestHandlerAvgIdlePercent).",
         ),
     ] {
-        page.single(name, Kind::Gauge, help, average);
+        families.single(name, Kind::Gauge, help, average);
     }
 }

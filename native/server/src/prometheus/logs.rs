@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pybroker_replica::Partition;
 
 use super::sources::Sources;
-use crate::prometheus::exposition::{Kind, Page};
+use crate::prometheus::exposition::{Families, Kind};
 
 /// Name, help text, and the function that returns the value; `None` if the metric does not apply to the partition.
 type Row = (&'static str, &'static str, fn(&Partition) -> Option<i128>);
@@ -72,7 +72,7 @@ const ROWS: [Row; 9] = [
 ];
 
 /// Write the metrics. Return how many partitions are left out.
-pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
+pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
     let map = sources.shared.replicas.snapshot();
     let mut partitions: Vec<&Arc<Partition>> = map.partitions().collect();
     partitions.sort_by_cached_key(|one| (Arc::clone(one.topic()), one.tip().partition));
@@ -84,7 +84,7 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
         .map(|one| one.tip().partition.to_string())
         .collect();
     for (name, help, read) in ROWS {
-        page.family(name, Kind::Gauge, help);
+        families.family(name, Kind::Gauge, help);
         let mut last = None;
         for (partition, index) in partitions.iter().zip(&indexes) {
             let topic: &str = partition.topic();
@@ -94,7 +94,7 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
                 continue;
             }
             if let Some(value) = read(partition) {
-                page.series(name, &[("topic", topic), ("partition", index)], value);
+                families.series(name, &[("topic", topic), ("partition", index)], value);
                 last = Some(here);
             }
         }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::prometheus::exposition::{self, Page};
+use crate::prometheus::exposition::{self, Families};
 use crate::quotas::{EntityUsage, Kind, Quotas};
 
 /// Maximum entities shown of each kind.
 const SHOWN_MAX: usize = 100;
 
 /// A family: name, help text, quota, and the function that reads the value.
-type Family = (
+type Row = (
     &'static str,
     &'static str,
     &'static [(Kind, &'static str)],
@@ -22,7 +22,7 @@ const PRODUCE: (Kind, &str) = (Kind::Produce, "Produce");
 const FETCH: (Kind, &str) = (Kind::Fetch, "Fetch");
 const REQUEST: (Kind, &str) = (Kind::Request, "Request");
 
-const FAMILIES: [Family; 3] = [
+const FAMILIES: [Row; 3] = [
     (
         "kafka_server_quota_byte_rate",
         "Bytes a second of users and client ids with a quota: of Produce requests, or of answers to Fetch \
@@ -45,13 +45,13 @@ const FAMILIES: [Family; 3] = [
 ];
 
 /// Append all families; none while no quotas exist.
-pub(super) fn write(quotas: &Quotas, page: &mut Page, now: Instant) {
+pub(super) fn write(quotas: &Quotas, families: &mut Families, now: Instant) {
     let all = quotas.all();
     if all.is_empty() {
         return;
     }
     for (name, help, resources, read) in FAMILIES {
-        page.family(name, exposition::Kind::Gauge, help);
+        families.family(name, exposition::Kind::Gauge, help);
         for &(kind, resource) in resources {
             for usage in most(&all, kind, now) {
                 // Empty for quotas of all users.
@@ -62,7 +62,7 @@ pub(super) fn write(quotas: &Quotas, page: &mut Page, now: Instant) {
                     ("user", user),
                     ("clientid", client_id),
                 ];
-                page.series(name, &labels, read(usage, now));
+                families.series(name, &labels, read(usage, now));
             }
         }
     }
@@ -90,9 +90,9 @@ mod tests {
     fn the_series_are_bounded_and_who_is_slowed_down_is_among_them() {
         let (quotas, now) = (Quotas::default(), Instant::now());
         let text = || {
-            let mut page = Page::default();
-            write(&quotas, &mut page, now);
-            page.into_text()
+            let mut families = Families::default();
+            write(&quotas, &mut families, now);
+            families.text()
         };
         assert_eq!(text(), "");
         quotas.apply(&QuotaDelta {

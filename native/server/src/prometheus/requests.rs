@@ -10,7 +10,7 @@ use pybroker_storage::Counts;
 use super::recent::{Key, Recent, Scrape};
 use super::sources::Sources;
 use crate::metrics::{ERRORS, KEYS, RequestMetrics, STAGES, Stage, ThreadMetrics, VERSIONS};
-use crate::prometheus::exposition::{Kind, Page};
+use crate::prometheus::exposition::{Families, Kind};
 
 /// The quantiles of Kafka's JMX exporter.
 const QUANTILES: [(f64, &str); 6] = [
@@ -48,17 +48,17 @@ impl OfApi<'_> {
     }
 }
 
-pub(super) fn write(sources: &Sources<'_>, page: &mut Page) {
+pub(super) fn write(sources: &Sources<'_>, families: &mut Families) {
     let apis = used(sources.threads);
-    totals(&apis, page);
-    kafkas(&apis, page);
-    histograms(&apis, page);
+    totals(&apis, families);
+    kafkas(&apis, families);
+    histograms(&apis, families);
     let mut recent = sources.recent.lock();
     times(
         &apis,
         &mut recent,
         &sources.shared.replicas.flush_times(),
-        page,
+        families,
     );
 }
 
@@ -82,14 +82,14 @@ fn used(threads: &[Arc<ThreadMetrics>]) -> Vec<OfApi<'_>> {
 }
 
 /// Write the totals under the metric names of older versions of pybroker.
-fn totals(apis: &[OfApi<'_>], page: &mut Page) {
+fn totals(apis: &[OfApi<'_>], families: &mut Families) {
     let name = "pybroker_requests_total";
-    page.family(name, Kind::Counter, "Requests answered, by API.");
+    families.family(name, Kind::Counter, "Requests answered, by API.");
     for api in apis {
-        page.series(name, &[("api", api.name)], api.sum(RequestMetrics::count));
+        families.series(name, &[("api", api.name)], api.sum(RequestMetrics::count));
     }
     let name = "pybroker_response_errors_total";
-    page.family(
+    families.family(
         name,
         Kind::Counter,
         "Error codes in responses of the data plane.",
@@ -100,14 +100,14 @@ fn totals(apis: &[OfApi<'_>], page: &mut Page) {
             .map(|api| api.sum(|metrics| metrics.errors[slot].get()))
             .sum();
         if count > 0 {
-            page.series(name, &[("error", error_name(slot))], count);
+            families.series(name, &[("error", error_name(slot))], count);
         }
     }
 }
 
-fn kafkas(apis: &[OfApi<'_>], page: &mut Page) {
+fn kafkas(apis: &[OfApi<'_>], families: &mut Families) {
     let name = "kafka_network_requestmetrics_requests_total";
-    page.family(
+    families.family(
         name,
         Kind::Counter,
         "Requests answered, by API and version (Kafka: RequestsPerSec).",
@@ -118,12 +118,12 @@ fn kafkas(apis: &[OfApi<'_>], page: &mut Page) {
             if count > 0 {
                 let version = version.to_string();
                 let labels = [("request", api.name), ("version", version.as_str())];
-                page.series(name, &labels, count);
+                families.series(name, &labels, count);
             }
         }
     }
     let name = "kafka_network_requestmetrics_errors_total";
-    page.family(
+    families.family(
         name,
         Kind::Counter,
         "Error codes in responses of the data plane, by API (Kafka: ErrorsPerSec); NONE: requests without an error.",
@@ -135,11 +135,11 @@ fn kafkas(apis: &[OfApi<'_>], page: &mut Page) {
             if count > 0 {
                 with_errors += count;
                 let labels = [("request", api.name), ("error", error_name(slot))];
-                page.series(name, &labels, count);
+                families.series(name, &labels, count);
             }
         }
         let none = api.sum(RequestMetrics::count).saturating_sub(with_errors);
-        page.series(name, &[("request", api.name), ("error", "NONE")], none);
+        families.series(name, &[("request", api.name), ("error", "NONE")], none);
     }
 }
 
@@ -147,16 +147,16 @@ fn error_name(slot: usize) -> &'static str {
     ErrorCode(slot as i16 - 1).name().unwrap_or("OTHER")
 }
 
-fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
+fn histograms(apis: &[OfApi<'_>], families: &mut Families) {
     let name = "pybroker_request_seconds";
-    page.family(
+    families.family(
         name,
         Kind::Histogram,
         "Time from the complete request to the last byte of the response, by API.",
     );
     for api in apis {
         histogram(
-            page,
+            families,
             name,
             &[("api", api.name)],
             &api.counts(|one, counts| one.total.add_to(counts)),
@@ -164,7 +164,7 @@ fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
         );
     }
     let name = "pybroker_request_stage_seconds";
-    page.family(
+    families.family(
         name,
         Kind::Histogram,
         "Parts of that time: in a queue, processing here, waiting for others, waiting for earlier responses, sending.",
@@ -173,36 +173,49 @@ fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
         for (stage, _, label) in STAGES {
             let labels = [("api", api.name), ("stage", label)];
             let counts = api.counts(|one, counts| one.add_stage_to(stage, counts));
-            histogram(page, name, &labels, &counts, STAGE_BOUNDS_STEP);
+            histogram(families, name, &labels, &counts, STAGE_BOUNDS_STEP);
         }
     }
 }
 
-fn histogram(page: &mut Page, name: &str, labels: &[(&str, &str)], counts: &Counts, step: usize) {
+fn histogram(
+    families: &mut Families,
+    name: &str,
+    labels: &[(&str, &str)],
+    counts: &Counts,
+    step: usize,
+) {
     let bucket = format!("{name}_bucket");
     let mut below = |bound: &str, count| {
         let with_bound: Vec<_> = labels.iter().copied().chain([("le", bound)]).collect();
-        page.series(&bucket, &with_bound, count);
+        families.series(&bucket, &with_bound, count);
     };
     for power in BOUNDS.step_by(step) {
         let bound = ((1u64 << power) as f64 / 1e6).to_string();
         below(&bound, counts.below(1 << power));
     }
     below("+Inf", counts.count());
-    page.series(&format!("{name}_sum"), labels, counts.sum as f64 / 1e6);
-    page.series(&format!("{name}_count"), labels, counts.count());
+    families.series(&format!("{name}_sum"), labels, counts.sum as f64 / 1e6);
+    families.series(&format!("{name}_count"), labels, counts.count());
 }
 
 /// Write Kafka's timers and sizes: quantiles of the last minutes, count and sum since the start.
-fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut Page) {
+fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, families: &mut Families) {
     let mut scrape = recent.scrape(Instant::now());
     let millis = 1e-3;
     let mut of_apis = |name, help: &str, unit, add: &dyn Fn(&RequestMetrics, &mut Counts)| {
-        page.family(name, Kind::Summary, help);
+        families.family(name, Kind::Summary, help);
         for api in apis {
             let labels = [("request", api.name)];
             let counts = api.counts(add);
-            summary(page, &mut scrape, (name, api.slot), &labels, &counts, unit);
+            summary(
+                families,
+                &mut scrape,
+                (name, api.slot),
+                &labels,
+                &counts,
+                unit,
+            );
         }
     };
     of_apis(
@@ -249,17 +262,17 @@ fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut P
         &|one, counts| one.bytes.add_to(counts),
     );
     let name = "kafka_log_logflushstats_logflushrateandtimems";
-    page.family(
+    families.family(
         name,
         Kind::Summary,
         "Milliseconds of flushes of logs and journals (Kafka: LogFlushRateAndTimeMs).",
     );
-    summary(page, &mut scrape, (name, 0), &[], flushes, millis);
+    summary(families, &mut scrape, (name, 0), &[], flushes, millis);
     scrape.end();
 }
 
 fn summary(
-    page: &mut Page,
+    families: &mut Families,
     scrape: &mut Scrape<'_>,
     key: Key,
     labels: &[(&str, &str)],
@@ -271,8 +284,8 @@ fn summary(
     for (share, shown) in QUANTILES {
         let mut with_share = labels.to_vec();
         with_share.push(("quantile", shown));
-        page.series(name, &with_share, recent.quantile(share) * unit);
+        families.series(name, &with_share, recent.quantile(share) * unit);
     }
-    page.series(&format!("{name}_sum"), labels, counts.sum as f64 * unit);
-    page.series(&format!("{name}_count"), labels, counts.count());
+    families.series(&format!("{name}_sum"), labels, counts.sum as f64 * unit);
+    families.series(&format!("{name}_count"), labels, counts.count());
 }

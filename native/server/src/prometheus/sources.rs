@@ -1,4 +1,4 @@
-//! State of the server that the page is rendered from.
+//! State of the server that the metrics are read from.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::recent::Recent;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::shared::Shared;
 
-/// Data that the page shows.
+/// Data that the metrics show.
 pub(crate) struct Sources<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) threads: &'a [Arc<ThreadMetrics>],

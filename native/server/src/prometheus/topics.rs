@@ -2,7 +2,7 @@
 
 use super::sources::Sources;
 use crate::metrics::{Counter, TopicCounters};
-use crate::prometheus::exposition::{Kind, Page};
+use crate::prometheus::exposition::{Families, Kind};
 
 /// Name, help text, and the function that returns the counter.
 type Row = (&'static str, &'static str, fn(&TopicCounters) -> &Counter);
@@ -51,7 +51,7 @@ const ROWS: [Row; 8] = [
 ];
 
 /// Write the metrics. Return how many hosted topics with data have no series.
-pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
+pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
     let view = sources.shared.metadata.load();
     let slots = sources
         .shared
@@ -64,13 +64,13 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
     topics.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     for (kafkas, help, read) in ROWS {
         let name = format!("kafka_server_brokertopicmetrics_{kafkas}_total");
-        page.family(&name, Kind::Counter, help);
-        page.series(&name, &[], sources.sum(|thread| read(&thread.topics)));
+        families.family(&name, Kind::Counter, help);
+        families.series(&name, &[], sources.sum(|thread| read(&thread.topics)));
         for (topic, slot) in &topics {
-            page.series(&name, &[("topic", &topic.name)], slot.sum(read));
+            families.series(&name, &[("topic", &topic.name)], slot.sum(read));
         }
     }
-    page.single(
+    families.single(
         "kafka_server_brokertopicmetrics_replicationbytesout_total",
         Kind::Counter,
         "Bytes of record batches sent to other replicas (Kafka: ReplicationBytesOutPerSec).",

@@ -266,7 +266,7 @@ class Foreground:
 
         services = broker.services
         assert services is not None, "a started broker has services"
-        source = Source(self._loop, broker.scrape, services.native.take_slow_requests)
+        source = Source(self._loop, broker.collect_metrics, services.native.take_slow_requests)
         self._otlp = export(self._config, source, services)
         self._otlp.start()
 

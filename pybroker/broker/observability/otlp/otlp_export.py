@@ -15,19 +15,18 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from pybroker.broker.observability.otlp import otlp_messages
-from pybroker.broker.observability.otlp.metrics_parser import families
 from pybroker.broker.observability.otlp.otlp_sender import METRICS, TRACES, OtlpSender
 from pybroker.broker.services import Services
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_otlp import ENDPOINT, HEADERS, RESOURCE, pairs
-from pybroker.native import SlowRequest
+from pybroker.native import MetricFamilies, SlowRequest
 from pybroker.version import version
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 """Interval of checking for slow requests and client metrics."""
-PAGE_S = 30.0
+COLLECT_S = 30.0
 PUSHED_BYTES_MAX = 16 << 20
 """Limit of client metrics that wait to be sent. Beyond it, the oldest are dropped."""
 STOP_S = 5.0
@@ -37,8 +36,8 @@ class Source(NamedTuple):
     """The sources of exported data."""
 
     loop: asyncio.AbstractEventLoop
-    page: Callable[[], Coroutine[Any, Any, str]]
-    """Function that returns the text of /metrics; called on the loop."""
+    metrics: Callable[[], Coroutine[Any, Any, MetricFamilies]]
+    """Function that collects the metrics; called on the loop."""
     slow: Callable[[], Sequence[SlowRequest]]
     """Function that returns the slow requests since its last call; called on the export's thread."""
 
@@ -66,8 +65,8 @@ class Export:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send the remaining data within STOP_S. *Blocking*; must not run on the loop's thread, which writes the page
-        of metrics."""
+        """Send the remaining data within STOP_S. *Blocking*; must not run on the loop's thread, which collects the
+        metrics."""
         self._stopping.set()
         self._thread.join(STOP_S)
 
@@ -116,16 +115,16 @@ class Export:
             self._sender.send(METRICS, message.SerializeToString())
 
     def _send_metrics(self) -> None:
-        asked = asyncio.run_coroutine_threadsafe(self._source.page(), self._source.loop)
+        asked = asyncio.run_coroutine_threadsafe(self._source.metrics(), self._source.loop)
         try:
-            text = asked.result(PAGE_S)
+            families = asked.result(COLLECT_S)
         except (TimeoutError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             asked.cancel()
             log.warning(
-                "cannot collect metrics for otlp.endpoint: the event loop has not answered within %.0f s", PAGE_S
+                "cannot collect metrics for otlp.endpoint: the event loop has not answered within %.0f s", COLLECT_S
             )
             return
-        for message in otlp_messages.metrics(families(text), self._resource, self._start_ns, time.time_ns()):
+        for message in otlp_messages.metrics(families.take(), self._resource, self._start_ns, time.time_ns()):
             self._sender.send(METRICS, message.SerializeToString())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -13,12 +14,14 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as m
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pybroker.broker.observability.otlp.metrics_parser import Family, Sample, in_slices
-from pybroker.native import SlowRequest
+from pybroker.native import MetricFamily, MetricSample, SlowRequest
 
 SCOPE = InstrumentationScope(name="pybroker")
 POINTS_A_REQUEST = 1_000
 """Number of points to encode in one call, during which the thread keeps the GIL: about a millisecond."""
+SLICE = 64
+"""Number of samples to convert between two pauses: about a millisecond of work."""
+PAUSE_S = 0.0002
 CUMULATIVE = m.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 STAGES = ("queue", "local", "remote", "response queue", "response send")
@@ -35,7 +38,7 @@ def _value(value: object) -> AnyValue:
 
 
 def metrics(
-    found: Iterable[Family], resource: Mapping[str, object], start_ns: int, now_ns: int
+    found: Iterable[MetricFamily], resource: Mapping[str, object], start_ns: int, now_ns: int
 ) -> Iterator[ExportMetricsServiceRequest]:
     """Yield all families in requests of about POINTS_A_REQUEST points. `start_ns` is the time at which counting began.
     """
@@ -58,33 +61,41 @@ def _request(resource: Resource, found: Sequence[m.Metric]) -> ExportMetricsServ
     return ExportMetricsServiceRequest(resource_metrics=[m.ResourceMetrics(resource=resource, scope_metrics=[scope])])
 
 
-def _metrics(family: Family, start_ns: int, now_ns: int) -> Iterator[tuple[m.Metric, int]]:
+def _metrics(family: MetricFamily, start_ns: int, now_ns: int) -> Iterator[tuple[m.Metric, int]]:
     """Yield a family in parts if it has many points."""
-    for some in _parts(family.samples, family.kind in ("histogram", "summary")):
+    for samples, count in _parts(family):
         metric = m.Metric(name=family.name, description=family.help)
         if family.kind == "gauge":
-            metric.gauge.data_points.extend(_number(each, 0, now_ns) for each in in_slices(some))
+            metric.gauge.data_points.extend(_number(sample, 0, now_ns) for sample in samples)
         elif family.kind == "counter":
             metric.sum.aggregation_temporality, metric.sum.is_monotonic = CUMULATIVE, True
-            metric.sum.data_points.extend(_number(each, start_ns, now_ns) for each in in_slices(some))
+            metric.sum.data_points.extend(_number(sample, start_ns, now_ns) for sample in samples)
         elif family.kind == "summary":
-            metric.summary.data_points.extend(_summaries(some, start_ns, now_ns))
+            metric.summary.data_points.extend(_summaries(samples, start_ns, now_ns))
         else:
             metric.histogram.aggregation_temporality = CUMULATIVE
-            metric.histogram.data_points.extend(_histograms(some, start_ns, now_ns))
-        yield metric, len(some)
+            metric.histogram.data_points.extend(_histograms(samples, start_ns, now_ns))
+        yield metric, count
 
 
-def _parts(samples: list[Sample], whole: bool) -> Iterator[list[Sample]]:
-    """Split samples. The samples of one summary or histogram, or (if `whole`) of one family, stay together."""
-    if whole:
-        yield samples
-        return
-    for begin in range(0, len(samples), POINTS_A_REQUEST):
-        yield samples[begin : begin + POINTS_A_REQUEST]
+def _parts(family: MetricFamily) -> Iterator[tuple[Iterator[MetricSample], int]]:
+    """Split a family's samples. The samples of a summary or histogram stay together."""
+    whole = len(family)
+    size = whole if family.kind in ("histogram", "summary") else POINTS_A_REQUEST
+    for begin in range(0, whole, max(size, 1)):
+        count = min(size, whole - begin)
+        yield _samples(family, begin, begin + count), count
 
 
-def _number(sample: Sample, start_ns: int, now_ns: int) -> m.NumberDataPoint:
+def _samples(family: MetricFamily, begin: int, end: int) -> Iterator[MetricSample]:
+    """Yield samples; after each `SLICE` of them, pause so that other threads can run."""
+    for first in range(begin, end, SLICE):
+        if first > begin:
+            time.sleep(PAUSE_S)
+        yield from family.samples(first, min(first + SLICE, end))
+
+
+def _number(sample: MetricSample, start_ns: int, now_ns: int) -> m.NumberDataPoint:
     return m.NumberDataPoint(
         attributes=attributes(sample.labels),
         start_time_unix_nano=start_ns,
@@ -93,17 +104,17 @@ def _number(sample: Sample, start_ns: int, now_ns: int) -> m.NumberDataPoint:
     )
 
 
-def _series(samples: Iterable[Sample], own: str) -> Iterator[tuple[dict[str, str], list[Sample]]]:
+def _series(samples: Iterable[MetricSample], own: str) -> Iterator[tuple[dict[str, str], list[MetricSample]]]:
     """Group the samples of summaries or histograms by their labels, ignoring the label `own` (quantile, le)."""
-    by_labels: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
-    for each in in_slices(samples):
+    by_labels: dict[tuple[tuple[str, str], ...], list[MetricSample]] = {}
+    for each in samples:
         key = tuple(sorted((name, text) for name, text in each.labels.items() if name != own))
         by_labels.setdefault(key, []).append(each)
     for key, found in by_labels.items():
         yield dict(key), found
 
 
-def _summaries(samples: Iterable[Sample], start_ns: int, now_ns: int) -> Iterator[m.SummaryDataPoint]:
+def _summaries(samples: Iterable[MetricSample], start_ns: int, now_ns: int) -> Iterator[m.SummaryDataPoint]:
     for labels, found in _series(samples, "quantile"):
         plain = {each.suffix: each.value for each in found if each.suffix}
         quantiles = [each for each in found if not each.suffix]
@@ -120,7 +131,7 @@ def _summaries(samples: Iterable[Sample], start_ns: int, now_ns: int) -> Iterato
         )
 
 
-def _histograms(samples: Iterable[Sample], start_ns: int, now_ns: int) -> Iterator[m.HistogramDataPoint]:
+def _histograms(samples: Iterable[MetricSample], start_ns: int, now_ns: int) -> Iterator[m.HistogramDataPoint]:
     for labels, found in _series(samples, "le"):
         plain = {each.suffix: each.value for each in found if each.suffix != "_bucket"}
         buckets = sorted(

@@ -1,7 +1,4 @@
-"""The text of /metrics: metrics of native code, followed by those of the control plane.
-
-It does not use prometheus-client, which names counters `…_total` in HELP and TYPE lines, while some counters of Kafka's
-JMX exporter end in `_count`. `tests/observability` reads the page with prometheus-client's parser and with promtool.
+"""Metrics of the control plane. Native code collects them with its own, for the text of /metrics and for OTLP.
 
 Labels have only values that this broker chose (ids, version), and the number of client metric names (KIP-714) is
 limited, so the number of series is bounded.
@@ -12,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
+
+from pybroker.native import MetricFamilies
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -28,24 +27,10 @@ class Metric(NamedTuple):
     suffix: Literal["", "_count", "_sum"] = ""
 
 
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-
-
-def render_metrics(metrics: Iterable[Metric]) -> str:
-    """Return Prometheus text format 0.0.4. Metrics of one name must be consecutive."""
-    lines: list[str] = []
-    last = ""
+def add_metrics(families: MetricFamilies, metrics: Iterable[Metric]) -> None:
+    """Read the metrics and append them. Metrics of one name must be consecutive."""
     for metric in metrics:
-        if metric.name != last:
-            lines.append(f"# HELP {metric.name} {metric.help}")
-            lines.append(f"# TYPE {metric.name} {metric.kind}")
-            last = metric.name
-        labels = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in metric.labels.items())
-        number = metric.read()
-        shown = str(int(number)) if number == int(number) else repr(number)
-        name = metric.name + metric.suffix
-        lines.append(f"{name}{{{labels}}} {shown}" if labels else f"{name} {shown}")
-    return "\n".join(lines) + "\n" if lines else ""
+        families.add(metric.name, metric.kind, metric.help, dict(metric.labels), metric.read(), metric.suffix)
 
 
 def identity_metrics(cluster_id: str, broker_id: int, version: str) -> list[Metric]:
