@@ -9,6 +9,7 @@ from typing import Any
 
 from pybroker.native import Uuid, build_batch
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 from tests.wire.client import WireClient
 
 WAIT_S = 120.0
@@ -158,15 +159,24 @@ class Lives:
             offset = found[-1][0] + 1
 
     def ends(self, name: str, partition: int = 0) -> tuple[int, int]:
-        """Log start and end by ListOffsets."""
-        found = []
+        """Return log start and end by ListOffsets. A new leader may not know the end yet: retry as clients do."""
+        found: list[int] = []
         for timestamp in (-2, -1):
             wanted = m.ListOffsetsRequest_ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             topic = m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=[wanted])
-            answer = self.call(m.ListOffsetsRequest(replica_id=-1, topics=[topic]), 7).topics[0].partitions[0]
-            assert answer.error_code == 0
-            found.append(answer.offset)
-        return found[0], found[1]
+            request = m.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+            def listed(request: Any = request) -> bool:
+                row = self.call(request, 7).topics[0].partitions[0]
+                if row.error_code == ErrorCode.OFFSET_NOT_AVAILABLE:
+                    return False
+                assert row.error_code == 0
+                found.append(row.offset)
+                return True
+
+            until(listed, "an end that the leader knows")
+        start, end = found
+        return start, end
 
     def delete_records(self, name: str, offset: int, partition: int = 0) -> None:
         """Moves the log start."""
