@@ -30,7 +30,7 @@ from pybroker.broker.metadata.control_messages import (
     UpdateMetadataTopicState,
 )
 from pybroker.broker.metadata.deletion_records import DeletionRecord, write_operations
-from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.broker.metadata.metadata_cache import MetadataCache, RemovedTopic
 from pybroker.broker.metadata.metadata_store import Operation, OperationResult, ensure_path
 from pybroker.broker.metadata.sqlite_store import EmbeddedStore
@@ -478,6 +478,25 @@ async def test_a_predecessor_that_cannot_be_put_aside_keeps_its_place(host: Host
     del host.native.failing_stops[A, 1]
     assert await host.lead(B, 1, epoch=4) == [0]
     assert (host.hosted, host.staged) == ({(B, 0), (B, 1)}, {(A, 0), (A, 1)})
+
+
+async def test_a_replica_that_an_order_stopped_or_refused_is_not_missed(host: Host) -> None:
+    """Role reconciliation executes lost orders again. Until UpdateMetadata arrives it still sees stopped replicas."""
+    settled = host.manager.settled_epoch
+    await host.lead(A, 0, 1, epoch=3)
+    assert settled(A, 0) == -1
+    await host.stop(A, 0)
+    assert settled(A, 0) == 3
+    assert await host.lead(A, 0, epoch=4) == [0]
+    assert settled(A, 0) == -1
+    host.native.failing_stops[A, 1] = 56
+    assert await host.lead(B, 1, epoch=5) == [56]
+    assert settled(B, 1) == 5
+    shown = TopicImage("b", B, (PartitionImage((1,), 1, 6, (1,), 1, 0),), {}, 0, 0, 0)
+    image = ClusterImage.initial(1).apply(ImageDelta(topics=(shown,)))
+    assert (await host.receiver.handle(UpdateCluster(1, 1, 10, 7, image))).error_code == 0
+    await host.stop(B, 0)
+    assert settled(B, 0) == 6, "its order was lost, and it is deleted"
 
 
 async def test_settings_of_a_topic_are_those_that_the_controller_told_last(host: Host) -> None:
