@@ -192,7 +192,9 @@ def _operation(name: str) -> str:
     for operation in AclOperation:
         if operation.name.replace("_", "") == wanted and operation > AclOperation.ANY:
             return operation.name
-    known = ", ".join(one.name.title().replace("_", "") for one in AclOperation if one > AclOperation.ANY)
+    known = ", ".join(
+        operation.name.title().replace("_", "") for operation in AclOperation if operation > AclOperation.ANY
+    )
     raise click.UsageError(f"Unknown operation {name!r}; valid operations: {known}.")
 
 
@@ -305,7 +307,7 @@ def _describe(target: Target, filters: list[Any]) -> list[Any]:
 
     async def work() -> list[Any]:
         async with AdminClient(target.client_config()) as admin:
-            found = [binding for one in filters for binding in await admin.describe_acls(one)]
+            found = [binding for which in filters for binding in await admin.describe_acls(which)]
         return list(dict.fromkeys(found))
 
     return run(work())

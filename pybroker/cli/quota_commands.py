@@ -115,7 +115,7 @@ def _alter(target: Target, given: dict[str, Any], values: dict[str, float | None
     async def work() -> Any:
         async with AdminClient(target.client_config()) as admin:
             known = await admin.describe_client_quotas(entity)
-            wanted = values or dict.fromkeys(name for one in known for name in one.limits)
+            wanted = values or dict.fromkeys(name for row in known for name in row.limits)
             await admin.alter_client_quotas({entity: wanted})
             return await admin.describe_client_quotas(entity)
 
@@ -124,9 +124,9 @@ def _alter(target: Target, given: dict[str, Any], values: dict[str, float | None
 
 def _show(found: list[Any], target: Target) -> None:
     rows = [
-        {**dict.fromkeys(("user", "client-id", "ip")), **_parts(one.entity), "quota": name, "value": value}
-        for one in found
-        for name, value in one.limits.items()
+        {**dict.fromkeys(("user", "client-id", "ip")), **_parts(row.entity), "quota": name, "value": value}
+        for row in found
+        for name, value in row.limits.items()
     ]
     if target.json:
         write_json(rows)

@@ -177,7 +177,7 @@ async def _hanging(target: Target, topic: str | None, idle_ms: int) -> None:
     async with AdminClient(target.client_config()) as admin:
         topics = [topic] if topic is not None else list(await admin.list_topics(list_internal=True))
         found = await admin.find_hanging_transactions(await partitions_of(admin, topics), idle_ms=idle_ms)
-    rows = [_row(one) for one in sorted(found, key=lambda one: one.partition)]
+    rows = [_row(producer) for producer in sorted(found, key=lambda one: one.partition)]
     if target.json:
         write_json(rows)
     else:

@@ -152,13 +152,15 @@ def add(
 
         _offline(
             set_credentials(
-                place, user, {one: ScramCredential.of_password(one, password, iterations) for one in chosen}
+                place,
+                user,
+                {mechanism: ScramCredential.of_password(mechanism, password, iterations) for mechanism in chosen},
             )
         )
     else:
         from pybroker.client import ScramUpsertion
 
-        _alter(target, [ScramUpsertion(user, password, one, iterations) for one in chosen])
+        _alter(target, [ScramUpsertion(user, password, mechanism, iterations) for mechanism in chosen])
     _done(target, user, chosen, "")
 
 
@@ -171,8 +173,8 @@ def remove(user: str, mechanisms: tuple[str, ...], *, place: Place | None, targe
     """Remove credentials of the user NAME; default: of all mechanisms."""
     chosen = _mechanisms(mechanisms)
     if not mechanisms:
-        there = {number for one, number, _ in _listed(place, target) if one == user}
-        chosen = [one for one in chosen if one.mechanism_name in there]
+        there = {number for name, number, _ in _listed(place, target) if name == user}
+        chosen = [mechanism for mechanism in chosen if mechanism.mechanism_name in there]
         if not chosen:
             raise click.ClickException(f"There is no user {user!r}.")
     if place is not None:
@@ -182,7 +184,7 @@ def remove(user: str, mechanisms: tuple[str, ...], *, place: Place | None, targe
     else:
         from pybroker.client import ScramDeletion
 
-        _alter(target, [ScramDeletion(user, one) for one in chosen])
+        _alter(target, [ScramDeletion(user, mechanism) for mechanism in chosen])
     _done(target, user, chosen, "removed ")
 
 

@@ -42,8 +42,10 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
     an event of the old one.
     """
     known = list(incarnations)
-    replaced = {one.successor_id for one in known if one.successor_id is not None}
-    events = [event for one in known for event in _events_of(one, skip_first=one.topic_id in replaced)]
+    replaced = {incarnation.successor_id for incarnation in known if incarnation.successor_id is not None}
+    events = [
+        event for incarnation in known for event in _events_of(incarnation, skip_first=incarnation.topic_id in replaced)
+    ]
     # The sort is stable: events of the same millisecond stay in order, and the later reversal also reverses their
     # order.
     events.sort(key=lambda event: event.at_ms)

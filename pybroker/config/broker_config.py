@@ -233,7 +233,7 @@ class BrokerConfig(Mapping[str, Any]):
         told = parse_listeners(self.get_list("advertised.listeners"), protocols, advertised=True)
         advertised = []
         for name, host, port in bound:
-            wanted = next((one for one in told if one.name == name), None)
+            wanted = next((listener for listener in told if listener.name == name), None)
             if wanted is None:
                 everywhere = host in ("", "0.0.0.0", "::")
                 wanted = Listener(name, socket.gethostname() if everywhere else host, port, protocols[name])

@@ -61,7 +61,7 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
     """Return the login of a broker in a cluster. Raises InvalidValue if it is invalid or missing; the text contains no
     password.
     """
-    listener = next(one for one in config.listeners if one.name == config.between_brokers)
+    listener = next(listener for listener in config.listeners if listener.name == config.between_brokers)
     tls = _tls(config, listener) if listener.protocol.endswith("SSL") else None
     if not listener.protocol.startswith("SASL_"):
         return BrokerLogin(listener.protocol, tls=tls)

@@ -54,12 +54,12 @@ def validate_client_metrics_config(name: str, text: str) -> str:
 def parsed_match(text: str) -> Mapping[str, Pattern]:
     """Return selector → expression that must match the whole text, in linear time. Raises ConfigError."""
     found: dict[str, Pattern] = {}
-    for one in filter(None, (each.strip() for each in text.split(","))):
-        parts = one.split("=")
+    for pattern in filter(None, (each.strip() for each in text.split(","))):
+        parts = pattern.split("=")
         if len(parts) != 2 or parts[0].strip() not in SELECTORS:
-            raise ConfigError(f"Illegal client matching pattern: {one}")
+            raise ConfigError(f"Illegal client matching pattern: {pattern}")
         try:
             found[parts[0].strip()] = patterns.compiled(parts[1].strip())
         except ValueError:
-            raise ConfigError(f"Illegal client matching pattern: {one}") from None
+            raise ConfigError(f"Illegal client matching pattern: {pattern}") from None
     return found

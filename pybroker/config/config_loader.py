@@ -83,7 +83,7 @@ def _read_properties(path: str, problems: list[str]) -> dict[str, Setting]:
         raise ConfigError(f"{path}: not a text file (it contains a zero byte); use UTF-8")
     malformed: list[PropertiesError] = []
     found = read_properties(_decoded(raw), malformed)
-    read = {one.key: Setting(one.value.strip(), f"{path} line {one.line}") for one in found}
+    read = {setting.key: Setting(setting.value.strip(), f"{path} line {setting.line}") for setting in found}
     problems += [f"{path} line {problem.line}: {problem}" for problem in malformed]
     return read
 

@@ -167,7 +167,9 @@ def connection_rates(settings: Mapping[str, str]) -> str:
     """
     found = ((listener_setting(name), text) for name, text in settings.items())
     return ",".join(
-        f"{one.listener}:{_creation_rate(text)}" for one, text in found if one is not None and one.name == CREATION_RATE
+        f"{setting.listener}:{_creation_rate(text)}"
+        for setting, text in found
+        if setting is not None and setting.name == CREATION_RATE
     )
 
 
@@ -210,7 +212,7 @@ def oauth_options(jaas: str) -> dict[str, str]:
     for name in found:
         if name.startswith("unsecured"):
             raise InvalidValue(f"{name}: unsigned tokens are not supported; remove it")
-        known = (*OF_JAAS, *(f"{TRUSTSTORE}{one}" for one in ("location", "type", "password", "certificates")))
+        known = (*OF_JAAS, *(f"{TRUSTSTORE}{part}" for part in ("location", "type", "password", "certificates")))
         if name not in known and not name.startswith("extension_"):
             raise InvalidValue(f"{name} is not supported here; remove it")
     return found

@@ -136,14 +136,19 @@ class Task:
         for batch in rows:
             sink.write(batch)
         written = sink.finish()
-        shares = tuple(ingest_steps.Share(one.partition, one.records, one.batch_bytes, one.checksum) for one in written)
+        shares = tuple(
+            ingest_steps.Share(partition.partition, partition.records, partition.batch_bytes, partition.checksum)
+            for partition in written
+        )
         return StagedRows(
             rows=sum(share.rows for share in shares),
-            bytes=sum(one.payload_bytes for one in written),
+            bytes=sum(partition.payload_bytes for partition in written),
             begun=begun,
             attempt=ingest_steps.Attempt(writer, attempt, shares) if begun is not None else None,
             offsets={
-                (one.topic, one.partition): (one.first_offset, one.last_offset) for one in written if begun is None
+                (partition.topic, partition.partition): (partition.first_offset, partition.last_offset)
+                for partition in written
+                if begun is None
             },
         )
 

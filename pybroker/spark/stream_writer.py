@@ -109,7 +109,7 @@ def _query_and_batch(context: TaskContext) -> tuple[str, int]:
 
 
 def _tell_of_repeats(prepared: list[transactional_writes.PreparedTransaction], batch: int) -> None:
-    done = sum(one.done for one in prepared)
+    done = sum(transaction.done for transaction in prepared)
     if done:
         log.warning(
             (

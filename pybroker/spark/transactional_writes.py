@@ -142,31 +142,31 @@ def mark(cluster: SparkCluster, prepared: PreparedTransaction) -> None:
 def commit(cluster: SparkCluster, prepared: Sequence[PreparedTransaction]) -> None:
     """Commit the tasks' transactions; can be repeated. Check all of them before the first commit: if one was fenced or
     timed out, the whole micro-batch fails. Raises TransactionError."""
-    left = [one for one in prepared if not one.done]
-    for one in left:
-        if not _can_commit(cluster, one) and not _is_there(cluster, one, stable=False):
-            raise _lost(one)
-    for one in left:
+    left = [transaction for transaction in prepared if not transaction.done]
+    for transaction in left:
+        if not _can_commit(cluster, transaction) and not _is_there(cluster, transaction, stable=False):
+            raise _lost(transaction)
+    for transaction in left:
         try:
-            _end(cluster, one, committed=True)
+            _end(cluster, transaction, committed=True)
         except TransactionError as error:
             if error.code not in _NOT_OURS:
                 raise
-            if not _is_there(cluster, one, stable=False):
-                raise _lost(one) from None
+            if not _is_there(cluster, transaction, stable=False):
+                raise _lost(transaction) from None
 
 
 def abort(cluster: Callable[[], SparkCluster], prepared: Iterable[PreparedTransaction]) -> None:
     """Abort open transactions. If an abort fails, print a message and continue: the brokers abort the transaction after
     its timeout, or the next attempt aborts it."""
-    for one in prepared:
-        if one.done:
+    for transaction in prepared:
+        if transaction.done:
             continue
         try:
-            _end(cluster(), one, committed=False)
+            _end(cluster(), transaction, committed=False)
         except (NativeError, BrokerRefusalError, TransactionError) as error:
             if not isinstance(error, TransactionError) or error.code not in _NOT_OURS:
-                print(f"pybroker: cannot abort transaction {one.name}: {error}", file=sys.stderr)
+                print(f"pybroker: cannot abort transaction {transaction.name}: {error}", file=sys.stderr)
 
 
 def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[PreparedTransaction]:

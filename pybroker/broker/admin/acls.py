@@ -78,11 +78,11 @@ class AclAdmin:
         self._require_authorizer()
         results: list[Sequence[AclBinding] | KafkaError] = []
         good: list[AclFilter] = []
-        for one in filters:
-            if _has_unknown(one):
+        for which in filters:
+            if _has_unknown(which):
                 results.append(KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_ELEMENTS))
             else:
-                good.append(one)
+                good.append(which)
                 results.append(())
         if not good:
             return results

@@ -52,9 +52,11 @@ class DeletedBytes:
 
     def _measure(self) -> None:
         before, sizes, found = self._sizes, {}, Counter[str]()
-        for one in self._staged():
+        for directory in self._staged():
             # Do not count a topic whose removal has begun: it can no longer be undeleted.
-            if not one.purging:
-                size = sizes[one.path] = before[one.path] if one.path in before else directory_bytes(one.path)
-                found[one.log_dir] += size
+            if not directory.purging:
+                size = sizes[directory.path] = (
+                    before[directory.path] if directory.path in before else directory_bytes(directory.path)
+                )
+                found[directory.log_dir] += size
         self._sizes, self.by_log_dir = sizes, found

@@ -172,11 +172,11 @@ def _deletion(record: DeletionRecord, held: Mapping[int, ReplicasByPartition]) -
         for index in record.partitions
         for broker_id in record.holders(index)
     ]
-    sizes = [one.size_bytes for one in partitions if one.size_bytes >= 0]
+    sizes = [partition.size_bytes for partition in partitions if partition.size_bytes >= 0]
     return Deletion(
         record,
         sum(sizes) if sizes or not partitions else -1,
-        max((one.remaining_ms for one in partitions), default=-1),
+        max((partition.remaining_ms for partition in partitions), default=-1),
         tuple(partitions),
     )
 

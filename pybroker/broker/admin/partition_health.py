@@ -134,13 +134,13 @@ class Conditions:
         """Yield partitions that have no leader, are under-replicated, are under min.insync.replicas, have too few
         replicas, or are being reassigned; sorted by topic."""
         self._count_changes()
-        in_trouble = [one for one in self._counted.values() if one.all.in_trouble]
-        for one in sorted(in_trouble, key=lambda each: each.topic.name):
-            min_isr, wanted = one.rules
-            for index, state in enumerate(one.topic.partitions):
+        in_trouble = [counted for counted in self._counted.values() if counted.all.in_trouble]
+        for condition in sorted(in_trouble, key=lambda each: each.topic.name):
+            min_isr, wanted = condition.rules
+            for index, state in enumerate(condition.topic.partitions):
                 few = len(state.replicas) < wanted or len(state.isr) < min_isr
                 if few or _is_offline(state) or _is_behind(state) or _moves(state):
-                    yield Condition(one.topic, index, state, min_isr, wanted)
+                    yield Condition(condition.topic, index, state, min_isr, wanted)
 
     def _count_changes(self) -> None:
         for _ in self._changes():

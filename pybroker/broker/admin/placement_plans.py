@@ -75,12 +75,12 @@ def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], le
     Raises PlanError if too few brokers are left for a partition's replicas.
     """
     layout = _Layout(partitions, [broker for broker in brokers if broker.broker_id not in leaving])
-    concerned = [one for one in layout.partitions if not layout.replicas[one].isdisjoint(leaving)]
+    concerned = [key for key in layout.partitions if not layout.replicas[key].isdisjoint(leaving)]
     # Place large replicas first: small ones then balance the rest.
-    for one in sorted(concerned, key=lambda one: -layout.partitions[one].size_bytes):
-        for old in layout.order[one]:
+    for key in sorted(concerned, key=lambda one: -layout.partitions[one].size_bytes):
+        for old in layout.order[key]:
             if old in leaving:
-                layout.replace(one, old, layout.target(one, old))
+                layout.replace(key, old, layout.target(key, old))
     return layout.plan()
 
 
@@ -93,16 +93,16 @@ def replicate(
     Raises PlanError if the factor is below 1 or above the number of live brokers.
     """
     layout = _Layout(partitions, brokers)
-    for one, partition in layout.partitions.items():
+    for key, partition in layout.partitions.items():
         factor = factors.get(partition.topic)
         if factor is None:
             continue
         if factor < 1:
             raise PlanError(f"topic '{partition.topic}' cannot have {factor} replicas")
-        while len(layout.order[one]) < factor:
-            layout.add(one, layout.target(one, None))
-        for surplus in layout.order[one][factor:]:
-            layout.remove(one, surplus)
+        while len(layout.order[key]) < factor:
+            layout.add(key, layout.target(key, None))
+        for surplus in layout.order[key][factor:]:
+            layout.remove(key, surplus)
     return layout.plan()
 
 
@@ -135,9 +135,13 @@ class _Layout:
 
     def __init__(self, partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker]) -> None:
         known = sorted(partitions, key=lambda one: (one.topic, one.partition))
-        self.partitions: dict[Key, PlanPartition] = {(one.topic, one.partition): one for one in known}
-        self.order: dict[Key, tuple[int, ...]] = {key: one.replicas for key, one in self.partitions.items()}
-        self.replicas: dict[Key, set[int]] = {key: set(one.replicas) for key, one in self.partitions.items()}
+        self.partitions: dict[Key, PlanPartition] = {
+            (partition.topic, partition.partition): partition for partition in known
+        }
+        self.order: dict[Key, tuple[int, ...]] = {key: partition.replicas for key, partition in self.partitions.items()}
+        self.replicas: dict[Key, set[int]] = {
+            key: set(partition.replicas) for key, partition in self.partitions.items()
+        }
         racks = {broker.broker_id: broker.rack for broker in brokers}
         self.brokers: list[int] = sorted(racks)
         self.rack: dict[int, str] = {broker: rack for broker, rack in racks.items() if rack is not None}
@@ -221,16 +225,16 @@ class _Layout:
 
     def plan(self) -> Plan:
         return tuple(
-            Move(key[0], key[1], one.replicas, self.order[key], one.size_bytes)
-            for key, one in self.partitions.items()
-            if self.order[key] != one.replicas
+            Move(key[0], key[1], partition.replicas, self.order[key], partition.size_bytes)
+            for key, partition in self.partitions.items()
+            if self.order[key] != partition.replicas
         )
 
 
 def _span_racks(layout: _Layout) -> None:
     racks = len(set(layout.rack.values()))
-    for key, one in layout.partitions.items():
-        while layout.spread(key) < min(len(one.replicas), racks):
+    for key, partition in layout.partitions.items():
+        while layout.spread(key) < min(len(partition.replicas), racks):
             doubled = Counter(layout.rack.get(broker) for broker in layout.order[key])
             # Remove the last replica in a rack that has several: the preferred leader, which is the first, then stays
             # as long as possible.

@@ -84,9 +84,15 @@ class StagedReplicas:
 
     def _on_disk(self, wanted: frozenset[Uuid]) -> list[tuple[Uuid, int, str, int, bool]]:
         return [
-            (one.topic_id, one.partition, one.log_dir, directory_bytes(one.path), one.purging)
-            for one in self._native.log_dirs.staged()
-            if one.topic_id in wanted
+            (
+                directory.topic_id,
+                directory.partition,
+                directory.log_dir,
+                directory_bytes(directory.path),
+                directory.purging,
+            )
+            for directory in self._native.log_dirs.staged()
+            if directory.topic_id in wanted
         ]
 
     async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, ReplicasByPartition]:

@@ -127,9 +127,9 @@ class LineageAdmin:
             return [disabled] * len(topics)
         found: dict[int, TopicImage] = {}
         results: list[TruncatedTopic | KafkaError | None] = []
-        for slot, one in enumerate(topics):
+        for slot, truncation in enumerate(topics):
             try:
-                topic = living_topic(self._view.image, one.which)
+                topic = living_topic(self._view.image, truncation.which)
             except KafkaError as error:
                 results.append(error)
                 continue

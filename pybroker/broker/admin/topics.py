@@ -324,7 +324,7 @@ class TopicAdmin:
         """Before a name or id counts as unknown, wait until this broker has applied all earlier decisions of the
         controller: another broker may have created the topic a moment ago. Return the remaining time."""
         image = self._view.image
-        if all(one in (image.topics if isinstance(one, str) else image.names) for one in which):
+        if all(asked in (image.topics if isinstance(asked, str) else image.names) for asked in which):
             return timeout_ms
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -341,27 +341,29 @@ class TopicAdmin:
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return Results([disabled] * len(which))
-        timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
+        timeout_ms = await self.know([asked for asked in which if isinstance(asked, str)], timeout_ms)
         image = self._view.image
         # Look up topic ids now: the request must not delete a topic that is created again with the same name in the
         # meantime.
-        found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
-        unknown: dict[str | Uuid, KafkaError] = {
-            one: unknown_topic(image, one) for one in which if isinstance(one, str) and one not in found
+        found = {
+            asked: topic.topic_id for asked in which if isinstance(asked, str) and (topic := image.topics.get(asked))
         }
-        ids = [one if isinstance(one, Uuid) else found[one] for one in which if one not in unknown]
+        unknown: dict[str | Uuid, KafkaError] = {
+            asked: unknown_topic(image, asked) for asked in which if isinstance(asked, str) and asked not in found
+        }
+        ids = [asked if isinstance(asked, Uuid) else found[asked] for asked in which if asked not in unknown]
         if not ids:
-            return Results([unknown[one] for one in which])
+            return Results([unknown[asked] for asked in which])
         deleted_by = BY_BROKER if caller is None else caller.principal
         event = DeleteTopics(
             tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
         )
         answer = await self._port.submit(event, timeout_ms, caller=caller)
         replies = iter(answer.reply)
-        decided = [unknown[one] if one in unknown else next(replies) for one in which]
+        decided = [unknown[asked] if asked in unknown else next(replies) for asked in which]
         deleted = [result for result in answer.reply if isinstance(result, DeletedTopic)]
         log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
-        results = [_as_asked(one, result) for one, result in zip(which, decided, strict=True)]
+        results = [_as_asked(asked, result) for asked, result in zip(which, decided, strict=True)]
         if not answer.in_force:
             late = KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted, but not all brokers have applied the change yet."

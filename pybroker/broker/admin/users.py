@@ -61,25 +61,25 @@ class UserAdmin:
         user with an error is unchanged.
         """
         everything: list[CredentialDeletion | Upsertion] = [*deletions, *upsertions]
-        results: dict[str, KafkaError | None] = {one.name: None for one in everything}
-        named = Counter((one.name, one.mechanism) for one in everything)
-        for one in everything:
-            problem = _problem(one)
-            if problem is None and named[one.name, one.mechanism] > 1:
+        results: dict[str, KafkaError | None] = {alteration.name: None for alteration in everything}
+        named = Counter((alteration.name, alteration.mechanism) for alteration in everything)
+        for alteration in everything:
+            problem = _problem(alteration)
+            if problem is None and named[alteration.name, alteration.mechanism] > 1:
                 problem = KafkaError(
                     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
                 )
-            results[one.name] = results[one.name] or problem
+            results[alteration.name] = results[alteration.name] or problem
         changes: dict[str, dict[str, str | None]] = {}
-        for one in everything:
-            if results[one.name] is None:
-                mechanism = ScramMechanism(one.mechanism)
+        for alteration in everything:
+            if results[alteration.name] is None:
+                mechanism = ScramMechanism(alteration.mechanism)
                 credential = None
-                if isinstance(one, Upsertion):
+                if isinstance(alteration, Upsertion):
                     credential = ScramCredential.of_salted_password(
-                        mechanism, one.salt, one.iterations, one.salted_password
+                        mechanism, alteration.salt, alteration.iterations, alteration.salted_password
                     ).render()
-                changes.setdefault(one.name, {})[mechanism.mechanism_name] = credential
+                changes.setdefault(alteration.name, {})[mechanism.mechanism_name] = credential
         if changes:
             event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
             try:

@@ -70,19 +70,19 @@ async def altered(
     require = partial(require_configs, authorizer, context, AclOperation.ALTER_CONFIGS)
     asked = [meant_resource(names, resource, require) for resource, _ in resources]
     permitted = [
-        ResourceOps(resource.resource_type, one.name, ops, replace, one.topic_id)
-        for one, (resource, ops) in zip(asked, resources, strict=True)
-        if one.refused is None
+        ResourceOps(resource.resource_type, entity.name, ops, replace, entity.topic_id)
+        for entity, (resource, ops) in zip(asked, resources, strict=True)
+        if entity.refused is None
     ]
     outcomes = iter(await configs.alter(permitted, validate_only, context.caller))
-    results = [one.refused if one.refused is not None else one.outcome(next(outcomes)) for one in asked]
+    results = [entity.refused if entity.refused is not None else entity.outcome(next(outcomes)) for entity in asked]
     return [
         row(
             error_code=problem.code if problem is not None else 0,
             error_message=problem.message if problem is not None else None,
             resource_type=resource.resource_type,
-            resource_name=one.asked,
-            topic_id=one.told_id,
+            resource_name=entity.asked,
+            topic_id=entity.told_id,
         )
-        for one, (resource, _), problem in zip(asked, resources, results, strict=True)
+        for entity, (resource, _), problem in zip(asked, resources, results, strict=True)
     ]

@@ -51,32 +51,32 @@ async def handle(
     asked = _asked(context.api_version, request)
     outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_malformed(asked))
     denied: dict[Asked, bool] = {}
-    async for one in context.turns.each(asked):
+    async for topic in context.turns.each(asked):
         describes = None
-        if one not in outcomes:
-            describes = _denied(topics, cluster, authorizer=authorizer, context=context, asked=one)
+        if topic not in outcomes:
+            describes = _denied(topics, cluster, authorizer=authorizer, context=context, asked=topic)
         if describes is not None:
-            denied[one] = describes
-            outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+            denied[topic] = describes
+            outcomes[topic] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     # Compare names and ids only here: only clients that may DESCRIBE both topics may learn that a name and an id are
     # the same topic.
-    outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
-    wanted = [one for one in asked if one not in outcomes]
+    outcomes.update(_repeated(cluster, [topic for topic in asked if topic not in outcomes]))
+    wanted = [topic for topic in asked if topic not in outcomes]
     results = await topics.delete(
         [name if name is not None else topic_id for name, topic_id in wanted],
         context.caller_refused_since(FIRST_THROTTLED),
         request.timeout_ms,
     )
-    for one, result in zip(wanted, results.each, strict=True):
-        outcomes[one] = result
-        if one[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
+    for topic, result in zip(wanted, results.each, strict=True):
+        outcomes[topic] = result
+        if topic[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
             # A dead id's result contains the former name if the client may DESCRIBE it.
-            outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
+            outcomes[topic] = topics.unknown(topic[1], partial(authorizer.lists, context, ResourceType.TOPIC))
     return DeleteTopicsResponse(
         throttle_time_ms=results.throttle_time_ms,
         responses=[
-            _answer(_told(cluster, one, denied), outcomes[one], context.api_version)
-            async for one in context.turns.each(dict.fromkeys(asked))
+            _answer(_told(cluster, topic, denied), outcomes[topic], context.api_version)
+            async for topic in context.turns.each(dict.fromkeys(asked))
         ],
     )
 
@@ -121,12 +121,14 @@ def _asked(version: int, request: DeleteTopicsRequest) -> list[Asked]:
 def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
     """Return an error for each request that is invalid in any cluster."""
     refused: dict[Asked, KafkaError] = {}
-    for one in asked:
-        name, topic_id = one
+    for topic in asked:
+        name, topic_id = topic
         if name is not None and topic_id != Uuid.ZERO:
-            refused[one] = KafkaError(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both.")
+            refused[topic] = KafkaError(
+                ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id, not by both."
+            )
         elif name is None and topic_id == Uuid.ZERO:
-            refused[one] = KafkaError(
+            refused[topic] = KafkaError(
                 ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id. This one has neither."
             )
     return refused
@@ -136,7 +138,7 @@ def _repeated(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaErr
     """Return one error for each topic that is requested twice."""
     targets = Counter(_target(cluster, name, topic_id) for name, topic_id in asked)
     problem = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-    return {one: problem for one in asked if targets[_target(cluster, *one)] > 1}
+    return {topic: problem for topic in asked if targets[_target(cluster, *topic)] > 1}
 
 
 def _target(cluster: ClusterAdmin, name: str | None, topic_id: Uuid) -> str | Uuid:

@@ -131,7 +131,7 @@ def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None
 def _parts(found: Found) -> list[TransactionPartition]:
     """Return the partitions that exist, each once."""
     ours = (partition for _, partitions in found for partition in partitions.values())
-    return list(dict.fromkeys(one for one in ours if isinstance(one, TransactionPartition)))
+    return list(dict.fromkeys(transaction for transaction in ours if isinstance(transaction, TransactionPartition)))
 
 
 def _refuse_all(found: Found, code: ErrorCode) -> ErrorCode:

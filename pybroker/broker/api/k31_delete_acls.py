@@ -23,15 +23,15 @@ async def handle(
     authorizer.require_cluster(context, AclOperation.ALTER)
     filters = [
         AclFilter(
-            one.resource_type_filter,
-            one.pattern_type_filter,
-            one.resource_name_filter,
-            one.principal_filter,
-            one.host_filter,
-            one.operation,
-            one.permission_type,
+            entry.resource_type_filter,
+            entry.pattern_type_filter,
+            entry.resource_name_filter,
+            entry.principal_filter,
+            entry.host_filter,
+            entry.operation,
+            entry.permission_type,
         )
-        for one in request.filters
+        for entry in request.filters
     ]
     results = []
     for outcome in await acls.delete(filters, context.caller):

@@ -47,7 +47,7 @@ async def handle(
             wanted.append(Restore(topic.topic_id, topic.new_name))
     wanted = [restore for restore in wanted if restore.topic_id not in answers]
     results = await lineage.undelete(wanted, context.caller, request.timeout_ms)
-    answers |= {one.topic_id: result for one, result in zip(wanted, results, strict=True)}
+    answers |= {restore.topic_id: result for restore, result in zip(wanted, results, strict=True)}
     return UndeleteTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in seen])
 
 

@@ -53,7 +53,9 @@ def _topic(
     result = DescribeTopicHistoryResponse_HistoryTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
         told = partial(authorizer.lists, context, ResourceType.TOPIC)
-        result.incarnations = [_incarnation(one, told) for one in _history(history, authorizer, context, topic, former)]
+        result.incarnations = [
+            _incarnation(incarnation, told) for incarnation in _history(history, authorizer, context, topic, former)
+        ]
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

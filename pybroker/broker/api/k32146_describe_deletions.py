@@ -37,7 +37,9 @@ async def handle(
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
     # Return before any disk is read: a request from a client that may see no topic must not cost disk reads.
     told = partial(authorizer.lists, context, ResourceType.TOPIC)
-    return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, told)])
+    return DescribeDeletionsResponse(
+        deletions=[_deletion(deletion) for deletion in await history.deletions(wanted, told)]
+    )
 
 
 def _deletion(one: Deletion) -> DescribeDeletionsResponse_Deletion:

@@ -56,20 +56,22 @@ async def handle(
         reassigning_partitions=counts.reassigning,
         too_few_replicas_partitions=counts.too_few_replicas,
         brokers=_brokers(conditions),
-        conditions=[_condition(one, image.topic_ids) for one in islice(conditions.troubled(), partitions_max)],
+        conditions=[
+            _condition(condition, image.topic_ids) for condition in islice(conditions.troubled(), partitions_max)
+        ],
         damaged_topics=[
             DescribeClusterStateResponse_DamagedTopic(name=name, reason=reason)
             for name, reason in sorted(image.damaged.items())
         ],
         wrong_roles=[
             DescribeClusterStateResponse_WrongRole(
-                name=one.topic,
-                topic_id=one.topic_id if image.topic_ids else Uuid.ZERO,
-                partition_index=one.partition,
-                leader_epoch=one.leader_epoch,
-                found=one.found,
+                name=mismatch.topic,
+                topic_id=mismatch.topic_id if image.topic_ids else Uuid.ZERO,
+                partition_index=mismatch.partition,
+                leader_epoch=mismatch.leader_epoch,
+                found=mismatch.found,
             )
-            for one in islice(cluster.wrong_roles(), partitions_max)
+            for mismatch in islice(cluster.wrong_roles(), partitions_max)
         ],
     )
 

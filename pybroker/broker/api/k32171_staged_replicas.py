@@ -18,13 +18,13 @@ async def handle(staged: StagedReplicas, context: RequestContext, request: Any) 
     return wire.StagedReplicasResponse(
         replicas=[
             wire.StagedReplicasResponse_StagedReplica(
-                topic_id=one.topic_id,
-                partition_index=one.partition,
-                log_dir=one.log_dir,
-                size_bytes=one.size_bytes,
-                remaining_ms=one.remaining_ms,
-                removing=one.removing,
+                topic_id=replica.topic_id,
+                partition_index=replica.partition,
+                log_dir=replica.log_dir,
+                size_bytes=replica.size_bytes,
+                remaining_ms=replica.remaining_ms,
+                removing=replica.removing,
             )
-            for one in held.values()
+            for replica in held.values()
         ]
     )

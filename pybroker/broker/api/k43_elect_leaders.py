@@ -50,12 +50,12 @@ async def handle(
     except KafkaError as error:
         # In version 0 only partitions have errors.
         refused = [
-            _row(topic.asked, topic.told_id, [_refused(topic.asked, one, error) for one in row])
+            _row(topic.asked, topic.told_id, [_refused(topic.asked, partition, error) for partition in row])
             for topic, row in asked or ()
         ]
         return ElectLeadersResponse(error_code=error.code, replica_election_results=refused)
     rows = [
-        _row(topic.asked, topic.told_id, [_refused(topic.asked, one, topic.refused) for one in row])
+        _row(topic.asked, topic.told_id, [_refused(topic.asked, partition, topic.refused) for partition in row])
         for topic, row in asked or ()
         if topic.refused is not None
     ]

@@ -38,7 +38,7 @@ async def handle(
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         asked = [(meant(names, topic.name, topic.topic_id), topic.partitions) for topic in request.topics]
-        wanted = [_wanted(topic, one) for topic, row in asked if topic.refused is None for one in row]
+        wanted = [_wanted(topic, partition) for topic, row in asked if topic.refused is None for partition in row]
         results = iter(
             await reassignments.alter(wanted, request.timeout_ms, factor_may_change=allowed, caller=context.caller)
         )
@@ -53,8 +53,8 @@ async def handle(
                 name=topic.asked,
                 topic_id=topic.told_id,
                 partitions=[
-                    _answer(one.partition_index, next(results) if topic.refused is None else topic.refused)
-                    for one in row
+                    _answer(partition.partition_index, next(results) if topic.refused is None else topic.refused)
+                    for partition in row
                 ],
             )
             for topic, row in asked

@@ -46,8 +46,10 @@ async def handle(
                 error_code=0 if error is None else error.code,
                 error_message=None if error is None else error.message,
                 entity=[
-                    AlterClientQuotasResponse_EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
-                    for one in entry.entity
+                    AlterClientQuotasResponse_EntityData(
+                        entity_type=component.entity_type, entity_name=component.entity_name
+                    )
+                    for component in entry.entity
                 ],
             )
             for entry, error in zip(request.entries, results, strict=True)

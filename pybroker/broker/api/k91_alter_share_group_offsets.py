@@ -66,15 +66,15 @@ async def handle(
                 topic_id=topic_id or Uuid.ZERO,
                 partitions=[
                     AlterShareGroupOffsetsResponse_AlterShareGroupOffsetsResponsePartition(
-                        partition_index=one.partition_index,
+                        partition_index=partition.partition_index,
                         error_code=refused.get(
-                            (topic.topic_name, one.partition_index),
+                            (topic.topic_name, partition.partition_index),
                             ErrorCode.NONE
                             if topic_id is None
-                            else codes.get((topic_id, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                            else codes.get((topic_id, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                         ),
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
         )

@@ -225,11 +225,11 @@ class Telemetry:
         if stored is self._of:
             return
         self._of, self._subscriptions = stored, []
-        for name, one in stored.items():
-            if not one.config:
+        for name, stored_config in stored.items():
+            if not stored_config.config:
                 continue
             try:
-                self._subscriptions.append(MetricsSubscription.of(one.config))
+                self._subscriptions.append(MetricsSubscription.of(stored_config.config))
             except (ConfigError, ValueError) as problem:
                 log.error("ignored a damaged client metrics subscription name=%r: %s", name, problem)
 

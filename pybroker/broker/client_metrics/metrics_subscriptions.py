@@ -38,7 +38,7 @@ class MetricsSubscription(msgspec.Struct, frozen=True):
         """Parse a subscription's settings. Raises ConfigError or ValueError if a setting is invalid; a broker of this
         version never stores such a setting.
         """
-        metrics = tuple(filter(None, (one.strip() for one in config.get(METRICS, "").split(","))))
+        metrics = tuple(filter(None, (metric.strip() for metric in config.get(METRICS, "").split(","))))
         interval_ms = int(config.get(INTERVAL, INTERVAL_DEFAULT_MS))
         return MetricsSubscription(
             metrics, interval_ms, parsed_match(config[MATCH]) if MATCH in config else ALL_CLIENTS
@@ -77,9 +77,9 @@ def asked_of(
     whenever the interval or the metrics change.
     """
     found = [subscription for subscription in subscriptions if subscription.matches(said)]
-    metrics: tuple[str, ...] = tuple(sorted({name for one in found for name in one.metrics}))
+    metrics: tuple[str, ...] = tuple(sorted({name for subscription in found for name in subscription.metrics}))
     if ALL_METRICS in metrics:
         metrics = (ALL_METRICS,)
-    interval_ms = min((one.interval_ms for one in found), default=INTERVAL_DEFAULT_MS)
+    interval_ms = min((subscription.interval_ms for subscription in found), default=INTERVAL_DEFAULT_MS)
     crc = crc32c(f"{metrics}{interval_ms}".encode() + instance_id.bytes)
     return InstanceSubscription(crc - (1 << 32) if crc >= 1 << 31 else crc, interval_ms, metrics)

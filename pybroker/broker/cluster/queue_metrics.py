@@ -54,4 +54,4 @@ class QueueFigures:
     def total(self, *names: str) -> Timer:
         """Return the processing time of events of these classes, or of all events."""
         found = [timer for name, timer in self.worked.items() if not names or name in names]
-        return Timer(sum(one.count for one in found), sum(one.total_ms for one in found))
+        return Timer(sum(timer.count for timer in found), sum(timer.total_ms for timer in found))

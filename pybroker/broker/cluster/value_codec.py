@@ -91,7 +91,7 @@ def _read(kind: Any, data: bytes) -> Any:
 
 def _without_error(kind: Any) -> Any:
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        left = tuple(one for one in typing.get_args(kind) if one is not KafkaError)
+        left = tuple(member for member in typing.get_args(kind) if member is not KafkaError)
         return typing.Union[left]  # noqa: UP007  (of a tuple)
     return kind
 

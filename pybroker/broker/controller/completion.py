@@ -108,7 +108,7 @@ class DecisionCompleter:
         if isinstance(event, UndeleteTopic) and waits:
             reply = waits[0].result()
         elif isinstance(event, CreateTopics) and waits:
-            reply = await self._delete_refused_topics(reply, [one.result() for one in waits])
+            reply = await self._delete_refused_topics(reply, [future.result() for future in waits])
         return EventAnswer(reply, True)
 
     async def _delete_refused_topics(
@@ -126,7 +126,7 @@ class DecisionCompleter:
         doomed = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id in failed]
         if not doomed:
             return results
-        await self._port.submit(DeleteTopics(tuple(one.topic_id for one in doomed), BY_BROKER, self._wall_ms(), 0))
+        await self._port.submit(DeleteTopics(tuple(topic.topic_id for topic in doomed), BY_BROKER, self._wall_ms(), 0))
         errors = {
             topic.topic_id: KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -141,12 +141,12 @@ class DecisionCompleter:
 
 
 async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | None) -> bool:
-    pending = [one for one in waits if not one.done()]
+    pending = [future for future in waits if not future.done()]
     if pending:
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if left is not None and left <= 0:
             return False
         _, late = await asyncio.wait(pending, timeout=left)
         # A cancelled future never completes: the controller is stopping.
-        return not late and not any(one.cancelled() for one in pending)
+        return not late and not any(future.cancelled() for future in pending)
     return True

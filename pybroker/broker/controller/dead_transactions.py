@@ -46,8 +46,8 @@ def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
             event.version,
             tuple(sorted(partitions)),
         )
-        others = tuple(one for one in record.outcomes if not _is_of(one, outcome))
-        if sum(len(one.partitions) for one in (*others, outcome)) > OUTCOMES_MAX:
+        others = tuple(other for other in record.outcomes if not _is_of(other, outcome))
+        if sum(len(kept_outcome.partitions) for kept_outcome in (*others, outcome)) > OUTCOMES_MAX:
             warnings.append(
                 f"the deletion record of topic '{record.topic}' (id {topic_id}) is full: an undelete of the topic "
                 f"brings back the transaction of producer {event.producer_id} as open, and an operator must end it"
@@ -80,7 +80,7 @@ def decide_written(image: ClusterImage, event: OutcomesWritten) -> Decision:
         msgspec.structs.replace(outcome, partitions=tuple(index for index in outcome.partitions if index not in done))
         for outcome in record.outcomes
     )
-    outcomes = tuple(one for one in left if one.partitions)
+    outcomes = tuple(outcome for outcome in left if outcome.partitions)
     if not outcomes and record.offsets_for is None:
         return Decision(tuple(forget_operations(record)), ImageDelta(forgotten_deletions=(record.topic_id,)), None)
     after, operations = write_operations(record, msgspec.structs.replace(record, outcomes=outcomes))

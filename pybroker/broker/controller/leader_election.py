@@ -83,7 +83,9 @@ def elect(
     if trusted:
         for replica in partition.replicas:
             if replica in trusted and replica in alive and replica not in barred:
-                return LeaderElection(replica, tuple(one for one in trusted if one in alive), partition.suspect)
+                return LeaderElection(
+                    replica, tuple(member for member in trusted if member in alive), partition.suspect
+                )
     else:
         furthest = _furthest(partition, alive - barred)
         if furthest is not None:
@@ -102,7 +104,7 @@ def elect(
                     replica, (replica,), _beginning(partition, replica), replica in told, unclean=True
                 )
     # A single suspect need not report its log end.
-    kept = trusted or len(told) > 1 or any(one.end == MISSING_LOG for one in told.values())
+    kept = trusted or len(told) > 1 or any(log_end.end == MISSING_LOG for log_end in told.values())
     return LeaderElection(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
 
 
@@ -130,13 +132,13 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
     when the controller dies before it has told the replica to create its log. A lost log directory proves nothing.
     """
     told = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
-    missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
+    missing = [log_end for log_end in told if log_end.end == MISSING_LOG and log_end.epoch < 0]
     # A replica without a log causes at most two state changes: its election, and its report.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
     return (
         young
-        and all(one.end <= 0 or one.epoch < 0 for one in told)
-        and any(one.broker_id not in emptied for one in missing)
+        and all(log_end.end <= 0 or log_end.epoch < 0 for log_end in told)
+        and any(log_end.broker_id not in emptied for log_end in missing)
     )
 
 

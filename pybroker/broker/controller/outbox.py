@@ -118,7 +118,7 @@ class Outbox:
             self._number += 1
         if delta.brokers or delta.lost_brokers:
             self._channels.follow(after.brokers)
-        sent = [one for broker_id, out in messages.items() for one in self._send(after, broker_id, out)]
+        sent = [message for broker_id, out in messages.items() for message in self._send(after, broker_id, out)]
         for broker in delta.brokers:
             sent += self.send_deletions(after, broker.broker_id, owed.deletions(broker.broker_id))
             sent += self.send_pending_removals(after, broker.broker_id, owed.removals(broker.broker_id))
@@ -145,7 +145,7 @@ class Outbox:
 
     def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
         """Repeat a broker's unconfirmed replica removals."""
-        known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
+        known = [topic for topic_id in topics if (topic := image.topic_by_id(topic_id)) is not None]
         left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
         if broker_id not in image.brokers or not left:
             return []

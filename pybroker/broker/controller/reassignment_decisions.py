@@ -81,8 +81,8 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
     operations: list[Operation] = []
     topics: list[TopicImage] = []
     by_topic: dict[Uuid, list[tuple[int, int, int]]] = {}
-    for topic_id, *one in event.confirmed:
-        by_topic.setdefault(topic_id, []).append((one[0], one[1], one[2]))
+    for topic_id, *removal in event.confirmed:
+        by_topic.setdefault(topic_id, []).append((removal[0], removal[1], removal[2]))
     for topic_id, confirmed in by_topic.items():
         topic = image.topic_by_id(topic_id)
         if topic is None:
@@ -109,7 +109,7 @@ def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mappi
             continue
         lost = dict.fromkeys(before.replicas, after.leader_epoch)
         known = {**departed.pop(index, {}), **lost}
-        brokers = {one: epoch for one, epoch in known.items() if one not in after.replicas}
+        brokers = {broker_id: epoch for broker_id, epoch in known.items() if broker_id not in after.replicas}
         if brokers:
             departed[index] = brokers
     return departed

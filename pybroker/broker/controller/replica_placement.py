@@ -22,7 +22,7 @@ def away(image: ClusterImage) -> frozenset[int]:
     hosts = {
         replica for topic in image.topics.values() for partition in topic.partitions for replica in partition.replicas
     }
-    owe = {one for record in image.deletions.values() for one in record.unconfirmed & record.brokers}
+    owe = {broker_id for record in image.deletions.values() for broker_id in record.unconfirmed & record.brokers}
     return frozenset(hosts | owe) - image.brokers.keys()
 
 

@@ -45,7 +45,7 @@ class OutcomeChange(NamedTuple):
         """The operations for the decision's multi."""
         at_ms, event, reply = self.outcome
         data = msgspec.json.encode({"version": 1, "at": at_ms, "event": event, "reply": reply})
-        return (Create(_path(self.request_id), data), *(Delete(_path(one)) for one in self.forgotten))
+        return (Create(_path(self.request_id), data), *(Delete(_path(request_id)) for request_id in self.forgotten))
 
 
 class _OutcomeJson(msgspec.Struct):
@@ -132,16 +132,16 @@ class RequestOutcomes:
         outcome = RequestOutcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)
         surplus = len(self._known) + 1 - OUTCOMES_MAX
         forgotten: list[Uuid] = []
-        for position, (request_id, one) in enumerate(self._known.items()):
-            if len(forgotten) >= FORGOTTEN_AT_ONCE_MAX or (position >= surplus and one.at_ms >= now_ms - KEPT_MS):
+        for position, (request_id, known) in enumerate(self._known.items()):
+            if len(forgotten) >= FORGOTTEN_AT_ONCE_MAX or (position >= surplus and known.at_ms >= now_ms - KEPT_MS):
                 break
             forgotten.append(request_id)
         return OutcomeChange(asked.request_id, outcome, tuple(forgotten))
 
     def note_durable(self, change: OutcomeChange) -> None:
         """Record that the outcome is durable."""
-        for one in change.forgotten:
-            self._complete_since_ms = max(self._complete_since_ms, self._known.pop(one).at_ms)
+        for request_id in change.forgotten:
+            self._complete_since_ms = max(self._complete_since_ms, self._known.pop(request_id).at_ms)
         self._known[change.request_id] = change.outcome
 
 

@@ -31,7 +31,7 @@ def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
 def decide_delete_acls(image: ClusterImage, event: DeleteAcls) -> Decision:
     """Delete ACLs. An ACL that matches several filters is in the reply of each."""
     everything = [binding for node in image.acls.values() for binding in node.bindings]
-    reply = [tuple(binding for binding in everything if one.matches(binding)) for one in event.filters]
+    reply = [tuple(binding for binding in everything if which.matches(binding)) for which in event.filters]
     gone = {binding for found in reply for binding in found}
     changed = {binding.pattern for binding in gone}
     left = {

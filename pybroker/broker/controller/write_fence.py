@@ -46,13 +46,13 @@ class WriteFences:
         self._number += 1
         number = self._number
         asked = self._outbox.send_close(image, ids, number)
-        others = [one.response for one in asked if one.broker_id != self._broker_id]
+        others = [message.response for message in asked if message.broker_id != self._broker_id]
         if others:
             await asyncio.wait(others, timeout=OTHERS_WAIT_S)
-        own = [one.response for one in asked if one.broker_id == self._broker_id]
+        own = [message.response for message in asked if message.broker_id == self._broker_id]
         if own:
             await asyncio.wait(own)
-        return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _combine_answers(topics, asked))
+        return ClosedTopics(ids, number, tuple(message.broker_id for message in asked), _combine_answers(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
         """Lift the fence after the decision: brokers get this request after the messages of the decision."""
@@ -62,8 +62,8 @@ class WriteFences:
 def _combine_answers(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> FencedTopics:
     ends = {topic.topic_id: [(-1, -1)] * len(topic.partitions) for topic in topics}
     offsets: dict[Uuid, list[Mapping[str, Any]]] = {topic.topic_id: [] for topic in topics}
-    for one in asked:
-        for found in _fenced_topics_in(one):
+    for message in asked:
+        for found in _fenced_topics_in(message):
             known = ends[found.topic_id]
             for index, span in found.ends.items():
                 if index < len(known):

@@ -243,7 +243,9 @@ class IngestCommits:
     def _epochs(self, topic_id: Uuid) -> dict[int, int]:
         """Return the leader epochs of a topic's partitions."""
         topic = self._view.image.topic_by_id(topic_id)
-        return {} if topic is None else {index: one.leader_epoch for index, one in enumerate(topic.partitions)}
+        return (
+            {} if topic is None else {index: partition.leader_epoch for index, partition in enumerate(topic.partitions)}
+        )
 
     async def _attach(self, record: IngestRecord) -> IngestRecord:
         own = self._own(record)

@@ -88,7 +88,7 @@ class IngestLeader:
         Return rows and bytes by partition.
         """
         prepared = await self._call(self._native.prepare, key, epoch, preparation, list(listed))
-        return {one.partition: (one.rows, one.bytes) for one in prepared}
+        return {partition.partition: (partition.rows, partition.bytes) for partition in prepared}
 
     def reopen(self, key: IngestKey, epoch: int) -> None:
         """Accept appends again if a commit was not decided. Does not fail."""
@@ -138,10 +138,12 @@ class IngestLeader:
     def staged(self) -> dict[IngestKey, StagedIngest]:
         """Return the staged records of the open ingests. Does not fail."""
         return {
-            one.key: StagedIngest(
-                one.touched_ms, one.writers, {part.partition: (part.rows, part.bytes) for part in one.partitions}
+            ingest.key: StagedIngest(
+                ingest.touched_ms,
+                ingest.writers,
+                {part.partition: (part.rows, part.bytes) for part in ingest.partitions},
             )
-            for one in self._native.list()
+            for ingest in self._native.list()
         }
 
     async def _call(self, function: Callable[..., T], *arguments: Any, executor: Any = OWN) -> T:

@@ -58,7 +58,7 @@ class Preparing:
         """Prepare a commit. Raise KafkaError; in that case some brokers may have prepared it nevertheless."""
         if self._colleagues is None:
             return PreparedIngest(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
-        leaders, holders, versions = self._states(record.topic_id, {one.partition for one in listed})
+        leaders, holders, versions = self._states(record.topic_id, {share.partition for share in listed})
         plan = random.randint(1, PLAN_MAX)
 
         def order(leads: bool, indexes: Iterable[int]) -> PrepareIngest:
@@ -69,14 +69,14 @@ class Preparing:
                 plan,
                 leads,
                 {index: holders[index] for index in chosen},
-                tuple(_fields(one) for one in listed if one.partition in chosen),
+                tuple(_fields(share) for share in listed if share.partition in chosen),
             )
 
         led: dict[int, list[int]] = defaultdict(list)
         for index, leader in leaders.items():
             led[leader].append(index)
         found = await _all(self._ask(broker, order(True, indexes)) for broker, indexes in led.items())
-        partitions = {index: sums for one in found for index, sums in one.items()}
+        partitions = {index: sums for prepared in found for index, sums in prepared.items()}
         followed: dict[int, list[int]] = defaultdict(list)
         for index in partitions:
             for broker in holders[index]:

@@ -50,7 +50,7 @@ class BrokerChannels:
         if channels:
             drained = [asyncio.ensure_future(channel.drain()) for channel in channels]
             _, late = await asyncio.wait(drained, timeout=DRAIN_SECONDS_MAX)
-            for one in late:
-                one.cancel()
+            for task in late:
+                task.cancel()
         self.follow({})
         await self._local.drain()

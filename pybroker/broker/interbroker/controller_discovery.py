@@ -104,7 +104,7 @@ class ControllerDiscovery:
         others = [
             broker for broker in self._view.image.brokers.values() if broker.broker_id not in (self._broker_id, before)
         ]
-        questions = [asyncio.ensure_future(self._ask(one)) for one in others[:ASKED_MAX]]
+        questions = [asyncio.ensure_future(self._ask(broker)) for broker in others[:ASKED_MAX]]
         try:
             for answer in asyncio.as_completed(questions):
                 found = await answer

@@ -98,7 +98,7 @@ class PeerWatch:
         return await self._refuses(broker)
 
     def _look(self) -> None:
-        wanted = {} if self._stopped else {(one.broker_id, one.epoch): one for one in self._concerned()}
+        wanted = {} if self._stopped else {(broker.broker_id, broker.epoch): broker for broker in self._concerned()}
         for life in self._watches.keys() - wanted.keys():
             self._watches.pop(life).cancel()
         for life, broker in wanted.items():
@@ -148,8 +148,8 @@ class PeerWatch:
 
     async def _is_dead(self, broker: BrokerImage) -> bool:
         both = (self._broker_id, broker.broker_id)
-        others = [one for one in self._view.image.brokers.values() if one.broker_id not in both]
-        asked = [asyncio.ensure_future(self._ask(one, broker)) for one in others[:WITNESSES_MAX]]
+        others = [other for other in self._view.image.brokers.values() if other.broker_id not in both]
+        asked = [asyncio.ensure_future(self._ask(witness, broker)) for witness in others[:WITNESSES_MAX]]
         try:
             if not await self._refuses(broker):
                 return False
@@ -158,8 +158,8 @@ class PeerWatch:
                     return True
             return False
         finally:
-            for one in asked:
-                one.cancel()
+            for question in asked:
+                question.cancel()
 
     async def _ask(self, witness: BrokerImage, broker: BrokerImage) -> bool:
         request = wire.ProbeBrokerRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)

@@ -293,7 +293,9 @@ class Broker:
             raise StartError(problem.message) from None
         except InvalidValue as problem:
             raise StartError(str(problem)) from None
-        self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
+        self.endpoints = config.advertised_listeners(
+            (listener.listener, listener.host, listener.port) for listener in bound
+        )
 
     async def _open_quorum(self, cluster: FoundCluster, login: Mapping[str, str]) -> QuorumMember:
         """Open this broker's node of the metadata quorum. Raises StartError."""

@@ -110,7 +110,7 @@ class Broadcast:
                 self._leader_and_isr(after, broker, mine, LeaderAndIsrType.INCREMENTAL) if mine else None,
                 self._update_metadata(after, broker, shown, live) if shows else None,
             ]
-            messages[broker.broker_id] = [one for one in out if one is not None]
+            messages[broker.broker_id] = [message for message in out if message is not None]
         if new:
             messages |= self.introductions(after, new, number)
         return messages
@@ -243,7 +243,7 @@ def _orders(
 
 def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
     """Return the address at which followers reach a broker."""
-    endpoint = next((one for one in broker.endpoints if one.listener == between), broker.endpoints[0])
+    endpoint = next((endpoint for endpoint in broker.endpoints if endpoint.listener == between), broker.endpoints[0])
     return LiveLeader(broker.broker_id, endpoint.host, endpoint.port)
 
 

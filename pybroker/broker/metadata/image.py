@@ -451,7 +451,7 @@ def _with_staged(
     for broker_id, marks in delta.staged.items():
         after[broker_id] = {**after.get(broker_id, {}), **marks}
     for broker_id, topic_id in delta.unstaged:
-        after[broker_id] = {one: mark for one, mark in after.get(broker_id, {}).items() if one != topic_id}
+        after[broker_id] = {marked: mark for marked, mark in after.get(broker_id, {}).items() if marked != topic_id}
     return {broker_id: marks for broker_id, marks in after.items() if marks}
 
 

@@ -163,9 +163,11 @@ def load_image(
         quotas=_quotas(nodes.configs),
         tokens=load_tokens(nodes.tokens),
         features=_features(nodes.features),
-        group_configs={unquote(name): one for name, one in _settings_of(znodes.GROUP_CONFIGS, nodes.configs).items()},
+        group_configs={
+            unquote(name): config for name, config in _settings_of(znodes.GROUP_CONFIGS, nodes.configs).items()
+        },
         client_metrics={
-            unquote(name): one for name, one in _settings_of(znodes.CLIENT_METRICS_CONFIGS, nodes.configs).items()
+            unquote(name): config for name, config in _settings_of(znodes.CLIENT_METRICS_CONFIGS, nodes.configs).items()
         },
         ingests={record.key: record for record in ingests if record.state == OPEN},
         committed_ingests={record.series: record for record in ingests if record.state != OPEN},

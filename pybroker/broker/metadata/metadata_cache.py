@@ -130,7 +130,7 @@ class MetadataCache:
             partitions = _native_partitions(topic.partitions)
             shown.append(TopicMetadata(topic.topic_id, topic.name, topic.internal, partitions))
         if living is not None:
-            for topic in [one for one in self._topics.values() if one.topic_id not in living]:
+            for topic in [cached for cached in self._topics.values() if cached.topic_id not in living]:
                 removed.append(RemovedTopic(topic.name, topic.topic_id, len(topic.partitions)))
                 self._forget(topic)
         self.topics_version += len(removed)

@@ -94,7 +94,7 @@ def _controller(services: Services) -> Iterator[Metric]:
     image, active = state.conditions.image, figures.is_controller()
     counts = state.conditions.counts()
     pending = [deletion for deletion in image.deletions.values() if deletion.state in (DELETING, STAGED, UNDELETING)]
-    deleting = [one for one in pending if one.state == DELETING]
+    deleting = [deletion for deletion in pending if deletion.state == DELETING]
     gauge = partial(_gauge, _CONTROLLER)
 
     def only_here(kafkas: str, what: str, value: float) -> Metric:
@@ -108,7 +108,7 @@ def _controller(services: Services) -> Iterator[Metric]:
     yield only_here("GlobalPartitionCount", "Partitions", counts.partitions)
     yield only_here("ActiveBrokerCount", "Brokers that are alive", len(image.brokers))
     yield only_here("TopicsToDeleteCount", "Deleted topics with a replica that is not staged yet", len(deleting))
-    replicas = sum(len(brokers) for one in deleting for brokers in one.partitions.values())
+    replicas = sum(len(brokers) for deletion in deleting for brokers in deletion.partitions.values())
     yield only_here("ReplicasToDeleteCount", "Replicas of deleted topics that are not staged yet", replicas)
     queue = figures.queue
     yield from _timer(_EVENTS, "EventQueueTimeMs", "Time that events waited in the controller's queue", queue.waited)

@@ -71,25 +71,25 @@ def lag_metrics(
             continue
         seconds = max(0.0, (now_ms - lag.oldest_ms) / 1000) if lag.oldest_ms >= 0 else 0.0
         groups.setdefault(position.group, []).append(_Behind(position, lag.records, seconds))
-    order = sorted(groups, key=lambda name: (-sum(one.records for one in groups[name]), name))
+    order = sorted(groups, key=lambda name: (-sum(row.records for row in groups[name]), name))
     shown = {name: groups[name] for name in sorted(order[:groups_max])}
-    rows = sorted(one for group in shown.values() for one in group)
+    rows = sorted(row for group in shown.values() for row in group)
     kept = rows[:partitions_max]
     return [
-        *_of_partitions("current_offset", "Committed offset.", [(one, one.position.offset) for one in kept]),
+        *_of_partitions("current_offset", "Committed offset.", [(row, row.position.offset) for row in kept]),
         *_of_partitions(
-            "lag", "Records between the committed offset and the high watermark.", [(one, one.records) for one in kept]
+            "lag", "Records between the committed offset and the high watermark.", [(row, row.records) for row in kept]
         ),
         *_of_partitions(
             "lag_seconds",
             "Age of the first record that the group has not read; 0 if it has read all.",
-            [(one, one.seconds) for one in kept],
+            [(row, row.seconds) for row in kept],
         ),
         *(
             Metric(
                 f"{_PREFIX}_lag_sum",
                 "Records that a group has not read, over all its partitions.",
-                lambda group=group: sum(one.records for one in group),  # type: ignore[misc]  # bound now
+                lambda group=group: sum(row.records for row in group),  # type: ignore[misc]  # bound now
                 {"consumergroup": name},
             )
             for name, group in shown.items()
@@ -98,7 +98,7 @@ def lag_metrics(
             Metric(
                 f"{_PREFIX}_lag_seconds_max",
                 "Age of the oldest record that a group has not read.",
-                lambda group=group: max(one.seconds for one in group),  # type: ignore[misc]  # bound now
+                lambda group=group: max(row.seconds for row in group),  # type: ignore[misc]  # bound now
                 {"consumergroup": name},
             )
             for name, group in shown.items()

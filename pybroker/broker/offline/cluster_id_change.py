@@ -42,7 +42,7 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
         raise StartError(f"{cluster_id!r} is not a cluster id. Use letters, digits, '_' and '-' only")
     first = directories[0]
     with locked(directories):
-        properties = {one: read_properties_of(one) for one in directories}
+        properties = {directory: read_properties_of(directory) for directory in directories}
         if config.in_cluster:
             await _check_id_of_cluster(config, cluster_id)
             owned = (content["cluster.id"] for content in properties.values() if content and "cluster.id" in content)

@@ -141,7 +141,7 @@ class TopicClosing:
         """
         async with self._fencing:
             self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
-            self._reopened = {one: None for one in self._reopened if not self._is_over(one)}
+            self._reopened = {closing: None for closing in self._reopened if not self._is_over(closing)}
             over = [closing for closing in self._closings if self._is_over(closing)]
             if over:
                 log.info(
@@ -170,15 +170,15 @@ class TopicClosing:
                 self._groups.release_commits(topic_id)
             ended.update(closing.topics)
         living = self._view.image.names
-        opened = [one for one in ended if one in living and not self.is_closed(one)]
+        opened = [topic_id for topic_id in ended if topic_id in living and not self.is_closed(topic_id)]
         if opened:
             await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, opened, False)
 
     def _set_fenced(self, topics: Sequence[Uuid], fenced: bool) -> dict[Uuid, dict[int, tuple[int, int]]]:
         return {
             topic_id: {
-                one.partition: (one.log_start_offset, one.log_end_offset)
-                for one in self._partitions.set_fenced(topic_id, fenced)
+                partition.partition: (partition.log_start_offset, partition.log_end_offset)
+                for partition in self._partitions.set_fenced(topic_id, fenced)
             }
             for topic_id in topics
         }

@@ -91,8 +91,8 @@ class KnownCluster:
         before, self._image = self._image, after
         for shown in self._shown:
             shown()
-        for one in self._observers:
-            await one.apply_change(before, after, change)
+        for observer in self._observers:
+            await observer.apply_change(before, after, change)
 
     async def _update(self, request: UpdateCluster) -> UpdateClusterResponse:
         before, change = self._image, request.change

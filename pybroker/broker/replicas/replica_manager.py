@@ -272,50 +272,56 @@ class ReplicaManager:
                 reason,
             )
         left = []
-        for one in wanted:
-            refused = stayed.get((one.name, one.partition))
+        for order in wanted:
+            refused = stayed.get((order.name, order.partition))
             if refused is None:
-                left.append(one)
+                left.append(order)
             else:
-                outcome.note(one.topic_id, one.partition, refused)
-                self._refused(one.topic_id, one.partition, one.epoch)
+                outcome.note(order.topic_id, order.partition, refused)
+                self._refused(order.topic_id, order.partition, order.epoch)
         return left
 
     async def _open(self, wanted: list[_Wanted], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
-        orders = [one.order for one in wanted]
+        orders = [replica.order for replica in wanted]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
-        for one, code in zip(wanted, codes, strict=True):
-            outcome.note(one.topic_id, one.partition, code)
+        for replica, code in zip(wanted, codes, strict=True):
+            outcome.note(replica.topic_id, replica.partition, code)
             if code == ErrorCode.NONE:
-                self._hosted.add(one.topic_id, one.name, one.partition, one.epoch)
-                self._settled.pop((one.topic_id, one.partition), None)
+                self._hosted.add(replica.topic_id, replica.name, replica.partition, replica.epoch)
+                self._settled.pop((replica.topic_id, replica.partition), None)
                 continue
-            self._refused(one.topic_id, one.partition, one.epoch)
+            self._refused(replica.topic_id, replica.partition, replica.epoch)
             if code == ErrorCode.LOG_DIR_NOT_FOUND:
-                self._say_missing(one)
+                self._say_missing(replica)
             else:
                 reason = error_name(code)
-                log.error("replica not served partition=%s-%d id=%s: %s", one.name, one.partition, one.topic_id, reason)
+                log.error(
+                    "replica not served partition=%s-%d id=%s: %s",
+                    replica.name,
+                    replica.partition,
+                    replica.topic_id,
+                    reason,
+                )
         if self._following is not None:
-            applied = [one for one, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
+            applied = [replica for replica, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
             self._following.follow(
                 request.live_leaders,
-                ((one.topic_id, one.partition, one.order.leader, one.epoch) for one in applied),
+                ((replica.topic_id, replica.partition, replica.order.leader, replica.epoch) for replica in applied),
             )
             if self._log_ends is not None:
                 self._log_ends.without_leader(
                     request.broker_epoch,
-                    ((one.topic_id, one.partition) for one in applied if one.order.leader == NO_LEADER),
+                    ((replica.topic_id, replica.partition) for replica in applied if replica.order.leader == NO_LEADER),
                 )
-        if any((one.name, one.partition) in self._strays.left_alone for one in wanted):
+        if any((replica.name, replica.partition) in self._strays.left_alone for replica in wanted):
             await self._staging.take_over(self._delay_ms)
-        await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})
+        await self._staging.returned({replica.topic_id for replica in wanted if replica.topic_id in self._hosted})
 
-    def _say_missing(self, one: _Wanted) -> None:
-        topic = self._view.image.topic_by_id(one.topic_id)
+    def _say_missing(self, replica: _Wanted) -> None:
+        topic = self._view.image.topic_by_id(replica.topic_id)
         known = () if topic is None else topic.partitions
-        where = f"{one.name}-{one.partition} id={one.topic_id}"
-        if one.partition < len(known) and may_lack_logs(known[one.partition]):
+        where = f"{replica.name}-{replica.partition} id={replica.topic_id}"
+        if replica.partition < len(known) and may_lack_logs(known[replica.partition]):
             log.info(
                 "replica has no log on this broker; the partition begins empty if no other replica has a log "
                 "partition=%s",
@@ -338,12 +344,12 @@ class ReplicaManager:
 
     async def _stop(self, orders: list[StopOrder]) -> list[int]:
         if self._following is not None:
-            served = ((one, self._hosted.epoch(one.topic_id, one.partition)) for one in orders)
+            served = ((order, self._hosted.epoch(order.topic_id, order.partition)) for order in orders)
             self._following.leave(
-                (one.topic_id, one.partition, epoch)
-                for one, epoch in served
+                (order.topic_id, order.partition, epoch)
+                for order, epoch in served
                 # Native code refuses an order with an earlier leader epoch; the replica keeps following.
-                if epoch is not None and not 0 <= one.leader_epoch < epoch
+                if epoch is not None and not 0 <= order.leader_epoch < epoch
             )
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
 

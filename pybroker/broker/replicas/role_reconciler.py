@@ -150,7 +150,7 @@ class RoleReconciler:
                 worked = 0.0
             rest = max(PAUSE_S, worked * REST_FACTOR)
             now = loop.time()
-            self._tried = {one: tried for one, tried in self._tried.items() if tried[0] + RETRY_MAX_S > now}
+            self._tried = {place: tried for place, tried in self._tried.items() if tried[0] + RETRY_MAX_S > now}
 
     async def reconcile(self) -> float:
         """Run one pass, and repair the differences that the previous pass found, too. Return the seconds that the
@@ -173,11 +173,11 @@ class RoleReconciler:
                 await asyncio.sleep(0)
                 began = loop.time()
         worked += loop.time() - began
-        again = [one for one in found if one in self._before]
+        again = [mismatch for mismatch in found if mismatch in self._before]
         self._before = frozenset(found)
         for mismatch in again:
             await self._mend(mismatch)
-        self.wrong = tuple(one for one in again if self._is_still(one))
+        self.wrong = tuple(mismatch for mismatch in again if self._is_still(mismatch))
         return worked
 
     def _mismatches(self, topic: TopicImage) -> list[Mismatch]:

@@ -100,7 +100,7 @@ class StoredMarks:
                 if not isinstance(error.cause, NodeExistsError | NoNodeError):
                     raise
                 # An earlier attempt has succeeded after all.
-                part = [await self._fitting(one) for one in part]
+                part = [await self._fitting(operation) for operation in part]
 
     async def _fitting(self, operation: Operation) -> Operation:
         assert isinstance(operation, Create | Set)

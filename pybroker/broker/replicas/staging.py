@@ -184,10 +184,10 @@ class Staging:
         }
         on_disk = {topic_id for topic_id, _ in found}
         new = on_disk - self._nodes.keys()
-        endless = await self._unknown(one for one in found if one[0] in new)
+        endless = await self._unknown(replica for replica in found if replica[0] in new)
         for topics, wait_ms in ((new - endless, delay_ms), (endless, None)):
             await self.promise(dict.fromkeys(topics, ""), wait_ms)
-            self.say(logging.WARNING, "left over on disk", [one for one in found if one[0] in topics])
+            self.say(logging.WARNING, "left over on disk", [replica for replica in found if replica[0] in topics])
             self.staged(topics)
         return on_disk
 

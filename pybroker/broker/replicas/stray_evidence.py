@@ -169,5 +169,5 @@ class LoggedTopics(TopicEvidence):
         if topic is None:
             return StoredTopic(Evidence.NOTHING)
         known = topic.partitions
-        here = any(one >= len(known) or self._broker_id in known[one].replicas for one in partitions)
+        here = any(partition >= len(known) or self._broker_id in known[partition].replicas for partition in partitions)
         return StoredTopic(Evidence.HERE) if here else StoredTopic(Evidence.ELSEWHERE, True)

@@ -67,8 +67,8 @@ class StrayReports:
             FoundTopic(
                 topic_id,
                 names[topic_id],
-                tuple(sorted({one.partition for one in directories})),
-                max(last_epoch(Path(one.path)) for one in directories),
+                tuple(sorted({directory.partition for directory in directories})),
+                max(last_epoch(Path(directory.path)) for directory in directories),
             )
             for topic_id, directories in by_topic.items()
         )

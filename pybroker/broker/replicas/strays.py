@@ -324,14 +324,14 @@ class Strays:
             len(doubtful),
             count,
         )
-        for one in doubtful:
-            if one.directory is not None:
-                self._by_place.setdefault(one.place, []).append(one.directory)
-            if one.place in claims:
+        for candidate in doubtful:
+            if candidate.directory is not None:
+                self._by_place.setdefault(candidate.place, []).append(candidate.directory)
+            if candidate.place in claims:
                 self._problem_until_full(
-                    one.place,
+                    candidate.place,
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"{one} is one of too many replicas to stage for deletion (stale.replicas.max.percent)",
+                    f"{candidate} is one of too many replicas to stage for deletion (stale.replicas.max.percent)",
                 )
         plan.staged.clear()
         plan.unknown.clear()
@@ -391,22 +391,24 @@ class Strays:
         if not moved:
             return []
         names = {
-            topic_id: "" if one.replica is None or one.replica.name is None else one.replica.name
-            for one, topic_id in moved
+            topic_id: "" if candidate.replica is None or candidate.replica.name is None else candidate.replica.name
+            for candidate, topic_id in moved
         }
         await staging.promise(names, delay_ms)
-        staging.say(logging.WARNING, "left over on disk", [(topic_id, one.partition) for one, topic_id in moved])
-        codes = await stop([StopOrder(topic_id, one.partition, -1, delete=True) for one, topic_id in moved])
+        staging.say(
+            logging.WARNING, "left over on disk", [(topic_id, candidate.partition) for candidate, topic_id in moved]
+        )
+        codes = await stop([StopOrder(topic_id, candidate.partition, -1, delete=True) for candidate, topic_id in moved])
         staging.staged(names)
         stopped = []
-        for (one, topic_id), code in zip(moved, codes, strict=True):
+        for (stray, topic_id), code in zip(moved, codes, strict=True):
             if code:
-                log.error("cannot stage a replica for deletion replica=%s: %s", one, error_name(code))
-                self._problems[one.place] = Problem(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{one} cannot be staged for deletion"
+                log.error("cannot stage a replica for deletion replica=%s: %s", stray, error_name(code))
+                self._problems[stray.place] = Problem(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{stray} cannot be staged for deletion"
                 )
-            elif one.directory is None:
-                stopped.append((topic_id, one.partition))
+            elif stray.directory is None:
+                stopped.append((topic_id, stray.partition))
         return stopped
 
 

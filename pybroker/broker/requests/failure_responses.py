@@ -121,7 +121,7 @@ def _mirror(
         if not _holds_errors(array.item):
             continue
         wanted = COUNTERPARTS.get(array.field, array.field)
-        origin = next((one for one in given.arrays if one.field == wanted), None)
+        origin = next((candidate for candidate in given.arrays if candidate.field == wanted), None)
         if origin is None and len(given.arrays) == 1:
             origin = given.arrays[0]
         items = getattr(source, origin.field) if origin is not None else None
@@ -133,7 +133,9 @@ def _mirror(
                 for name in _listed(source, given, NAMES)
             ]
         elif INDEX in _shape(array.item).scalars:
-            values[array.field] = [_indexed(one, array.item, code, message) for one in _listed(source, given, INDEXES)]
+            values[array.field] = [
+                _indexed(index, array.item, code, message) for index in _listed(source, given, INDEXES)
+            ]
     return target(**values)
 
 

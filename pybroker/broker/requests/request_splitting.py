@@ -100,8 +100,8 @@ def _weight(value: Any, most: int = ELEMENTS_A_SLICE) -> int:
         inner = [getattr(value, field) for field in _arrays(value)]
     else:
         return 1
-    for one in inner:
-        count += _weight(one, most - count)
+    for element in inner:
+        count += _weight(element, most - count)
         if count > most:
             break
     return count

@@ -48,7 +48,7 @@ class Credentials:
         self._clock = clock
         self._tokens: dict[str, DelegationToken] = {}
         self._token_credentials: dict[tuple[ScramMechanism, str], ScramCredential] = {}
-        self._users: dict[ScramMechanism, dict[str, ScramCredential]] = {one: {} for one in ScramMechanism}
+        self._users: dict[ScramMechanism, dict[str, ScramCredential]] = {mechanism: {} for mechanism in ScramMechanism}
         self._secret = secrets.token_bytes(32)
         self._models: dict[ScramMechanism, list[ScramCredential]] = {}
 

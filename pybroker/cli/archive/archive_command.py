@@ -95,8 +95,8 @@ def archive(
                 for number in range(made.parts):
                     moving.step(spark.sparkContext, f"part {number + 1} of {made.parts}" if made.parts > 1 else "")
                     part = folder.part(number) or parts.write(number)
-                    for partition, one in part.written.items():
-                        written[partition] = written[partition] + one if partition in written else one
+                    for partition, written_part in part.written.items():
+                        written[partition] = written[partition] + written_part if partition in written else written_part
                 folder.finish()
         return written
 
@@ -153,11 +153,16 @@ def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]
 def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition], target: Target) -> None:
     """Print all partitions of the topic, also those without records."""
     rows = [
-        {"partition": number, "first": one and one.first, "last": one and one.last, "rows": one.rows if one else 0}
+        {
+            "partition": number,
+            "first": partition and partition.first,
+            "last": partition and partition.last,
+            "rows": partition.rows if partition else 0,
+        }
         for number in sorted({*range(topic.partitions), *written})
-        for one in (written.get(number),)
+        for partition in (written.get(number),)
     ]
-    total = sum(one.rows for one in written.values())
+    total = sum(partition.rows for partition in written.values())
     if target.json:
         write_json({"topic": topic.name, "topic_id": topic.id, "dest": dest, "rows": total, "partitions": rows})
         return

@@ -110,7 +110,9 @@ class ArchivePart:
     written: Mapping[int, WrittenPartition]
 
     def to_json(self) -> str:
-        places = {str(number): [one.first, one.last, one.rows] for number, one in self.written.items()}
+        places = {
+            str(number): [partition.first, partition.last, partition.rows] for number, partition in self.written.items()
+        }
         return json.dumps({"files": self.files, "partitions": places})
 
     @staticmethod
@@ -118,7 +120,9 @@ class ArchivePart:
         """Parse a part. Raises ValueError if it is malformed."""
         try:
             found: dict[str, Any] = json.loads(text)
-            written = {int(number): WrittenPartition(*map(int, one)) for number, one in found["partitions"].items()}
+            written = {
+                int(number): WrittenPartition(*map(int, partition)) for number, partition in found["partitions"].items()
+            }
             return ArchivePart(tuple(found["files"]), written)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a valid archive part: {error!r}") from None

@@ -101,7 +101,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     answers = await asyncio.gather(*(_ask(admin, node) for node in nodes))
     said = {node.id: answer for node, answer in zip(nodes, answers, strict=True)}
     controller = None if found.controller is None else found.controller.id
-    states = [one.state for one in said.values() if one.state is not None]
+    states = [answer.state for answer in said.values() if answer.state is not None]
     if not states:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
     # Prefer the controller's response. A controller that is cut off from the other brokers has an older epoch.
@@ -140,9 +140,9 @@ async def _ask(admin: AdminClient, node: Node) -> _Said:
 def _wrong_roles(said: dict[int, _Said]) -> list[WrongRole]:
     return [
         WrongRole(broker, row.name, row.topic_id, row.partition_index, row.found)
-        for broker, one in sorted(said.items())
-        if one.state is not None
-        for row in one.state.wrong_roles
+        for broker, answer in sorted(said.items())
+        if answer.state is not None
+        for row in answer.state.wrong_roles
     ]
 
 
@@ -171,18 +171,18 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
             report.state = "absent"
         elif row.leaving:
             report.state = "leaving"
-    for broker, one in said.items():
+    for broker, answer in said.items():
         report = reports[broker]
-        if one.state is None:
-            if report.state == "running" and not one.too_old:
+        if answer.state is None:
+            if report.state == "running" and not answer.too_old:
                 report.state = "silent"
             continue
-        report.store, report.controller = one.state.store_session, one.state.controller_id
-        if one.log_dirs is not None:
-            report.offline_log_dirs = tuple(row.log_dir for row in one.log_dirs.results if row.error_code)
+        report.store, report.controller = answer.state.store_session, answer.state.controller_id
+        if answer.log_dirs is not None:
+            report.offline_log_dirs = tuple(row.log_dir for row in answer.log_dirs.results if row.error_code)
             report.full_log_dirs = tuple(
                 (row.log_dir, row.usable_bytes, row.total_bytes)
-                for row in one.log_dirs.results
+                for row in answer.log_dirs.results
                 if not row.error_code and 0 <= row.usable_bytes < USABLE_BYTES_MIN
             )
     return [report for _, report in sorted(reports.items())]

@@ -45,10 +45,10 @@ async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[Lea
             await asyncio.sleep(PAUSE_S)
         led = await _metadata(admin, at, names)
         answers = await asyncio.gather(*(_ask(admin, leader, batch) for leader, batch in _batches(led)))
-        found = [one for answer in answers for one in answer]
+        found = [view for answer in answers for view in answer]
         if not found:
             break
-        names = sorted({one.led.topic for one in found})
+        names = sorted({view.led.topic for view in found})
     return found
 
 
@@ -58,17 +58,19 @@ async def _metadata(admin: AdminClient, at: int | Literal["any"], names: list[st
     topics = None if names is None else [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
     answer = await admin.send(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), node=at)
     return [
-        LeaderView(topic.name or "", topic.topic_id, one.partition_index, one.leader_id, one.leader_epoch)
+        LeaderView(
+            topic.name or "", topic.topic_id, partition.partition_index, partition.leader_id, partition.leader_epoch
+        )
         for topic in answer.topics
-        for one in topic.partitions
-        if one.leader_id >= 0
+        for partition in topic.partitions
+        if partition.leader_id >= 0
     ]
 
 
 def _batches(led: list[LeaderView]) -> Iterator[tuple[int, list[LeaderView]]]:
     by_leader: dict[int, list[LeaderView]] = {}
-    for one in led:
-        by_leader.setdefault(one.leader, []).append(one)
+    for view in led:
+        by_leader.setdefault(view.leader, []).append(view)
     for leader, all_of in by_leader.items():
         for at in range(0, len(all_of), PARTITIONS_MAX):
             yield leader, all_of[at : at + PARTITIONS_MAX]
@@ -115,6 +117,8 @@ async def _ask(admin: AdminClient, leader: int, batch: list[LeaderView]) -> list
     except (KafkaError, TimeoutError, OSError):
         return []
     codes: Mapping[tuple[str, int], int] = {
-        (topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions
+        (topic.name, partition.partition_index): partition.error_code
+        for topic in answer.topics
+        for partition in topic.partitions
     }
     return [LeaderProblem(led, codes[key]) for key, led in asked.items() if codes.get(key, 0) not in passing]

@@ -158,7 +158,7 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
 
 async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequence[int]]) -> str | None:
     """If a partition's replicas differ from the plan, return its actual replicas as text; else None."""
-    described = await admin.describe_topics(sorted({one.topic for one in planned})).all_topic_names()
+    described = await admin.describe_topics(sorted({partition.topic for partition in planned})).all_topic_names()
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}
         if found != set(wanted):

@@ -62,7 +62,7 @@ def drain(broker: int, *, how: _PlanOptions, target: Target) -> None:
     def planned(layout: Layout) -> Plan:
         from pybroker.broker.admin.placement_plans import drain as plan
 
-        known = {one.broker_id for one in layout.brokers} | {
+        known = {candidate.broker_id for candidate in layout.brokers} | {
             each for partition in layout.partitions for each in partition.replicas
         }
         if broker not in known:

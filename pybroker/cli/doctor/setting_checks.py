@@ -103,7 +103,7 @@ def listeners(settings: Mapping[str, str]) -> Iterator[Finding]:
         return
     for each in listening:
         yield from _of_listener(each, settings)
-        advertised = next((one for one in told if one.name == each.name), None)
+        advertised = next((listener for listener in told if listener.name == each.name), None)
         if advertised is not None and is_local(advertised.host) and not is_local(each.host):
             says = f"{each} advertises {advertised.host}, which clients on other machines cannot reach"
             yield warn(LISTENERS, says, "set advertised.listeners to an address that clients can reach")

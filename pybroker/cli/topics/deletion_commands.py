@@ -63,13 +63,13 @@ def deletions(
         raise click.UsageError(f"--shorten {shorten}: expected a duration above 0, such as 90s, 15m, 2h or 7d.")
     found = run(_work(target, topic, waited_for, timeout, discard=discard, delay_ms=delay_ms))
     if target.json:
-        write_json([_as_json(one) for one in found])
+        write_json([_as_json(deletion) for deletion in found])
     elif details:
         columns = ("topic", "topic_id", "how", "partition", "broker", "state", "bytes", "removed_in", "log_dir")
-        table([row for one in found for row in _replica_rows(one)], columns)
+        table([row for deletion in found for row in _replica_rows(deletion)], columns)
     else:
         columns = ("topic", "topic_id", "how", "deleted", "by", "state", "brokers", "bytes", "removed_in")
-        table([_row(one) for one in found], columns)
+        table([_row(deletion) for deletion in found], columns)
 
 
 async def _work(
@@ -112,7 +112,9 @@ async def _discard(admin: AdminClient, text: str) -> None:
     from pybroker.client import TopicCollection
 
     topic_id = parsed_id(text)
-    if not any(one.topic_id == topic_id and one.state == FOUND for one in await admin.describe_deletions()):
+    if not any(
+        deletion.topic_id == topic_id and deletion.state == FOUND for deletion in await admin.describe_deletions()
+    ):
         raise click.ClickException(f"No broker has data of an unknown topic with id {topic_id}.")
     await admin.delete_topics(TopicCollection.of_topic_ids([topic_id]))
 
@@ -120,7 +122,7 @@ async def _discard(admin: AdminClient, text: str) -> None:
 async def _shorten(admin: AdminClient, found: Iterable[TopicDeletion], delay_ms: int) -> None:
     from pybroker.client import ErrorCode, KafkaError
 
-    under_way = [one.topic_id for one in found if one.undeletable and one.state != FOUND]
+    under_way = [deletion.topic_id for deletion in found if deletion.undeletable and deletion.state != FOUND]
     result = admin.purge_topics(under_way, delay_s=delay_ms / 1000).values() if under_way else {}
     refused = 0
     for topic_id in under_way:
@@ -141,7 +143,7 @@ async def _gone(admin: AdminClient, waited_for: str, timeout_s: float | None) ->
         found = await _shown(admin, waited_for)
         if not found:
             raise click.ClickException(f"There is no deleted topic '{waited_for}'.")
-        if all(one.state == REMOVED for one in found):
+        if all(deletion.state == REMOVED for deletion in found):
             return found
         if give_up is not None and time.monotonic() >= give_up:
             raise click.ClickException(f"Brokers still have data of '{waited_for}' after {timeout_s:g} s.")

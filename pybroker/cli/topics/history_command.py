@@ -36,7 +36,7 @@ def history(topic: str | None, topic_id: str | None, target: Target) -> None:
     which = topic if topic_id is None else str(parsed_id(topic_id))
     found = run(_asked(target, which or ""))
     if target.json:
-        write_json([_incarnation(one) for one in found])
+        write_json([_incarnation(incarnation) for incarnation in found])
         return
     from pybroker.client.topic_events import topic_events
 

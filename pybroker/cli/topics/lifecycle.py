@@ -153,9 +153,9 @@ async def _living(admin: AdminClient, topic: str) -> Uuid:
     """Return the id of the topic with a name, from the controller. Raises UnknownTopicError."""
     from pybroker.client import ErrorCode, UnknownTopicError
 
-    for one in await incarnations(admin, topic):
-        if one.state == "live" and one.name == topic:
-            return one.topic_id
+    for incarnation in await incarnations(admin, topic):
+        if incarnation.state == "live" and incarnation.name == topic:
+            return incarnation.topic_id
     raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
 
 

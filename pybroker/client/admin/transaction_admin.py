@@ -236,16 +236,16 @@ class TransactionsAdmin(AdminBase):
         wanted = list(partitions)
         known, now_ms = await self.describe_producers(wanted), time.time_ns() // 1_000_000
         candidates = [
-            OpenTransaction(where, one)
+            OpenTransaction(where, producer)
             for where, producers in known.items()
-            for one in producers
-            if one.transaction_start is not None and now_ms - one.last_timestamp_ms >= idle_ms
+            for producer in producers
+            if producer.transaction_start is not None and now_ms - producer.last_timestamp_ms >= idle_ms
         ]
         if not candidates:
             return []
         producer_ids = sorted({candidate.producer.producer_id for candidate in candidates})
         listed = await self.list_transactions(producer_ids=producer_ids)
-        described = self.describe_transactions([one.transactional_id for one in listed])
+        described = self.describe_transactions([listing.transactional_id for listing in listed])
         held: set[tuple[int, TopicPartition]] = set()
         for description in await asyncio.gather(*described.futures(), return_exceptions=True):
             if isinstance(description, TransactionDescription):
@@ -257,12 +257,12 @@ class TransactionsAdmin(AdminBase):
             candidate for candidate in candidates if (candidate.producer.producer_id, candidate.partition) not in held
         ]
         # Drop transactions that ended while the coordinators were asked.
-        now = await self.describe_producers({one.partition for one in unheld})
-        return [one for one in unheld if _is_open(now[one.partition], one.producer)]
+        now = await self.describe_producers({transaction.partition for transaction in unheld})
+        return [transaction for transaction in unheld if _is_open(now[transaction.partition], transaction.producer)]
 
 
 def _is_open(producers: Sequence[ProducerState], producer: ProducerState) -> bool:
-    begun = {one.producer_id: one.transaction_start for one in producers}
+    begun = {producer.producer_id: producer.transaction_start for producer in producers}
     return begun.get(producer.producer_id) == producer.transaction_start
 
 

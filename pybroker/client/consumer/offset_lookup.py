@@ -69,4 +69,4 @@ class OffsetLookup:
         if not heeds_ids(connection):
             return told
         id_of = self._network.cluster.topic_id
-        return {partition_of(name, id_of(name), index): one for (name, index), one in told.items()}
+        return {partition_of(name, id_of(name), index): offset for (name, index), offset in told.items()}

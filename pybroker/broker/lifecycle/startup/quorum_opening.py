@@ -113,7 +113,7 @@ def _founding_mark(config: BrokerConfig) -> Path:
 async def _ask(
     voters: VoterDirectory, others: Sequence[VoterAddress], open_connection: Connector, broker_id: int
 ) -> str | None:
-    brokers = [broker for one in others if (broker := voters.address_of(one.node_id)) is not None]
+    brokers = [broker for voter in others if (broker := voters.address_of(voter.node_id)) is not None]
     answers = await asyncio.gather(*(cluster_id_of(open_connection, broker, broker_id) for broker in brokers))
     return next(filter(None, answers), None)
 

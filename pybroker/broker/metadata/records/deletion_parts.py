@@ -158,7 +158,7 @@ class DeletionReader:
                 "partitions": {partition.partition_id: tuple(partition.replicas) for partition in data.partitions},
                 "ends": tuple((end.start_offset, end.end_offset) for end in data.ends),
                 "isr": tuple(map(tuple, data.isr)),
-                "departed": {one.partition_id: tuple(one.brokers) for one in data.departed},
+                "departed": {departure.partition_id: tuple(departure.brokers) for departure in data.departed},
                 "offsets": tuple(map(_offset_from, data.offsets)),
             }
         else:

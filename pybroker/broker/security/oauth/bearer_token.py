@@ -120,7 +120,7 @@ def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> 
         told = ", ".join(f"{name}={_shown(claims[name])}" for name in names)
         raise TokenError(f"its claims are not as expected: {_shown(str(problem))} ({told})") from None
     scope = claims.get(settings.scope_claim, "")
-    if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
+    if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(word, str) for word in scope)):
         raise TokenError(f"claim {settings.scope_claim} is neither a string nor a list of strings")
     user = claims.get(settings.sub_claim)
     if not isinstance(user, str) or not user.strip():

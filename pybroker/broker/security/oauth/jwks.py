@@ -69,7 +69,9 @@ class KeySet:
                 name = row.get("kid") if isinstance(row, dict) else None
                 left_out.append(f"{str(name)[:80]!r}: {problem}")
         if not keys:
-            raise JwksError("it has no key that can verify a signature" + "".join(f"; {one}" for one in left_out[:3]))
+            raise JwksError(
+                "it has no key that can verify a signature" + "".join(f"; {reason}" for reason in left_out[:3])
+            )
         return cls(keys, left_out)
 
 
