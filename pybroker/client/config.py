@@ -503,7 +503,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             value = (value,)
         if any(not isinstance(each, str) for each in value):
-            return tuple(value)  # These are plug-in objects.
+            return tuple(value)  # Plug-in objects, not texts.
         value = ",".join(value)
     shown = "[hidden]" if key.sensitive else value
     if not isinstance(value, str | bool | int | float):

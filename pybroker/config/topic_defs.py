@@ -144,7 +144,8 @@ TOPIC_SETTINGS = ConfigDef(
     )
 )
 
-# Kafka's topic settings without effect here, with their harmless values. Mirroring tools copy them between clusters.
+# Kafka's topic settings that have no effect in pybroker, with their harmless values. Mirroring tools copy them between
+# clusters.
 ONLY_AS: dict[str, tuple[str, str]] = {
     "remote.storage.enable": ("false", "tiered storage is not supported"),
     "remote.log.copy.disable": ("false", "tiered storage is not supported"),

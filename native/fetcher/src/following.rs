@@ -36,7 +36,7 @@ pub(crate) enum Order {
 pub(crate) struct Trouble {
     /// Error code of the leader.
     pub(crate) error: ErrorCode,
-    /// Until the next assignment.
+    /// Whether the partition is left out until its next assignment.
     pub(crate) for_good: bool,
     /// Whether the partition had no error before.
     pub(crate) new: bool,

@@ -184,7 +184,7 @@ def _problem_of_values(
             return _invalid(f"There is no quota {name!r} for this entity type. There are: {', '.join(known)}.")
         if not value > 0 or math.isinf(value):
             return _invalid(f"Quota {name} must be greater than 0 and finite, not {value}.")
-        # As a float, in which the highest INT64 is rounded up.
+        # Compare as floats: the highest INT64 is rounded up.
         if value > float(kind.highest):
             return _invalid(f"Quota {name} is too large: {value}.")
         if kind.integral and value % 1.0 > FRACTION_MAX:

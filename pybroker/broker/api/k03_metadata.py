@@ -42,7 +42,7 @@ FIRST_NULLABLE_NAME = 12
 
 
 class _Asker:
-    """What the client may see and do."""
+    """The authorization of the client: topics that it may see, operations that it may request."""
 
     def __init__(
         self, authorizer: Authorizer, context: RequestContext, live: frozenset[int], *, with_operations: bool
@@ -134,7 +134,7 @@ def _by_name(
     cluster: ClusterAdmin, name: str, asker: _Asker, errors: dict[str, KafkaError | None]
 ) -> MetadataResponse_MetadataResponseTopic:
     if not asker.describes(name):
-        # The same response whether the topic exists or not, so that clients cannot probe names.
+        # The response does not depend on whether the topic exists: clients cannot probe names.
         return MetadataResponse_MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = cluster.topic(name)
     if topic is not None:

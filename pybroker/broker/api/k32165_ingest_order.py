@@ -18,7 +18,7 @@ API_KEY = ApiKey.INGEST_ORDER
 
 
 async def handle(ingests: Ingests, context: RequestContext, request: Any) -> Any:
-    """Respond when the attempts are on disk here, or with the reason for the failure."""
+    """Respond when the attempts are on this broker's disk, or with the reason for the failure."""
     try:
         order: PrepareIngest = unpack(PrepareIngest, request.order)
     except UnreadableError as problem:

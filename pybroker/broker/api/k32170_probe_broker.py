@@ -1,4 +1,5 @@
-"""ProbeBroker (key 32170), between brokers only: reports whether a broker's port refuses connections from here."""
+"""ProbeBroker (key 32170), between brokers only: reports whether a broker's port refuses connections from
+this broker."""
 
 from __future__ import annotations
 

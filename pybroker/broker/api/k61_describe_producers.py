@@ -30,7 +30,7 @@ API_KEY = 61
 
 
 class LocalProducers(Protocol):
-    """The partitions hosted here (`NativePartitions`)."""
+    """The partitions that this broker hosts (`NativePartitions`)."""
 
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
         """Return the producers. Raises NativeError if this broker does not lead the partition."""

@@ -53,7 +53,7 @@ class AttachedHere(NamedTuple):
     offsets: Mapping[int, tuple[int, int]]
     """Base and end offset of each partition that has the records."""
     missing: Sequence[int]
-    """Partitions without staged files here."""
+    """Partitions without staged files on this broker."""
     problem: BaseException | None
     """The first error of the partitions in neither field above."""
 

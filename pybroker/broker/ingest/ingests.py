@@ -221,7 +221,7 @@ class Ingests:
                 yield IngestView(record, record.committed_ms, 0, {})
 
     async def prepare_here(self, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
-        """Prepare partitions here for a commit of another broker. Raise KafkaError."""
+        """Prepare partitions of this broker for a commit that another broker runs. Raise KafkaError."""
         return await self._preparing.here(order)
 
     # --- ends ---------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Preparing:
         return PreparedIngest(partitions, plan, {index: versions[index] for index in partitions})
 
     async def here(self, order: PrepareIngest) -> Rows:
-        """Prepare partitions here for a commit of another broker. Raise KafkaError."""
+        """Prepare partitions of this broker for a commit that another broker runs. Raise KafkaError."""
         preparation = IngestPreparation(plan=order.plan, leads=order.leads, holders=order.holders)
         listed = [
             ListedAttempt(partition=part, writer=writer, attempt=attempt, rows=rows, bytes=size, checksum=checksum)

@@ -40,7 +40,7 @@ class ObservedView(ClusterView, Protocol):
     """The view, with notification of its changes."""
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell` after each change has been applied here."""
+        """Call `tell` after this broker has applied a change."""
         ...
 
 

@@ -85,7 +85,7 @@ class BrokerDependencies(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     native: NativeBroker
     metadata: MetadataStore | QuorumMember
-    """What keeps the cluster's metadata."""
+    """The store or the quorum with the cluster's metadata."""
     guard: StoreGuard | None
     """Detects a store that was set back; None on a single broker and in a metadata quorum."""
     login: Mapping[str, str] = {}
@@ -142,7 +142,7 @@ class TopicListeners(msgspec.Struct, frozen=True):
 
 
 class QuorumParts(msgspec.Struct, frozen=True):
-    """What follows the metadata log on this broker."""
+    """The components that follow the metadata log on this broker."""
 
     registration: QuorumRegistration
     publisher: BrokerMetadataPublisher
@@ -169,7 +169,7 @@ class BrokerParts(msgspec.Struct):
     """The objects that handlers use."""
     membership: BrokerRegistration | QuorumRegistration
     quorum: QuorumParts | None
-    """What follows the metadata log; None with a metadata store."""
+    """The components that follow the metadata log; None with a metadata store."""
     fence: ControllerFence
     receiver: ControlReceiver
     security: Security

@@ -34,7 +34,7 @@ class KnownCluster:
         self._turn = asyncio.Lock()
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell` after each change has been applied here."""
+        """Call `tell` after this broker has applied a change."""
         self._told.append(tell)
 
     def on_image_replaced(self, tell: Callable[[], None]) -> None:

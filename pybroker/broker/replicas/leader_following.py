@@ -41,7 +41,7 @@ class LeaderFollowing:
             self._fetchers.set([address for address in addresses if address.broker_id != self._broker_id], followed)
 
     def leave(self, partitions: Iterable[tuple[Uuid, int, int]]) -> None:
-        """Stop following partitions that are being stopped here: (topic id, partition, last known leader epoch)."""
+        """Stop following partitions that this broker is stopping: (topic id, partition, last known leader epoch)."""
         self.follow((), ((topic_id, partition, NOBODY, epoch) for topic_id, partition, epoch in partitions))
 
 

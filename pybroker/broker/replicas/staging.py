@@ -117,8 +117,8 @@ class Staging:
         return self._nodes
 
     def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Return the time until the removal; None if no data of the topic is staged here, or if the removal waits for
-        an operator.
+        """Return the time until the removal; None if this broker has no staged data of the topic, or if the
+        removal waits for an operator.
         """
         node = self._nodes.get(topic_id)
         if node is None or node.endless:

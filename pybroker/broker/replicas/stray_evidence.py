@@ -34,7 +34,7 @@ class Replica(NamedTuple):
 
 
 class StoredTopic(NamedTuple):
-    """What the store says about a topic."""
+    """The entries of the metadata store about a topic."""
 
     evidence: Evidence
     closed: bool = False

@@ -31,7 +31,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     client_software: tuple[str, str] = ("", "")
     """Client software name and version (KIP-511); empty if the client sent none."""
     turns: LoopShares = msgspec.field(default_factory=LoopShares)
-    """For handlers with work on many elements."""
+    """Lets other requests run during a loop over many elements."""
     refusals: set[tuple[int, int]] = msgspec.field(default_factory=set)
     """(operation, resource type) pairs for which this request has already logged a denial."""
 

@@ -17,7 +17,7 @@ class SecurityChange(msgspec.Struct, frozen=True):
     acls_added: tuple[AclBinding, ...] = ()
     acls_removed: tuple[AclBinding, ...] = ()
     users: Mapping[str, Mapping[str, str]] = {}
-    """For each changed user, the whole stored configuration."""
+    """Changed users: name → whole stored configuration."""
     tokens: Mapping[str, DelegationToken | None] = {}
     """By id; None: the token was removed."""
     full: bool = False

@@ -34,7 +34,7 @@ class BrokerReport(msgspec.Struct):
     leaders: int = 0
     replicas: int = 0
     store: str | None = None
-    """Its session with the metadata store: connected, reconnected, suspended or lost."""
+    """State of the broker's session with the metadata store: connected, reconnected, suspended or lost."""
     controller: int | None = None
     """The controller in this broker's view."""
     offline_log_dirs: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ POLL_S = 0.5
 GRACE_S = 30.0
 """Longest wait for the end of Spark when a command has been stopped."""
 STARTING_S = 2.0
-"""The same limit while Spark is starting: it has done no work yet, and ends with this process."""
+"""Longest wait if Spark is still starting: it has done no work yet, and ends with this process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_OF_SIGNAL = 128
 T = TypeVar("T")

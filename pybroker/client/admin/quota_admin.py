@@ -11,7 +11,7 @@ from pybroker.client.client_errors import broker_error
 from pybroker.protocol import messages as m
 
 DEFAULT = ""
-"""As a name, it means the default entity of its type."""
+"""The name of the default entity of a type."""
 
 _EXACT, _DEFAULT = 0, 1
 _TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}

@@ -35,7 +35,7 @@ they must not starve that.
 
 
 class Extras(NamedTuple):
-    """What a record has besides topic and value."""
+    """The fields of a record besides topic and value."""
 
     key: Any
     partition: int | None

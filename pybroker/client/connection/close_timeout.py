@@ -12,7 +12,7 @@ SILENCE_S = 5.0
 """If no broker has responded for this many seconds, `close` gives up."""
 INTERRUPTED_SILENCE_S = 1.0
 INTERRUPTED_MAX_S = 5.0
-"""The same limits in seconds if an exception (such as an interrupt) has left a `with` block: the program wants to end.
+"""Limits in seconds if an exception (such as an interrupt) has left a `with` block: the program wants to end.
 """
 
 

@@ -22,7 +22,7 @@ old metadata.
 
 
 class TopicWatch:
-    """These are functions. wanted: returns the names to refresh. found: called with each topic that exists. gone:
+    """wanted: returns the names to refresh. found: called with each topic that exists. gone:
     called with the reason for each missing or forbidden topic. Each refresh wakes `background`.
     """
 

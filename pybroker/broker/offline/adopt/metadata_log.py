@@ -87,7 +87,7 @@ def read_metadata(directory: Path) -> KafkaMetadata:
     start = 0
     snapshots = sorted(path for path in directory.glob("*.checkpoint") if "-" in path.name)
     if snapshots:
-        # Its name is {end offset}-{epoch}.checkpoint.
+        # The file's name is {end offset}-{epoch}.checkpoint.
         start = int(snapshots[-1].name.partition("-")[0])
         _apply_all(metadata, (value for _, value in values(snapshots[-1])))
     segments = sorted(directory.glob("*.log"))

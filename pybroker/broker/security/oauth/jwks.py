@@ -38,7 +38,7 @@ class KeySet:
     def __init__(self, keys: Iterable[Key] = (), left_out: Iterable[str] = ()) -> None:
         self._keys = tuple(keys)
         self.left_out = tuple(left_out)
-        """For each skipped key, the reason."""
+        """Why keys were skipped."""
 
     def __len__(self) -> int:
         return len(self._keys)
