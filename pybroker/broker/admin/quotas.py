@@ -82,8 +82,8 @@ class QuotaAdmin:
         """
         results = [await _problem(alteration) for alteration in alterations]
         changes = [
-            QuotaChange(tuple(sorted(one.entity)), _texts(dict(one.values)))
-            for one, problem in zip(alterations, results, strict=True)
+            QuotaChange(tuple(sorted(alteration.entity)), _texts(dict(alteration.values)))
+            for alteration, problem in zip(alterations, results, strict=True)
             if problem is None
         ]
         if validate_only or not changes:

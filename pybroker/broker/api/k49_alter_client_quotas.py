@@ -34,8 +34,8 @@ async def handle(
     else:
         alterations = [
             Alteration(
-                [(one.entity_type, one.entity_name) for one in entry.entity],
-                [(one.key, None if one.remove else one.value) for one in entry.ops],
+                [(component.entity_type, component.entity_name) for component in entry.entity],
+                [(op.key, None if op.remove else op.value) for op in entry.ops],
             )
             for entry in request.entries
         ]
