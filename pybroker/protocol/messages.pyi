@@ -4278,6 +4278,7 @@ class DescribeClusterStateResponse(msgspec.Struct):
     conditions: list[DescribeClusterStateResponse_PartitionCondition] = []
     damaged_topics: list[DescribeClusterStateResponse_DamagedTopic] = []
     wrong_roles: list[DescribeClusterStateResponse_WrongRole] = []
+    quorum: list[DescribeClusterStateResponse_QuorumNode] = []
 
 class DescribeClusterStateResponse_BrokerState(msgspec.Struct):
     broker_id: int = 0
@@ -4310,6 +4311,20 @@ class DescribeClusterStateResponse_WrongRole(msgspec.Struct):
     partition_index: int = 0
     leader_epoch: int = -1
     found: str = ""
+
+class DescribeClusterStateResponse_QuorumNode(msgspec.Struct):
+    role: str = ""
+    epoch: int = -1
+    leader_id: int = -1
+    high_watermark: int = -1
+    log_end_offset: int = -1
+    voters: list[DescribeClusterStateResponse_QuorumVoter] = []
+
+class DescribeClusterStateResponse_QuorumVoter(msgspec.Struct):
+    voter_id: int = 0
+    log_end_offset: int = -1
+    ms_since_fetch: int = -1
+    ms_since_caught_up: int = -1
 
 class DeleteOffsetsRequest(msgspec.Struct):
     """Request, key 32148, versions 0-0."""

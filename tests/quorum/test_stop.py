@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.offline.quorum_directory import read_image
 from pybroker.client import NewTopic, blocking
-from tests.quorum.test_broker_cluster import Scene, until
+from pybroker.testing.child_processes import free_port
+from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
 
 WITHOUT_MAJORITY = "no majority of the other voters answers: the metadata does not record this stop"
 RETRIES = ("cannot hand over leadership", "cannot record this stop", "is unreachable; leadership")
@@ -22,6 +24,20 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     yield scene
     for broker in scene.brokers.values():
         broker.kill()
+
+
+def test_the_only_voter_records_its_stop(tmp_path: Path) -> None:
+    broker = QuorumBroker(tmp_path, 1, {1: free_port()})
+    broker.settings["offsets.topic.replication.factor"] = "1"
+    broker.start()
+    with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([NewTopic("a", 3, 1)]).all()
+    broker.stop()
+    assert WITHOUT_MAJORITY not in broker.console.read_text()
+    image = read_image(broker.data_dir)
+    assert image.running[1].stopped
+    assert image.brokers == {}
+    assert len(image.topics["a"].partitions) == 3
 
 
 def test_the_last_brokers_stop_without_a_majority(scene: Scene) -> None:

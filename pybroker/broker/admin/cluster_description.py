@@ -4,6 +4,7 @@ health checks. Independent of protocol versions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,7 +16,11 @@ from pybroker.broker.metadata.store_session import MetadataSession
 from pybroker.broker.replicas.image_observers import PartitionChangeMetrics
 from pybroker.broker.replicas.role_reconciler import Mismatch
 from pybroker.native import Uuid
+from pybroker.native_quorum import QuorumStatus
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.broker.quorum.quorum_log import CommitLatency
 
 OPERATIONS_NOT_ASKED = -(1 << 31)
 
@@ -99,6 +104,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The session with the metadata store."""
     wrong_roles: Callable[[], Sequence[Mismatch]]
     """Returns partitions whose role on this broker differs from the published metadata."""
+    quorum: Callable[[], QuorumStatus] | None = None
+    """Returns what this broker's node knows of the metadata quorum; None with a metadata store."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -110,3 +117,5 @@ class Figures(msgspec.Struct, frozen=True):
     queue: QueueFigures
     changes: PartitionChangeMetrics
     failed_isr_updates: Callable[[], int]
+    commits: CommitLatency | None
+    """Changes that this broker has committed as the leader of the metadata quorum; None with a metadata store."""

@@ -3,12 +3,15 @@
 Behavior
 - It contains the brokers with their epochs, the number of unhealthy partitions and the first of them, whether this
   broker reaches the metadata store, and this broker's partitions with a role that differs from the metadata.
+- In a metadata quorum it also contains what this broker's node knows of it. Only the leader knows the progress of the
+  other voters.
 - Any broker answers. It needs DESCRIBE on the cluster.
 - Topic ids are zero while `inter.broker.protocol.version` hides them.
 """
 
 from __future__ import annotations
 
+import time
 from itertools import islice
 
 from pybroker.broker.admin.cluster_description import ClusterState
@@ -16,6 +19,7 @@ from pybroker.broker.admin.partition_health import Condition, Conditions
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.native import Uuid
+from pybroker.native_quorum import QuorumStatus
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DescribeClusterStateRequest,
@@ -23,6 +27,8 @@ from pybroker.protocol.messages import (
     DescribeClusterStateResponse_BrokerState,
     DescribeClusterStateResponse_DamagedTopic,
     DescribeClusterStateResponse_PartitionCondition,
+    DescribeClusterStateResponse_QuorumNode,
+    DescribeClusterStateResponse_QuorumVoter,
     DescribeClusterStateResponse_WrongRole,
 )
 
@@ -73,7 +79,31 @@ async def handle(
             )
             for mismatch in islice(cluster.wrong_roles(), partitions_max)
         ],
+        quorum=[] if cluster.quorum is None else [_quorum(cluster.quorum(), time.time_ns() // 1_000_000)],
     )
+
+
+def _quorum(status: QuorumStatus, now_ms: int) -> DescribeClusterStateResponse_QuorumNode:
+    return DescribeClusterStateResponse_QuorumNode(
+        role=status.role,
+        epoch=status.epoch,
+        leader_id=-1 if status.leader is None else status.leader,
+        high_watermark=status.high_watermark,
+        log_end_offset=status.log_end,
+        voters=[
+            DescribeClusterStateResponse_QuorumVoter(
+                voter_id=voter.node_id,
+                log_end_offset=voter.end_offset,
+                ms_since_fetch=_since(voter.fetched_ms, now_ms),
+                ms_since_caught_up=_since(voter.caught_up_ms, now_ms),
+            )
+            for voter in status.voters
+        ],
+    )
+
+
+def _since(then_ms: int, now_ms: int) -> int:
+    return -1 if then_ms < 0 else max(0, now_ms - then_ms)
 
 
 def _brokers(conditions: Conditions) -> list[DescribeClusterStateResponse_BrokerState]:

@@ -107,6 +107,8 @@ class Broker:
         self._quorum: OpenQuorum | None = None
         self._leaves = True
         """False: a stop is not recorded in the metadata."""
+        self._only_voter = False
+        """This broker is the whole quorum, and records its stop itself."""
 
     @property
     def services(self) -> Services | None:
@@ -317,6 +319,7 @@ class Broker:
             quorum.voters.address_of,
             quorum.log.status,
             lambda: quorum.log.full_refusals,
+            quorum.log.commits,
         )
 
     async def _catch_up(self, parts: BrokerParts) -> None:
@@ -419,7 +422,8 @@ class Broker:
         status = quorum.log.status()
         others = await answering_voters(status, here, quorum.answers)
         votes = any(voter.node_id == here for voter in status.voters)
-        self._leaves = others >= majority_of(status)
+        self._only_voter = votes and len(status.voters) == 1
+        self._leaves = self._only_voter or others >= majority_of(status)
         if not self._leaves:
             log.warning(
                 "no majority of the other voters answers: the metadata does not record this stop, and the next start "
@@ -454,6 +458,17 @@ class Broker:
         from pybroker.broker.observability.diagnosis.node_documents import read
 
         return await read(self._store) if self._store is not None else {}
+
+    async def quorum_document(self) -> dict[str, Any] | None:
+        """Return what this broker knows of the metadata quorum, for a report; None with a metadata store."""
+        if self._quorum is None:
+            return None
+        from pybroker.broker.observability.diagnosis.quorum_document import image_document, quorum_document
+
+        return {
+            "quorum": quorum_document(self._quorum.log.status()),
+            "metadata": image_document(self._quorum.loader.image),
+        }
 
     def _fail(self, problem: FatalError) -> None:
         if not self.failed.done():
@@ -498,8 +513,7 @@ class Broker:
             await parts.staging.stop()
             if parts.peers is not None:
                 await parts.peers.stop()
-            await parts.election.stop()
-            self._disconnect(parts)
+            await self._disconnect(parts)
         if dispatcher is not None:
             dispatcher.stop()
         if native is not None:
@@ -516,8 +530,10 @@ class Broker:
         if self._quorum is not None:
             await self._close_quorum(self._quorum, parts, clean=clean)
 
-    def _disconnect(self, parts: BrokerParts) -> None:
+    async def _disconnect(self, parts: BrokerParts) -> None:
         services = parts.services
+        if not self._only_voter:
+            await parts.election.stop()
         # A broker of a quorum unregisters from its controller later.
         controller = parts.disconnect if self._quorum is None else None
         for disconnect in (controller, services.transactions.disconnect, services.shares.disconnect):
@@ -529,6 +545,8 @@ class Broker:
         if parts is not None:
             if clean and self._leaves:
                 await self._leave(parts)
+            if self._only_voter:
+                await parts.election.stop()
             assert parts.quorum is not None
             await parts.quorum.stop()
             if parts.disconnect is not None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pybroker.broker.metadata.metadata_cache import MetadataCache
     from pybroker.broker.metadata.metadata_store import MetadataStore
     from pybroker.broker.quorum.loader import MetadataLoader
-    from pybroker.broker.quorum.quorum_log import MetadataLog
+    from pybroker.broker.quorum.quorum_log import CommitLatency, MetadataLog
     from pybroker.broker.replicas.broker_registration import BrokerRegistration
     from pybroker.broker.replicas.controller_fence import ControllerFence
     from pybroker.broker.replicas.controller_notifier import FailedReplicas
@@ -69,6 +69,8 @@ class QuorumMember(msgspec.Struct, frozen=True):
     """Returns what this node knows of the quorum."""
     full_refusals: Callable[[], int]
     """Returns the number of writes of the log that failed because the disk was full."""
+    commits: CommitLatency
+    """The changes that this node has committed as leader."""
 
     def voter_ids(self) -> frozenset[int]:
         """Return the node ids of the voters."""

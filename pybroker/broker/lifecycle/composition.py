@@ -171,6 +171,7 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         queue=own_port.figures,
         changes=changes,
         failed_isr_updates=lambda: isr.failed_updates,
+        commits=None if ground.quorum is None else ground.quorum.commits,
     )
     roles = RoleReconciler(
         broker_id=ground.broker_id,
@@ -463,6 +464,7 @@ def _services(
             Conditions(view, config, ground.broker_id),
             _session(ground),
             lambda: roles.wrong,
+            None if ground.quorum is None else ground.quorum.status,
         ),
         groups=followers.groups,
         ingests=followers.ingests,

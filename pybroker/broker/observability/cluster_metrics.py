@@ -15,6 +15,7 @@ from pybroker.broker.cluster.queue_metrics import Timer
 from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING
 from pybroker.broker.metadata.metadata_store import SessionState
 from pybroker.broker.observability.metric import Metric
+from pybroker.broker.observability.quorum_metrics import quorum_metrics
 from pybroker.broker.services import Services
 
 ELECTING = (
@@ -44,7 +45,9 @@ def cluster_metrics(services: Services) -> Iterator[Metric]:
     yield from _controller(services)
     if services.config.in_cluster:
         yield from _fetchers(services)
-        yield from _session(services)
+        if services.cluster_state.quorum is None:
+            yield from _session(services)
+        yield from quorum_metrics(services)
 
 
 def _gauge(prefix: str, kafkas: str, what: str, value: float) -> Metric:

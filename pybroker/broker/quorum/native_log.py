@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from pybroker.broker.metadata.image import ClusterImage
-from pybroker.broker.quorum.quorum_log import CommittedBatch, LogListener, NotLeaderError, SnapshotPosition
+from pybroker.broker.quorum.quorum_log import (
+    CommitLatency,
+    CommittedBatch,
+    LogListener,
+    NotLeaderError,
+    SnapshotPosition,
+)
 from pybroker.broker.quorum.quorum_node import ProposalError, QuorumNode
 from pybroker.broker.quorum.snapshot_cutter import SnapshotCutter, SnapshotLimits
 from pybroker.errors import FatalError
@@ -71,6 +77,8 @@ class NativeMetadataLog:
         self._snapshot_ms = -1
         self._promotion: asyncio.Task[None] | None = None
         self._closed = False
+        self.commits = CommitLatency()
+        """The proposals that this node has committed."""
 
     @property
     def full_refusals(self) -> int:
@@ -94,10 +102,13 @@ class NativeMetadataLog:
 
     async def propose(self, epoch: int, records: Sequence[bytes]) -> int:
         """Append records; return their end when they are committed."""
+        begun = self._loop.time()
         try:
-            return await self._node.propose(epoch, records) + len(records)
+            offset = await self._node.propose(epoch, records)
         except ProposalError as error:
             raise NotLeaderError(maybe_committed=error.maybe_committed) from error
+        self.commits.add(self._loop.time() - begun)
+        return offset + len(records)
 
     async def confirm(self, epoch: int) -> None:
         """Commit a record without effect: only the present leader can."""

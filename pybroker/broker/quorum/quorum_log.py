@@ -42,6 +42,18 @@ class NotLeaderError(KafkaError):
         """This node appended the records, but they are not committed: a successor may still commit them."""
 
 
+class CommitLatency(msgspec.Struct):
+    """How long the leader's changes of the log took until they were committed: count and total since the start."""
+
+    count: int = 0
+    total_ms: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one change."""
+        self.count += 1
+        self.total_ms += seconds * 1000
+
+
 class LogListener(Protocol):
     """Owns a node's copy of the log."""
 

@@ -83,6 +83,10 @@ class Report(msgspec.Struct):
     state: Any = None
     deletions: list[DeletionReport] = []
     wrong_roles: list[WrongRole] = []
+    quorum: Any = None
+    """The metadata quorum as its leader knows it, or, without a leader, as another voter does; None with a metadata
+    store.
+    """
 
 
 class _Said(msgspec.Struct):
@@ -106,13 +110,21 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
     # Prefer the controller's response. A controller that is cut off from the other brokers has an older epoch.
     best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
+    # A controller that has died may be known for as long as no other one is elected.
+    responds = best.controller_id in {state.broker_id for state in states}
+    informed = best.controller_id if responds else best.broker_id
     return Report(
         found.cluster_id,
         best.controller_id if best.controller_id >= 0 else None,
         _brokers(best, nodes, said),
         best,
         await _deletions(admin, best.broker_id),
-        [*_wrong_roles(said), *(await _not_led(admin, best.controller_id) if leaders else ())],
+        [*_wrong_roles(said), *(await _not_led(admin, informed) if leaders else ())],
+        max(
+            (view for state in states for view in state.quorum),
+            key=lambda view: (view.role == "Leader", view.epoch),
+            default=None,
+        ),
     )
 
 
@@ -146,13 +158,13 @@ def _wrong_roles(said: dict[int, _Said]) -> list[WrongRole]:
     ]
 
 
-async def _not_led(admin: AdminClient, controller: int) -> list[WrongRole]:
+async def _not_led(admin: AdminClient, informed: int) -> list[WrongRole]:
     from pybroker.cli.cluster.leaders import find_not_led
     from pybroker.protocol.error_codes import error_name
 
     return [
         WrongRole(led.leader, led.topic, led.topic_id, led.partition, f"leads but answers {error_name(code)}")
-        for led, code in await find_not_led(admin, controller if controller >= 0 else "any")
+        for led, code in await find_not_led(admin, informed)
     ]
 
 

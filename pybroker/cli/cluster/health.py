@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli.cluster.voter_health import find_voter_problems
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import of_bytes, say, write_json
 from pybroker.cli.target import Target
@@ -24,9 +25,10 @@ def health(target: Target) -> None:
     """List the problems of the cluster, one per line. The exit code is 1 if there is any.
 
     Problems: a broker that has replicas but is not running, that does not respond or cannot reach the metadata store;
-    no controller; a partition without a leader, whose leader does not lead (each leader is asked), with replicas that
-    are not in sync, or with fewer in-sync replicas than min.insync.replicas; internal topics with fewer replicas than
-    configured; log directories that are full or offline; damaged topics.
+    no controller; a metadata quorum without a majority; a voter that is away or lags; a partition without a leader,
+    whose leader does not lead (each leader is asked), with replicas that are not in sync, or with fewer in-sync
+    replicas than min.insync.replicas; internal topics with fewer replicas than configured; log directories that are
+    full or offline; damaged topics.
     """
     problems = run(_health(target))
     if problems:
@@ -57,6 +59,8 @@ def find_problems(report: Report) -> Iterator[Problem]:
     """Yield problems by priority for an operator."""
     if report.controller is None:
         yield {"what": "no_controller", "says": "no controller: metadata cannot change"}
+    if report.quorum is not None:
+        yield from find_voter_problems(report)
     yield from _of_brokers(report)
     yield from _of_roles(report)
     for row in report.state.conditions:

@@ -135,6 +135,7 @@ def _disks(archive: Archive, config: BrokerConfig) -> None:
 RUNNING = {
     "settings": ("settings.json", "effective settings and their sources"),
     "metadata": ("metadata.json", "contents of the metadata store"),
+    "quorum": ("quorum.json", "the metadata quorum and its metadata, without settings"),
     "metrics": ("metrics.txt", "metrics of the broker"),
     "log": ("log.txt", "last lines of the broker's log"),
     "threads": ("threads/python.txt", "stacks of Python threads"),
@@ -183,10 +184,26 @@ def _of_stopped(archive: Archive, config: BrokerConfig) -> None:
     archive.document("broker.json", "no running broker responded", {"pid": None})
     name, what = RUNNING["settings"]
     archive.document(name, f"{what} (from the command line and the settings file)", redaction.settings(config))
+    if config.in_quorum:
+        _of_metadata_log(archive, config)
+        return
     name, what = RUNNING["metadata"]
     try:
         archive.document(name, what, asyncio.run(metadata(config)))
     except (StartError, StoreError, OSError, sqlite3.Error) as problem:
+        archive.lacks(name, str(problem))
+
+
+def _of_metadata_log(archive: Archive, config: BrokerConfig) -> None:
+    from pybroker.broker.observability.diagnosis.quorum_document import image_document
+    from pybroker.broker.offline.quorum_directory import read_image
+    from pybroker.errors import StartError
+
+    name, _ = RUNNING["quorum"]
+    try:
+        found = {"metadata": image_document(read_image(Path(config.log_dirs[0])))}
+        archive.document(name, "the metadata in this broker's metadata log, without settings", found)
+    except (StartError, OSError) as problem:
         archive.lacks(name, str(problem))
 
 

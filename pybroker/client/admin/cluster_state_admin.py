@@ -34,6 +34,8 @@ class ClusterState:
     troubled: tuple[TroubledPartition, ...]
     damaged_topics: tuple[tuple[str, str], ...]
     """(topic name, reason) of each damaged topic."""
+    voters: tuple[int, ...] = ()
+    """Node ids of the voters of the metadata quorum; none with a metadata store."""
 
 
 class ClusterStateAdmin(AdminBase):
@@ -63,4 +65,5 @@ class ClusterStateAdmin(AdminBase):
                 for row in answer.conditions
             ),
             tuple((row.name, row.reason) for row in answer.damaged_topics),
+            tuple(sorted(voter.voter_id for node in answer.quorum for voter in node.voters)),
         )

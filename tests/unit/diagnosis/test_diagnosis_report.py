@@ -41,8 +41,12 @@ async def metadata() -> Mapping[str, Node]:
     raise UnavailableError("the ensemble is away")
 
 
+async def quorum() -> None:
+    """There is none."""
+
+
 def subject(loop: asyncio.AbstractEventLoop) -> Subject:
-    return Subject(load_config(settings={"ssl.key.password": "not-for-you"}).config, loop, metrics, metadata)
+    return Subject(load_config(settings={"ssl.key.password": "not-for-you"}).config, loop, metrics, metadata, quorum)
 
 
 def test_a_loop_that_hangs(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +63,7 @@ def test_a_loop_that_hangs(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.
         found = report(subject(loop))
     finally:
         released.set()
-    assert set(found["problems"]) == {"metrics", "metadata"}
+    assert set(found["problems"]) == {"metrics", "metadata", "quorum"}
     assert "hang_here" in found["threads"]
     assert found["settings"]["ssl.key.password"]["value"] == "[hidden]"
 

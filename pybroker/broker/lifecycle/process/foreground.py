@@ -176,7 +176,7 @@ class Foreground:
     def _subject(self, broker: Broker) -> Subject:
         from pybroker.broker.observability.diagnosis.diagnosis_report import Subject
 
-        return Subject(self._config, self._loop, broker.scrape, broker.metadata)
+        return Subject(self._config, self._loop, broker.scrape, broker.metadata, broker.quorum_document)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         """Handle a signal. Install it with `signal`, not on the loop: removing a handler from the loop restores the

@@ -30,6 +30,8 @@ class Subject(NamedTuple):
     metrics: Callable[[], Awaitable[str]]
     metadata: Callable[[], Awaitable[Mapping[str, Node]]]
     """Function that returns the nodes of the metadata store. It raises StoreError."""
+    quorum: Callable[[], Awaitable[dict[str, Any] | None]]
+    """Function that returns what is known of the metadata quorum; None with a metadata store."""
 
 
 def report(about: Subject) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def report(about: Subject) -> dict[str, Any]:
         "process": process(),
         "metrics": asked("metrics", about.metrics),
         "metadata": None if metadata is None else node_documents.document(metadata),
+        "quorum": asked("quorum", about.quorum),
         "settings": redaction.settings(about.config),
     }
     clean = redaction.Cleaner(redaction.secrets(about.config))
