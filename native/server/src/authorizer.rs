@@ -107,7 +107,7 @@ impl Host {
 
     /// Parse a network. An IPv4 network must be written in IPv4, because clients are compared by their IPv4 addresses.
     fn network(address: &str, bits: &str) -> Option<Host> {
-        let address: IpAddr = address.parse().ok()?;
+        let address = network_address(address)?;
         let digits =
             (1..=3).contains(&bits.len()) && bits.bytes().all(|byte| byte.is_ascii_digit());
         let bits: u8 = bits.parse().ok().filter(|_| digits)?;
@@ -133,6 +133,28 @@ impl Host {
             (Host::Network(..) | Host::Nowhere, _) => false,
         }
     }
+}
+
+/// Parse the address of a network. Kafka also takes IPv6 in brackets and decimal numbers with leading zeros.
+fn network_address(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    if let Some(bracketed) = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        return bracketed.parse().ok().map(IpAddr::V6);
+    }
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        let digits =
+            (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+        *octet = part.parse().ok().filter(|_| digits)?;
+    }
+    parts.next().is_none().then(|| IpAddr::from(octets))
 }
 
 /// An ACL entry together with its resource pattern.

@@ -100,6 +100,9 @@ fn networks() {
         ("::/0", "2001:db8::1", true),
         ("::1/128", "::1", true),
         ("::1/128", "::2", false),
+        ("010.0.0.0/8", "10.1.2.3", true),
+        ("010.0.0.0/8", "8.1.2.3", false),
+        ("[::1]/128", "::1", true),
     ] {
         let client: IpAddr = address.parse().expect("an address");
         assert!(Host::is_valid(host));
@@ -121,6 +124,13 @@ fn networks() {
         "::ffff:10.0.0.0/104",
         "10.0.0.0/-1",
         "10.0.0.0/0008",
+        "0010.0.0.0/8",
+        "10.0.0/8",
+        "10.0.0.0.0/8",
+        "010.0.0.+1/8",
+        "300.0.0.0/8",
+        "[10.0.0.0]/8",
+        "[::1/128",
     ] {
         assert!(!Host::is_valid(nonsense), "{nonsense}");
         assert_eq!(Host::parse(nonsense), Host::Nowhere, "{nonsense}");
