@@ -113,7 +113,7 @@ def test_what_is_no_change_of_a_level(broker: BrokerProcess) -> None:
     for changes in refused:
         for validate_only in (True, False):
             assert updated(broker, *changes, validate_only=validate_only) == ErrorCode.INVALID_UPDATE_VERSION, changes
-    assert updated(broker, (GROUPS, 1, 0)) == ErrorCode.INVALID_REQUEST
+    assert updated(broker, (GROUPS, 1, 0)) == ErrorCode.INVALID_UPDATE_VERSION
     assert updated(broker, (GROUPS, 1, UPGRADE), (GROUPS, 0, SAFE)) == ErrorCode.INVALID_REQUEST
     assert updated(broker, (GROUPS, 0, UNSAFE), validate_only=True) == 0
     assert updated(broker, (GROUPS, 1, UPGRADE)) == 0

@@ -117,7 +117,7 @@ class Administration:
     def log_dirs(self) -> LogDirAdmin:
         from pybroker.broker.admin.log_dirs import LogDirAdmin
 
-        return LogDirAdmin(self._native.log_dirs, self._config)
+        return LogDirAdmin(self._native.log_dirs, self._config, self._view)
 
     @cached_property
     def quotas(self) -> QuotaAdmin:

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.config import BrokerConfig
 from pybroker.native import LogDirInfo, Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+_NO_TOPIC = Uuid(0, 1)
+"""An id that Kafka reserves: no topic has it."""
 
 
 class LogDirs(Protocol):
@@ -26,9 +30,10 @@ class LogDirs(Protocol):
 class LogDirAdmin:
     """Describes log directories and moves partitions between them, without blocking the event loop."""
 
-    def __init__(self, native: LogDirs, config: BrokerConfig) -> None:
+    def __init__(self, native: LogDirs, config: BrokerConfig, view: ClusterView) -> None:
         self._native = native
         self._config = config
+        self._view = view
 
     def is_cordoned(self, path: str) -> bool:
         """Return whether a log directory accepts no new partitions (KIP-1066)."""
@@ -37,10 +42,16 @@ class LogDirAdmin:
     async def move(self, topic_id: Uuid | None, partition: int, log_dir: str) -> int:
         """Start a move to the log directory with that absolute path, and return an error code. `topic_id` None: the
         topic is unknown."""
-        if topic_id is None or partition < 0:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        image = self._view.image
+        topic = None if topic_id is None else image.topics.get(image.names.get(topic_id, ""))
+        exists = topic is not None and 0 <= partition < len(topic.partitions)
+        if topic_id is None or not exists:
+            # As Kafka does, check the directory first.
+            topic_id, partition = _NO_TOPIC, 0
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, self._native.move_partition, topic_id, partition, log_dir)
+        code = await loop.run_in_executor(None, self._native.move_partition, topic_id, partition, log_dir)
+        unknown = not exists and code == ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else code
 
     async def describe(
         self, wanted: Mapping[str | Uuid, set[int]] | None

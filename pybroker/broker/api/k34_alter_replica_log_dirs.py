@@ -63,5 +63,6 @@ async def handle(
                 topic_name=name, topic_id=topic_id, partitions=partitions
             )
             for (name, topic_id), partitions in results.items()
+            if partitions
         ]
     )

@@ -47,5 +47,5 @@ def _change(one: UpdateFeaturesRequest_FeatureUpdateKey, version: int) -> Featur
     elif one.upgrade_type in KINDS:
         kind = UpgradeType(one.upgrade_type)
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown upgrade type {one.upgrade_type}.")
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Unknown upgrade type {one.upgrade_type}.")
     return FeatureChange(one.feature, one.max_version_level, kind)

@@ -9,6 +9,7 @@ import pytest
 
 from pybroker.broker.admin.log_dirs import LogDirAdmin
 from pybroker.broker.api import k35_describe_log_dirs
+from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.requests.context import RequestContext
 from pybroker.config import BrokerConfig
 from pybroker.native import Uuid
@@ -16,6 +17,7 @@ from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRe
 from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
+VIEW = cast(ClusterView, None)
 CONFIG = cast(BrokerConfig, SimpleNamespace(cordoned_log_dirs=frozenset()))
 
 
@@ -59,7 +61,7 @@ async def ask(topics: dict[str, list[int]] | None) -> list[tuple[str, int, int, 
     if topics is not None:
         wanted = [DescribeLogDirsRequest_DescribableLogDirTopic(topic=t, partitions=p) for t, p in topics.items()]
     answer = await k35_describe_log_dirs.handle(
-        LogDirAdmin(Native(), CONFIG), Names(), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
+        LogDirAdmin(Native(), CONFIG, VIEW), Names(), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
     )
     assert answer.error_code == 0
     return [
