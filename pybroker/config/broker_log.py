@@ -279,7 +279,7 @@ RETENTION = (
         LONG,
         -1,
         "Maximum size of a partition; -1 for no limit.",
-        minus_one_or_more,
+        None,
         CLUSTER,
     ),
     ConfigKey(
@@ -303,7 +303,7 @@ RETENTION = (
         LIST,
         ("delete",),
         "Policy for old segments: delete, compact (keep the last record of each key), or both.",
-        items_of("compact", "delete"),
+        items_of("compact", "delete", repeated=True),
         CLUSTER,
     ),
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pybroker.config.definition import ConfigDef
-from pybroker.config.setting_values import ConfigError, ConfigKey, ConfigType, Scope, between, render_value
+from pybroker.config.setting_values import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    InvalidValue,
+    Scope,
+    between,
+    parse_value,
+    render_value,
+)
 from pybroker.native import Pattern
 from pybroker.protocol import patterns
 
@@ -42,10 +51,15 @@ CLIENT_METRICS_SETTINGS = ConfigDef(
 
 
 def validate_client_metrics_config(name: str, text: str) -> str:
-    """Return the canonical text of a known setting. Raises InvalidValue if the value is invalid, ConfigError if a
-    pattern is.
+    """Return the canonical text of a known setting. Raises InvalidValue if a number is out of bounds, ConfigError if
+    the text is no number or a pattern is invalid.
     """
-    value = CLIENT_METRICS_SETTINGS[name].parse(text)
+    key = CLIENT_METRICS_SETTINGS[name]
+    try:
+        parse_value(name, key.type, text)
+    except InvalidValue as problem:
+        raise ConfigError(f"Invalid value {text} for {name}: {problem}") from None
+    value = key.parse(text)
     if name == MATCH:
         parsed_match(text)
     return render_value(value) or ""

@@ -188,8 +188,8 @@ def one_of_any_case(*allowed: str) -> Validator:
     return check
 
 
-def items_of(*allowed: str, empty: bool = True) -> Validator:
-    """Return a validator for a list of the words, each at most once."""
+def items_of(*allowed: str, empty: bool = True, repeated: bool = False) -> Validator:
+    """Return a validator for a list of the words, each at most once unless `repeated`."""
 
     def check(value: Value) -> None:
         items = value if isinstance(value, tuple) else ()
@@ -197,7 +197,7 @@ def items_of(*allowed: str, empty: bool = True) -> Validator:
             raise InvalidValue(f"must name at least one of {', '.join(allowed)}")
         if any(item not in allowed for item in items):
             raise InvalidValue(f"may only contain {', '.join(allowed)}")
-        if len(set(items)) != len(items):
+        if not repeated and len(set(items)) != len(items):
             raise InvalidValue("must not list anything twice")
 
     return check

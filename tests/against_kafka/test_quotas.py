@@ -124,7 +124,8 @@ def quotas(side: Side, name: str) -> None:
             describe(("client-id", ANY, None), ("user", *second), strict=strict, version=0)
             describe(("ip", ANY, None), ("user", *second), strict=strict)
             describe(("user", ANY, None), ("user", *second), strict=strict)
-    for entity in (*entities, [("user", "10.1.2.4")], [("ip", "10.1.2.4")], [("user", name + "-2")]):
+    others: tuple[Entity, ...] = ([("user", "10.1.2.4")], [("ip", "10.1.2.4")], [("user", name + "-2")])
+    for entity in (*entities, *others):
         change(entity, *((key, None) for key in KEYS[:5] if (key == KEYS[4]) == (entity[0][0] == "ip")))
     side.settled(name)
     describe()

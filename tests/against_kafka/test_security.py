@@ -181,9 +181,11 @@ def acl_filters(side: Side, name: str) -> None:
     for number in NUMBERS:
         describe(filtered(kind=number), filtered(operation=number), filtered(permission=number))
         describe(filtered(pattern=number), filtered(name, pattern=number))
-        for wanted in ("kind", "pattern", "operation", "permission"):
-            if number not in (ANY, MATCH, LITERAL, PREFIXED, 5, 6, 7, 8, 12):
-                delete(side, filtered(**{wanted: number}))
+        if number not in (ANY, MATCH, LITERAL, PREFIXED, 5, 6, 7, 8, 12):
+            delete(side, filtered(kind=number))
+            delete(side, filtered(pattern=number))
+            delete(side, filtered(operation=number))
+            delete(side, filtered(permission=number))
     for wanted_name in (None, "", "*", name, name[:-1], name + "x", "kafka-cluster", "x" * 5000):
         for pattern in (ANY, MATCH, LITERAL, PREFIXED):
             describe(filtered(wanted_name, pattern=pattern), filtered(wanted_name, pattern=pattern, kind=TOPIC))

@@ -214,6 +214,8 @@ class ConfigAdmin:
             return ConfigChange("client-metrics", name, changes, resource.replace, version=version)
         check_broker_name(name, self._broker_id)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
+            if name == "":
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: ")
             levels = logger_changes(resource, logs.LEVELS, logs.is_logger)
             if not validate_only:
                 for logger, level in levels.items():

@@ -54,6 +54,7 @@ async def handle(
                 ],
             )
             for topic, partitions in topics
+            if partitions
         ]
     )
 

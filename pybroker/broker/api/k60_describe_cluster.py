@@ -41,7 +41,6 @@ def handle(
         return DescribeClusterResponse(
             error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
             error_message=f"This listener serves endpoint type {ENDPOINTS_OF_BROKERS} (brokers), not {kind}.",
-            endpoint_type=kind,
         )
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
