@@ -312,11 +312,12 @@ impl FetchSessions {
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)
     }
 
-    /// Return a session to the cache. A session ends if it is empty, or if it has outgrown the limit: its client then
-    /// gets FETCH_SESSION_ID_NOT_FOUND and creates another.
+    /// Return a session to the cache. A session ends if it becomes empty, or if it has outgrown the limit: its client
+    /// then gets FETCH_SESSION_ID_NOT_FOUND and creates another. As in Kafka, a new session may be empty.
     pub(crate) fn put_back(&mut self, (id, mut session): Taken) {
         let followed = session.len();
-        if followed > 0 && session.share.becomes(followed, self.partitions_max) {
+        let new = session.epoch == 1;
+        if (followed > 0 || new) && session.share.becomes(followed, self.partitions_max) {
             self.by_session_id.insert(id, session);
         }
     }

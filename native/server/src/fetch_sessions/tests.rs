@@ -86,6 +86,11 @@ fn epochs_and_kinds_are_checked() {
         ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
         "empty ones end"
     );
+    let (id, empty) = sessions.create(&[], false, now).0.expect("room");
+    sessions.put_back((id, empty));
+    sessions
+        .take(id, 1, false, now)
+        .expect("a new one may be empty");
 }
 
 #[test]
