@@ -33,6 +33,7 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 OURS = {"group.consumer.rebalance.heartbeat.interval.ms"}
+OF_KAFKA = {name: value for name, value in SETTINGS.items() if name not in OURS}
 COORDINATORS = range(3)
 """Groups, transactions, share partitions."""
 
@@ -45,17 +46,22 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProces
     folder = tmp_path_factory.mktemp("both")
     brokers: list[BrokerProcess] = [
         PybrokerProcess(folder / "pybroker", SETTINGS),
-        KafkaProcess(folder / "kafka", {name: value for name, value in SETTINGS.items() if name not in OURS}),
+        KafkaProcess(folder / "kafka", OF_KAFKA),
     ]
     try:
         for broker in brokers:
             broker.start()
-            for kind in COORDINATORS:
-                until(lambda broker=broker, kind=kind: _coordinated(broker, kind), "it coordinates")  # type: ignore[misc]
+            coordinate(broker)
         yield brokers
     finally:
         for broker in brokers:
             broker.kill()
+
+
+def coordinate(broker: BrokerProcess) -> None:
+    """Wait until the broker coordinates all kinds of groups."""
+    for kind in COORDINATORS:
+        until(lambda kind=kind: _coordinated(broker, kind), "it coordinates")  # type: ignore[misc]
 
 
 def _coordinated(broker: BrokerProcess, kind: int) -> bool:
@@ -80,7 +86,8 @@ GUARDED = {
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[BrokerProcess, int]]:
     """Brokers with an authorizer, and their ports for users. Clients of the other port may do everything."""
     folder = tmp_path_factory.mktemp("guarded")
-    ours, kafka = PybrokerProcess(folder / "pybroker", GUARDED), KafkaProcess(folder / "kafka", GUARDED)
+    ours = PybrokerProcess(folder / "pybroker", {**SETTINGS, **GUARDED})
+    kafka = KafkaProcess(folder / "kafka", {**OF_KAFKA, **GUARDED})
     brokers: dict[BrokerProcess, int] = {ours: free_port(), kafka: free_port()}
     for broker, port in brokers.items():
         broker.settings["listeners"] = f"PLAINTEXT://{broker.bootstrap},SASL_PLAINTEXT://127.0.0.1:{port}"
@@ -92,6 +99,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[BrokerPro
     try:
         for broker in brokers:
             broker.start()
+            coordinate(broker)
         yield brokers
     finally:
         for broker in brokers:

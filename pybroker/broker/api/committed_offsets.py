@@ -63,6 +63,13 @@ class CommittedTopics:
                 codes.append(code if 0 <= partition.partition_index < count else unknown)
         return codes
 
+    def all_with(self, code: ErrorCode) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
+        """Yield each topic of the request with its partition numbers, all with one code: the client may not use the
+        group or the transactional id.
+        """
+        for row in self._rows:
+            yield row, [(partition.partition_index, code) for partition in row.partitions]
+
     def answers(self, codes: Sequence[ErrorCode]) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
         """Yield each topic of the request with its partition numbers and their codes. `codes` has one code for each
         item of `permitted`, in the same order.

@@ -10,6 +10,9 @@ Versions
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.api.transactional_requests import require_transactional_id
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
@@ -44,10 +47,13 @@ async def handle(
     """Respond when the accepted offsets are on disk."""
     version = context.api_version
     wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
-    items = tuple(wanted.permitted())
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
         authorizer.require_group(context, AclOperation.READ, request.group_id)
+    except KafkaError as error:
+        return _response(wanted.all_with(ErrorCode(error.code)))
+    items = tuple(wanted.permitted())
+    try:
         codes = await commits.commit(
             request.transactional_id,
             CommitRequest(
@@ -63,7 +69,7 @@ async def handle(
         )
     except KafkaError as error:
         codes = wanted.refused(ErrorCode(error.code))
-    return _response(wanted, [_told(code, version) for code in codes])
+    return _response(wanted.answers([_told(code, version) for code in codes]))
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
@@ -72,7 +78,7 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
-def _response(wanted: CommittedTopics, codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
+def _response(answers: Iterable[tuple[Any, list[tuple[int, ErrorCode]]]]) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic(
@@ -83,6 +89,6 @@ def _response(wanted: CommittedTopics, codes: list[ErrorCode]) -> TxnOffsetCommi
                     for index, code in partitions
                 ],
             )
-            for topic, partitions in wanted.answers(codes)
+            for topic, partitions in answers
         ]
     )

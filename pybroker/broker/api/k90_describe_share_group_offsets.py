@@ -66,20 +66,19 @@ async def handle(
 async def _topics(
     sources: ShareOffsetSources, authorizer: Authorizer, context: RequestContext, group: Any
 ) -> list[DescribeShareGroupOffsetsResponse_DescribeShareGroupOffsetsResponseTopic]:
-    known = sources.shares.partitions_of(group.group_id)
-
     def may(name: str) -> bool:
         return authorizer.permits_topic(context, AclOperation.DESCRIBE, name)
 
     answers = []
     if group.topics is None:
-        for topic_id, topic in known.items():
+        for topic_id, topic in sources.shares.partitions_of(group.group_id).items():
             if sources.topics.topic_name(topic_id) is not None and may(topic.name):
                 partitions = [
                     await _partition(sources, group.group_id, topic_id, index) for index in sorted(topic.partitions)
                 ]
                 answers.append(_topic(topic.name, topic_id, partitions))
         return answers
+    # As in Kafka: a group that does not exist has no offset in a partition that the request names.
     for wanted in group.topics:
         named = sources.topics.topic_id(wanted.topic_name) if may(wanted.topic_name) else None
         problem = None
