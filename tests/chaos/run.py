@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
+from pybroker.testing.cluster import Store
 from tests.chaos.checker import check
 from tests.chaos.churn import Churn
 from tests.chaos.group import Group, Member
@@ -118,11 +119,21 @@ class Least:
         return [f"{counts[name]} of {least} {name}" for name, least in wanted.items() if counts[name] < least]
 
 
-def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, least: Least | None = None) -> Verdict:
+def run(
+    folder: Path,
+    seed: int,
+    seconds: float,
+    faults: Faults | None = None,
+    least: Least | None = None,
+    *,
+    store: Store = "zookeeper",
+) -> Verdict:
     """One run; the verdict says what was wrong."""
     least, faults = least or Least(), faults or {**KILLS, **CUTS}
+    if store == "quorum":
+        faults = {name: often for name, often in faults.items() if "ZooKeeper" not in name}
     history, verdict = History(), Verdict(seed)
-    with _cluster(folder) as (cluster, links), state_of(cluster, patience_s=0) as state:
+    with _cluster(folder, store) as (cluster, links), state_of(cluster, patience_s=0) as state:
         nemesis = Nemesis(cluster, links, state, history)
         with _clients(cluster, state, history, seed) as finish:
             _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
@@ -143,9 +154,9 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, l
 
 
 @contextmanager
-def _cluster(folder: Path) -> Iterator[tuple[BrokerCluster, Links]]:
+def _cluster(folder: Path, store: Store) -> Iterator[tuple[BrokerCluster, Links]]:
     links = Links()
-    with closing(links), running_cluster(folder, settings=SETTINGS, links=links) as cluster:
+    with closing(links), running_cluster(folder, settings=SETTINGS, links=links, store=store) as cluster:
         yield cluster, links
 
 

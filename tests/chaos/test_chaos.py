@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.testing.cluster import Store
 from tests.chaos.run import Verdict, run
 
 SEED = 20_261_129
@@ -22,18 +23,23 @@ def good(verdict: Verdict) -> None:
     assert not verdict.anomalies, str(verdict)
 
 
+ON_ZOOKEEPER = pytest.param("zookeeper", marks=pytest.mark.slow)
+
+
 @pytest.mark.timeout(600)
-def test_a_short_run(tmp_path: Path, seed: int | None, seconds: float | None) -> None:
-    good(run(tmp_path, SEED if seed is None else seed, seconds or SHORT_S))
+@pytest.mark.parametrize("store", ["quorum", ON_ZOOKEEPER])
+def test_a_short_run(tmp_path: Path, store: Store, seed: int | None, seconds: float | None) -> None:
+    good(run(tmp_path, SEED if seed is None else seed, seconds or SHORT_S, store=store))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3 * LONG_S)
-def test_a_long_run(tmp_path: Path, seed: int | None, seconds: float | None) -> None:
+@pytest.mark.parametrize("store", ["quorum", "zookeeper"])
+def test_a_long_run(tmp_path: Path, store: Store, seed: int | None, seconds: float | None) -> None:
     """Several clusters one after another, each with a seed drawn from the first one."""
     seeds = random.Random(SEED if seed is None else seed)
     left = seconds or LONG_S
     while left > 0:
         this = seeds.randrange(1 << 32)
-        good(run(tmp_path / str(this), this, min(left, ROUND_S)))
+        good(run(tmp_path / str(this), this, min(left, ROUND_S), store=store))
         left -= ROUND_S

@@ -73,8 +73,11 @@ def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None
             create_at(cluster.brokers[1], "young", [1, 2])
         until(lambda: cluster.brokers[1].ended() == DIED)
         dies.unlink()
-        cluster.brokers[2].start()
+        cluster.brokers[2].launch()
+        if not cluster.on_quorum:  # there, it waits for the only voter
+            cluster.brokers[2].await_answers()
         cluster.brokers[1].start()
+        cluster.brokers[2].await_answers()
         until(lambda: state(cluster, "young").isr == {1, 2})
         produce_as_leader(cluster.brokers[state(cluster, "young").leader], "young", "first")
         same_logs(cluster, "young")

@@ -3,11 +3,22 @@ other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.support.cluster import BrokerCluster, until
+from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
+from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.replicas import offline
+
+
+@pytest.fixture
+def cluster(store: Store, tmp_path: Path) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path, survives_two_losses(store)) as running:
+        yield running
 
 
 @pytest.mark.checklist(325)

@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pybroker.broker.controller.decision import Decision
+from pybroker.broker.controller.quorum_writer import QuorumWriter
 from pybroker.broker.ingest.ingest_leader import IngestLeader
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
+from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.broker.metadata.zookeeper_store import ZooKeeperStore
 from pybroker.broker.replicas.replica_manager import ReplicaManager
@@ -81,7 +84,7 @@ def main() -> None:
     folder, *rest = sys.argv[1:]
     [broker] = [one.removeprefix("node.id=") for one in rest if one.startswith("node.id=")]
     steps = Steps(step_file(Path(folder), int(broker)))
-    make, write = IngestLeader.__init__, ZooKeeperStore.multi
+    make, write, propose = IngestLeader.__init__, ZooKeeperStore.multi, QuorumWriter.write_decision
 
     def dying(self: IngestLeader, native: Any) -> None:
         make(self, DyingIngests(native, steps))  # type: ignore[arg-type]  # all that it calls is there
@@ -93,8 +96,17 @@ def main() -> None:
         steps.at(f"after {kind} is stored")
         return results
 
+    async def decide(self: QuorumWriter, before: ClusterImage, decision: Decision, *more: Any) -> int:
+        # A decision names the operations for a store also where they are not used.
+        kind = kind_of(decision.operations)
+        steps.at(f"before {kind} is stored")
+        end = await propose(self, before, decision, *more)
+        steps.at(f"after {kind} is stored")
+        return end
+
     IngestLeader.__init__ = dying  # type: ignore[method-assign]
     ZooKeeperStore.multi = multi  # type: ignore[method-assign]
+    QuorumWriter.write_decision = decide  # type: ignore[method-assign]
     _die_when_put_aside(steps)
     sys.argv = ["pybroker", *rest]
     runpy.run_module("pybroker", run_name="__main__")

@@ -119,6 +119,10 @@ class Deletions:
             self._drop(topic_id)
         for _, topic_id in delta.unstaged:
             self._staged_data_changed(topic_id)
+        if delta.forgotten_brokers:
+            # In a quorum, what such a broker has staged is forgotten with it.
+            for topic_id in tuple(self._staged):
+                self._staged_data_changed(topic_id)
         if delta.lost_brokers:
             # The undelete no longer waits for lost brokers.
             self._wake.set()
