@@ -1624,6 +1624,23 @@ class QuorumWarning:
     def message(self) -> str: ...
 
 @final
+class QuorumLogSummary:
+    """The log of a stopped node."""
+
+    @property
+    def snapshot_end(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record."""
+    @property
+    def epoch(self) -> int:
+        """Newest epoch that the node knows."""
+    @property
+    def voters(self) -> list[QuorumReplica]: ...
+
+@final
 class QuorumRoom:
     """The disk is full: the node neither votes nor leads until there is room."""
 
@@ -1669,9 +1686,33 @@ class MetadataQuorum:
         bootstrap: Sequence[int],
         endpoints: Sequence[QuorumEndpoint],
         settings: Mapping[str, Any],
+        seen_offset: int = 0,
     ) -> MetadataQuorum:
         """Open the log and start. `bootstrap`: nodes to ask for the leader; negative ids represent addresses.
-        `endpoints`: this node's addresses. *Blocking.* Raises NativeError if the log is not formatted or damaged."""
+        `endpoints`: this node's addresses. `seen_offset`: the node fails rather than truncates records below it.
+        *Blocking.* Raises NativeError if the log is not formatted or damaged."""
+    @staticmethod
+    def check_snapshot(directory: Path, end_offset: int, epoch: int) -> tuple[int, list[QuorumReplica]]:
+        """Check a complete snapshot; return the append time of its last record, and its voters. *Blocking.* Raises
+        NativeError."""
+    @staticmethod
+    def summary(directory: Path) -> QuorumLogSummary:
+        """Return what the log of a stopped node has; repair the traces of a crash. *Blocking.* Raises NativeError."""
+    @staticmethod
+    def make_only_voter(directory: Path, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None:
+        """Make a stopped node the only voter: its whole log is committed when it starts. *Blocking.* Raises
+        NativeError."""
+    @staticmethod
+    def restore(
+        source: Path,
+        end_offset: int,
+        epoch: int,
+        directory: Path,
+        voter: QuorumReplica,
+        endpoints: Sequence[QuorumEndpoint],
+    ) -> None:
+        """Begin the log in `directory` with a snapshot in `source`, and `voter` as the only voter. *Blocking.* Raises
+        NativeError."""
     def fileno(self) -> int:
         """Return a descriptor that is readable while `take` has something to return."""
     def take(

@@ -83,9 +83,9 @@ mod _native {
     #[pymodule_export]
     use crate::quorum::{
         CommittedRecords, MetadataQuorum, MetadataSnapshot, ProposalOutcome, QuorumEndpoint,
-        QuorumFailure, QuorumLeader, QuorumReplica, QuorumReplicaStatus, QuorumRequest,
-        QuorumResponse, QuorumRoom, QuorumStatus, QuorumVoters, QuorumWarning, SnapshotEnd,
-        SnapshotRecords, SnapshotStart,
+        QuorumFailure, QuorumLeader, QuorumLogSummary, QuorumReplica, QuorumReplicaStatus,
+        QuorumRequest, QuorumResponse, QuorumRoom, QuorumStatus, QuorumVoters, QuorumWarning,
+        SnapshotEnd, SnapshotRecords, SnapshotStart,
     };
     #[pymodule_export]
     use crate::record_bytes::RecordBytes;

@@ -4,16 +4,16 @@ mod outputs;
 mod values;
 
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use pybroker_metadata_log::{LogError, LogOptions};
+use pybroker_metadata_log::{Directory, LogError, LogOptions, offline};
 use pybroker_protocol::ErrorCode;
-use pybroker_quorum::{ReplicaKey, Timeouts};
+use pybroker_quorum::{EpochEnd, ReplicaKey, Timeouts};
 use pybroker_quorum_node::{
     Clock, FETCH_BYTES_MAX, Node, NodeSettings, OpenError, SnapshotTask, TopicIdCell,
 };
@@ -30,7 +30,9 @@ pub(crate) use outputs::{
     CommittedRecords, ProposalOutcome, QuorumFailure, QuorumLeader, QuorumRequest, QuorumResponse,
     QuorumRoom, QuorumVoters, QuorumWarning, SnapshotEnd, SnapshotRecords, SnapshotStart,
 };
-pub(crate) use values::{QuorumEndpoint, QuorumReplica, QuorumReplicaStatus, QuorumStatus};
+pub(crate) use values::{
+    QuorumEndpoint, QuorumLogSummary, QuorumReplica, QuorumReplicaStatus, QuorumStatus,
+};
 
 /// A node of the metadata quorum. Its threads write, sync and decide; Python carries messages and applies records.
 #[pyclass(frozen, module = "pybroker._native")]
@@ -70,8 +72,78 @@ impl MetadataQuorum {
             .map_err(|error| open_error(&error))
     }
 
+    /// Check a snapshot. Return the append time of its last record, and its voters.
+    #[staticmethod]
+    fn check_snapshot(
+        py: Python<'_>,
+        directory: PathBuf,
+        end_offset: i64,
+        epoch: i32,
+    ) -> PyResult<(i64, Vec<QuorumReplica>)> {
+        let id = EpochEnd {
+            epoch,
+            offset: end_offset,
+        };
+        let found = py
+            .detach(|| offline::check_snapshot(&files_of(&directory)?, id))
+            .map_err(|error| log_error(&error))?;
+        let voters = found.voters.iter().map(QuorumReplica::from).collect();
+        Ok((found.timestamp_ms, voters))
+    }
+
+    /// Return what the log of a stopped node has.
+    #[staticmethod]
+    fn summary(py: Python<'_>, directory: PathBuf) -> PyResult<QuorumLogSummary> {
+        py.detach(|| offline::summary(&files_of(&directory)?, LogOptions::default()))
+            .map(QuorumLogSummary::from)
+            .map_err(|error| log_error(&error))
+    }
+
+    /// Make a stopped node the only voter.
+    #[staticmethod]
+    fn make_only_voter(
+        py: Python<'_>,
+        directory: PathBuf,
+        voter: &QuorumReplica,
+        endpoints: Vec<QuorumEndpoint>,
+    ) -> PyResult<()> {
+        let (voter, options) = (voter.key(), LogOptions::default());
+        let endpoints: Vec<_> = endpoints.into_iter().map(Into::into).collect();
+        py.detach(|| {
+            let files = files_of(&directory)?;
+            offline::make_only_voter(&files, options, voter, &endpoints, now_ms())
+        })
+        .map_err(|error| log_error(&error))
+    }
+
+    /// Begin the log in `directory` with the snapshot in `source`.
+    #[staticmethod]
+    fn restore(
+        py: Python<'_>,
+        source: PathBuf,
+        end_offset: i64,
+        epoch: i32,
+        directory: PathBuf,
+        voter: &QuorumReplica,
+        endpoints: Vec<QuorumEndpoint>,
+    ) -> PyResult<()> {
+        let voter = voter.key();
+        let endpoints: Vec<_> = endpoints.into_iter().map(Into::into).collect();
+        let id = EpochEnd {
+            epoch,
+            offset: end_offset,
+        };
+        py.detach(|| {
+            let (from, to) = (files_of(&source)?, files_of(&directory)?);
+            offline::restore(&from, id, &to, voter, &endpoints)
+        })
+        .map_err(|error| log_error(&error))
+    }
+
     #[new]
-    #[pyo3(signature = (*, directory, node_id, directory_id, cluster_id, bootstrap, endpoints, settings))]
+    #[pyo3(signature = (
+        *, directory, node_id, directory_id, cluster_id, bootstrap, endpoints, settings, seen_offset = 0,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "each is one fact about the node")]
     fn new(
         py: Python<'_>,
@@ -82,6 +154,7 @@ impl MetadataQuorum {
         bootstrap: Vec<i32>,
         endpoints: Vec<QuorumEndpoint>,
         settings: &Bound<'_, PyDict>,
+        seen_offset: i64,
     ) -> PyResult<Self> {
         if node_id < 0 {
             return Err(PyValueError::new_err(format!(
@@ -105,6 +178,7 @@ impl MetadataQuorum {
                 ..LogOptions::default()
             },
             fetch_bytes_max: FETCH_BYTES_MAX,
+            seen_offset,
             seed: pybroker_model::Uuid::random().least_significant_bits(),
         };
         let wake = Arc::new(WakeFd::new()?);
@@ -263,6 +337,10 @@ fn timeouts(settings: &Settings<'_, '_>) -> PyResult<Timeouts> {
         )?,
         ..default
     })
+}
+
+fn files_of(directory: &Path) -> Result<Directory, LogError> {
+    Directory::open(directory).map_err(|error| LogError::opening(directory, error))
 }
 
 fn log_error(error: &LogError) -> PyErr {

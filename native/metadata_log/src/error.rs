@@ -1,6 +1,7 @@
 //! Errors of the log.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Why the log cannot be used.
@@ -30,6 +31,9 @@ pub enum LogError {
         /// The directory.
         path: String,
     },
+    /// The leader's log lacks committed records that this replica has: it was restored from an older copy.
+    #[error("{0}")]
+    Older(String),
     /// Bytes from another replica are invalid.
     #[error("invalid batch: {0}")]
     Batch(String),
@@ -43,6 +47,12 @@ impl LogError {
             path,
             source: Arc::new(source),
         }
+    }
+
+    /// Return the error of a directory that cannot be opened.
+    #[must_use]
+    pub fn opening(directory: &Path, source: io::Error) -> Self {
+        Self::io("open", directory.display().to_string())(source)
     }
 
     /// Return whether the disk is full, or a limit of file sizes is reached: the written data is intact. A failed sync

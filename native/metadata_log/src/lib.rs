@@ -23,6 +23,7 @@
 //! | `segment` | one file of the log |
 //! | `recovery` | checks at start: a torn tail is cut off, damage before it is an error |
 //! | `log` | the log |
+//! | `offline` | changes of the log of a stopped node |
 //!
 //! Durability: [`MetadataLog::append`] and [`MetadataLog::truncate`] write to the page cache;
 //! [`MetadataLog::begin_flush`] returns a [`Flush`] that any thread may run, and [`MetadataLog::end_flush`] records its
@@ -35,6 +36,7 @@ mod files;
 mod flushed_file;
 mod log;
 mod names;
+pub mod offline;
 mod recovery;
 mod segment;
 mod snapshot;

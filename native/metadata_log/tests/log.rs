@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use pybroker_metadata_log::{
-    DIRECTORY, Directory, EncodeContext, Endpoint, LogOptions, MetadataLog, record_values,
+    DIRECTORY, Directory, EncodeContext, Endpoint, LogOptions, MetadataLog, offline, record_values,
 };
 use pybroker_model::Uuid;
 use pybroker_quorum::{Batch, Body, EpochEnd, QuorumState, VoterSet};
-use support::{append, batch, contents, data, flush, format, key, open, refused, voters};
+use support::{OPTIONS, append, batch, contents, data, flush, format, key, open, refused, voters};
 
 fn directory() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().expect("a directory");
@@ -506,4 +506,56 @@ fn addresses_of_voters_are_stored() {
     log.append(&[record], &context).expect("appended");
     drop(log);
     assert_eq!(open(&path).1.endpoints, [endpoint]);
+}
+
+#[test]
+fn only_voter_that_is_left_keeps_the_log() {
+    let (_root, path) = directory();
+    let mut log = filled(&path);
+    log.close().expect("closed");
+    let (before, end) = (contents(&log), log.end_offset());
+    drop(log);
+    let files = Directory::open(&path).expect("a directory");
+    offline::make_only_voter(&files, OPTIONS, key(1), &[], 5).expect("written");
+    let (log, found) = open(&path);
+    assert_eq!(log.end_offset(), end + 1);
+    assert_eq!(contents(&log)[..before.len()], before);
+    assert_eq!(found.index.voters(), &VoterSet::new([key(1)]));
+    assert!(found.state.epoch > 1, "a new epoch");
+    assert_eq!((found.state.leader, found.state.voted), (None, None));
+    assert_eq!(found.index.topic_id(), Some((2, Uuid::from_u128(77))));
+    drop(log);
+    let summary = offline::summary(&files, OPTIONS).expect("a log");
+    assert_eq!(summary.end.offset, end + 1);
+    assert_eq!(summary.end.epoch, summary.epoch);
+    assert_eq!(summary.voters, VoterSet::new([key(1)]));
+}
+
+#[test]
+fn log_begins_with_a_restored_snapshot() {
+    let (_root, path) = directory();
+    let mut log = filled(&path);
+    write_snapshot(&mut log, 13);
+    let (id, records) = (log.latest_snapshot(), records_of(&log));
+    drop(log);
+    let from = Directory::open(&path).expect("a directory");
+    let checked = offline::check_snapshot(&from, id).expect("a snapshot");
+    assert_eq!((checked.timestamp_ms, checked.voters), (5, voters()));
+
+    let (_other_root, other) = directory();
+    let to = Directory::open(&other).expect("a directory");
+    offline::restore(&from, id, &to, key(2), &[]).expect("restored");
+    let (log, found) = open(&other);
+    assert_eq!((log.start(), log.end_offset()), (id, 13));
+    assert_eq!(records_of(&log), records);
+    assert_eq!(found.index.voters(), &VoterSet::new([key(2)]));
+    assert_eq!(found.index.topic_id(), Some((2, Uuid::from_u128(77))));
+    assert!(found.state.epoch > id.epoch);
+
+    let name = format!("{:020}-{:010}.checkpoint", id.offset, id.epoch);
+    damage(&path.join(name), 200);
+    assert!(offline::check_snapshot(&from, id).is_err());
+    let (_third_root, third) = directory();
+    let third = Directory::open(&third).expect("a directory");
+    assert!(offline::restore(&from, id, &third, key(2), &[]).is_err());
 }

@@ -65,6 +65,11 @@ impl Delivery {
         Ok(())
     }
 
+    /// Return the end of the delivered records.
+    pub(crate) fn delivered(&self) -> i64 {
+        self.next
+    }
+
     pub(crate) fn commit(&mut self, end: i64) {
         self.committed = self.committed.max(end);
     }

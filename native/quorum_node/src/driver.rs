@@ -88,6 +88,7 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
+    #[expect(clippy::too_many_arguments, reason = "each is one part of the node")]
     pub(crate) fn new(
         settings: NodeSettings,
         sender: Arc<Sender>,
@@ -394,8 +395,12 @@ impl Driver {
                     }
                 }
             }
-            Action::Truncate(end) => self.log.truncate(end)?,
+            Action::Truncate(end) => {
+                self.refuse_older(end)?;
+                self.log.truncate(end)?;
+            }
             Action::Install(snapshot) => {
+                self.refuse_older(snapshot.header.id.offset)?;
                 self.log.install(snapshot.header.id)?;
                 let snapshot = self.log.open_snapshot(snapshot.header.id)?;
                 let endpoints = snapshot.endpoints().to_vec();
@@ -415,6 +420,23 @@ impl Driver {
             Action::Decide { proposal, decision } => self.decide(proposal, decision),
         }
         Ok(())
+    }
+
+    /// Refuse to follow a leader whose log ends before committed records. This replica would lose them, and its owner
+    /// has acted upon them.
+    fn refuse_older(&self, end: i64) -> Result<(), LogError> {
+        let seen = self.settings.seen_offset.min(self.log.end_offset());
+        let committed = seen.max(self.delivery.delivered());
+        if end >= committed {
+            return Ok(());
+        }
+        let leader = self.quorum.leader().unwrap_or(-1);
+        Err(LogError::Older(format!(
+            "the metadata log of leader {leader} was restored from an older copy, or is another one: it agrees with this \
+             broker's log up to offset {end} only, but this broker has applied committed records up to offset \
+             {committed}. Nothing was changed. Let a voter with the newest log lead, or accept the leader's log with \
+             `pybroker cluster quorum accept-restored` while this broker is stopped"
+        )))
     }
 
     fn send(&mut self, peer: i32, correlation: u64, request: &Request) -> Result<(), LogError> {

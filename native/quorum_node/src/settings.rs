@@ -26,6 +26,8 @@ pub struct NodeSettings {
     pub log: LogOptions,
     /// Maximum bytes of batches, or of a snapshot, that this node requests at a time.
     pub fetch_bytes_max: i32,
+    /// Records below this offset were committed, as the owner remembers: they are never truncated.
+    pub seen_offset: i64,
     /// Seed of the timeouts' jitter.
     pub seed: u64,
 }

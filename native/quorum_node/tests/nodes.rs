@@ -83,6 +83,7 @@ impl Cluster {
             },
             // A snapshot, and a log that lags, come in parts.
             fetch_bytes_max: 1000,
+            seen_offset: 0,
             seed: u64::from(id.unsigned_abs()),
         };
         let start = Instant::now();

@@ -320,6 +320,7 @@ class Broker:
             quorum.log.status,
             lambda: quorum.log.full_refusals,
             quorum.log.commits,
+            quorum.seen.accepted_ms,
         )
 
     async def _catch_up(self, parts: BrokerParts) -> None:
@@ -328,9 +329,13 @@ class Broker:
         while not self.failed.done():
             try:
                 await parts.port.catch_up(CATCH_UP_MS)
-                return
             except KafkaError as problem:
                 log.info("waiting for the controller of the metadata quorum: %s", problem)
+                continue
+            if self._quorum is not None:
+                self._quorum.seen.caught_up()
+            if not self.failed.done():
+                return
         await self.failed
 
     async def _join(self, parts: BrokerParts, store: MetadataStore | None) -> None:
@@ -542,6 +547,7 @@ class Broker:
 
     async def _close_quorum(self, quorum: OpenQuorum, parts: BrokerParts | None, *, clean: bool) -> None:
         self._quorum = None
+        await quorum.seen.close()
         if parts is not None:
             if clean and self._leaves:
                 await self._leave(parts)

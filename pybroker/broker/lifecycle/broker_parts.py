@@ -71,6 +71,8 @@ class QuorumMember(msgspec.Struct, frozen=True):
     """Returns the number of writes of the log that failed because the disk was full."""
     commits: CommitLatency
     """The changes that this node has committed as leader."""
+    accepted_ms: int
+    """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
 
     def voter_ids(self) -> frozenset[int]:
         """Return the node ids of the voters."""

@@ -341,10 +341,11 @@ def _view(ground: BrokerDependencies, changes: PartitionChangeMetrics) -> tuple[
 
 def _is_doubtful(ground: BrokerDependencies) -> bool:
     """Return whether the store was restored and accepted, so that the broker must verify it before use."""
-    if ground.guard is None or ground.guard.accepted_ms < 0:
+    guard = ground.guard or ground.quorum
+    if guard is None or guard.accepted_ms < 0:
         return False
     delay_ms: int = ground.config["delete.topic.delay.ms"]
-    return ground.clock.wall_ms() < ground.guard.accepted_ms + delay_ms
+    return ground.clock.wall_ms() < guard.accepted_ms + delay_ms
 
 
 def _replicas(

@@ -15,11 +15,25 @@ VERBS: dict[str, str] = {
     "health": "pybroker.cli.cluster.health:health",
     "id": "pybroker.cli.cluster.basics:cluster_id",
     "log-dirs": "pybroker.cli.cluster.basics:log_dirs",
+    "quorum": "pybroker.cli.cluster:quorum",
     "unregister": "pybroker.cli.cluster.maintenance:unregister",
 }
 """Verb → `module:attribute` of its click command."""
+
+QUORUM_VERBS: dict[str, str] = {
+    "accept-restored": "pybroker.cli.cluster.quorum_copies:accept_restored",
+    "backup": "pybroker.cli.cluster.quorum_copies:backup",
+    "recover": "pybroker.cli.cluster.quorum_copies:recover",
+    "restore": "pybroker.cli.cluster.quorum_copies:restore",
+}
+"""The same for `cluster quorum`."""
 
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def cluster() -> None:
     """Inspect and manage the cluster."""
+
+
+@click.group(cls=VerbGroup, lazy=QUORUM_VERBS)
+def quorum() -> None:
+    """Manage the metadata log of a cluster without ZooKeeper."""

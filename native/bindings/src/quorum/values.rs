@@ -1,6 +1,7 @@
 //! Values of the quorum with named fields.
 
 use pybroker_metadata_log::Endpoint;
+use pybroker_metadata_log::offline::LogSummary;
 use pybroker_quorum::ReplicaKey;
 use pybroker_quorum_node::{NodeStatus, ReplicaStatus};
 use pyo3::prelude::*;
@@ -146,8 +147,32 @@ impl From<NodeStatus> for QuorumStatus {
     }
 }
 
+/// The log of a stopped node.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct QuorumLogSummary {
+    snapshot_end: i64,
+    end_offset: i64,
+    last_epoch: i32,
+    epoch: i32,
+    voters: Vec<QuorumReplica>,
+}
+
+impl From<LogSummary> for QuorumLogSummary {
+    fn from(summary: LogSummary) -> Self {
+        Self {
+            snapshot_end: summary.snapshot.offset,
+            end_offset: summary.end.offset,
+            last_epoch: summary.end.epoch,
+            epoch: summary.epoch,
+            voters: summary.voters.iter().map(QuorumReplica::from).collect(),
+        }
+    }
+}
+
 shown!(
     QuorumEndpoint,
+    QuorumLogSummary,
     QuorumReplica,
     QuorumReplicaStatus,
     QuorumStatus

@@ -16,6 +16,7 @@ from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.broker.metadata.znodes import Endpoint
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.native_log import NativeMetadataLog, NodeParts
+from pybroker.broker.quorum.seen_metadata import SeenMetadata
 from pybroker.broker.quorum.snapshot_cutter import SnapshotLimits
 from pybroker.config import BrokerConfig
 from pybroker.config.listener_addresses import VoterAddress
@@ -125,6 +126,7 @@ class OpenQuorum(NamedTuple):
     transport: QuorumTransport
     loader: MetadataLoader
     voters: VoterDirectory
+    seen: SeenMetadata
 
     async def answers(self, voter: QuorumReplicaStatus) -> bool:
         """Return whether a voter answers."""
@@ -147,12 +149,15 @@ async def open_quorum(
     directory, here = Path(config.log_dirs[0]) / DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
     voters = {voter.node_id: voter for voter in config.voters}
-    endpoints = [_endpoint(voters[here])] if here in voters else []
+    endpoints = voter_endpoint(config)
     settings = {name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")}
     limits = SnapshotLimits(
         config.get_int("metadata.log.max.record.bytes.between.snapshots"),
         config.get_int("metadata.log.max.snapshot.interval.ms"),
     )
+
+    loader = MetadataLoader(on_fatal)
+    seen = SeenMetadata(directory.parent, loader, on_fatal)
 
     def start() -> MetadataQuorum:
         if not MetadataQuorum.is_formatted(directory):
@@ -167,6 +172,7 @@ async def open_quorum(
             bootstrap=[voter for voter in voters if voter != here],
             endpoints=endpoints,
             settings=settings,
+            seen_offset=seen.offset,
         )
         node.learn([_endpoint(voter) for voter in voters.values() if voter.node_id != here])
         return node
@@ -178,7 +184,6 @@ async def open_quorum(
     metadata.serve_quorum(native)
     known = VoterDirectory(config)
     transport = QuorumTransport(here, _connector(config, login), known.broker)
-    loader = MetadataLoader(on_fatal)
     parts = NodeParts(
         native,
         here,
@@ -188,7 +193,12 @@ async def open_quorum(
         lambda: loader.image,
         limits,
     )
-    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, loader, known)
+    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, loader, known, seen)
+
+
+def voter_endpoint(config: BrokerConfig) -> list[QuorumEndpoint]:
+    """Return this broker's address as a voter; none if it is not configured as one."""
+    return [_endpoint(voter) for voter in config.voters if voter.node_id == config.broker_id]
 
 
 def _endpoint(voter: VoterAddress) -> QuorumEndpoint:

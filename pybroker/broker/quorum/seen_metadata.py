@@ -1,0 +1,142 @@
+"""Detection of metadata that was set back: the metadata log was restored from an older copy, or is another one.
+
+The file `quorum-seen` in the first log directory has the newest committed position of the log that this broker has
+applied; it is at most a second old. Offset and epoch of a committed position never change, so a log that does not have
+this position lacks changes that this broker has acted upon. The broker then stops before it applies anything.
+`pybroker cluster quorum accept-restored` forgets the position. For one full `delete.topic.delay.ms` after the
+acceptance, this broker removes no data, and it stages stray replicas without a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from pybroker.broker.quorum.loader import ImageChange, MetadataLoader
+from pybroker.errors import FatalError, StartError
+from pybroker.files import read_bounded, write_atomically
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "quorum-seen"
+FILE_BYTES_MAX = 4096
+NOTE_S = 1.0
+"""Time for which changes are collected before one write records them."""
+REMEDY = "`pybroker cluster quorum accept-restored`"
+
+
+class SeenPosition(msgspec.Struct, frozen=True):
+    """A committed position of the log; offset 0 if none is known."""
+
+    epoch: int
+    """Epoch of the last record before `offset`."""
+    offset: int
+    accepted_ms: int = -1
+    """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
+
+
+class OlderMetadataError(FatalError):
+    """The metadata log lacks records that this broker has applied."""
+
+
+def read_seen(directory: Path) -> SeenPosition | None:
+    """Return the position that a log directory remembers; None if there is none. Raises StartError."""
+    path = directory / FILE_NAME
+    try:
+        return msgspec.json.decode(read_bounded(path, FILE_BYTES_MAX), type=SeenPosition)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as problem:
+        raise StartError(f"cannot read the last known position of the metadata log path={path}: {problem}") from None
+
+
+def write_seen(directory: Path, position: SeenPosition) -> None:
+    """Remember a position. Raises OSError."""
+    write_atomically(directory / FILE_NAME, msgspec.json.encode(position))
+
+
+class SeenMetadata:
+    """Compares the log with the remembered position, then records new ones; on the loop's thread."""
+
+    def __init__(self, directory: Path, loader: MetadataLoader, on_fatal: Callable[[FatalError], None]) -> None:
+        """`directory` is the first log directory. Raises StartError."""
+        self._directory = directory
+        self._on_fatal = on_fatal
+        seen = read_seen(directory)
+        self.accepted_ms = -1 if seen is None else seen.accepted_ms
+        """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
+        self._due = None if seen is None or seen.offset <= 0 else seen
+        """The remembered position, until the log has shown it."""
+        self._now: SeenPosition | None = None
+        self._failed = False
+        self._noting: asyncio.Task[None] | None = None
+        self._closed = False
+        loader.follow(self._changed)
+
+    @property
+    def offset(self) -> int:
+        """The offset that the log must have; 0 if none is known."""
+        return 0 if self._due is None else self._due.offset
+
+    def caught_up(self) -> None:
+        """Take note that everything that was committed before has been applied."""
+        if self._due is not None and not self._failed:
+            self._fail(f"it ends at offset {0 if self._now is None else self._now.offset}")
+
+    async def close(self) -> None:
+        """Record a last time."""
+        self._closed = True
+        if self._noting is not None:
+            self._noting.cancel()
+        await self._write()
+
+    def _changed(self, change: ImageChange) -> None:
+        if self._failed:
+            return
+        self._now = SeenPosition(change.after.controller_epoch, change.after.offset, self.accepted_ms)
+        if self._due is not None and not self._shown(self._due, self._now, replaced=change.delta is None):
+            return
+        self._due = None
+        if self._noting is None and not self._closed:
+            self._noting = asyncio.get_running_loop().create_task(self._note(), name="quorum-seen")
+
+    def _shown(self, due: SeenPosition, now: SeenPosition, *, replaced: bool) -> bool:
+        """Return whether the log has the remembered position; False if it does not reach it yet. `replaced`: a
+        snapshot, whose records may have older epochs, has led to `now`.
+        """
+        if now.offset < due.offset and now.epoch <= due.epoch:
+            return False
+        matches = now.epoch >= due.epoch if replaced else now.epoch == due.epoch
+        if now.offset < due.offset or not matches:
+            self._fail(f"it has epoch {now.epoch} at offset {now.offset}")
+            return False
+        return True
+
+    def _fail(self, found: str) -> None:
+        assert self._due is not None
+        self._failed = True
+        self._on_fatal(
+            OlderMetadataError(
+                f"the metadata log was restored from an older copy, or is another one: {found}, but this broker has "
+                f"applied it up to offset {self._due.offset} in epoch {self._due.epoch}. Nothing was changed. Let a "
+                f"voter with the newest log lead, or accept this one with {REMEDY} while this broker is stopped"
+            )
+        )
+
+    async def _note(self) -> None:
+        await asyncio.sleep(NOTE_S)
+        self._noting = None
+        await self._write()
+
+    async def _write(self) -> None:
+        position = self._now
+        if self._failed or self._due is not None or position is None:
+            return
+        try:
+            await asyncio.to_thread(write_seen, self._directory, position)
+        except OSError as problem:
+            log.error("cannot write path=%s: %s", self._directory / FILE_NAME, problem.strerror or problem)
