@@ -140,10 +140,10 @@ class HistoryAdmin:
     # --- deletions ----------------------------------------------------------------------------------------------------
 
     async def deletions(
-        self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
+        self, wanted: Sequence[str | Uuid] | None, may_see: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
         """Return the deletions that still have data (`wanted` None), or all requested ones, finished ones included. The
-        latest comes first. `told`: returns whether the client may see a topic's name. The sizes and states come from
+        latest comes first. `may_see`: returns whether the client may see a topic's name. The sizes and states come from
         the brokers that have the data."""
         image = self._view.image
         if wanted is None:
@@ -155,7 +155,7 @@ class HistoryAdmin:
                 for record in image.deletions.values()
                 if (record.topic_id in asked or record.topic in asked) and record.topic_id not in image.names
             ]
-        records = [record for record in records if told(record.topic)]
+        records = [record for record in records if may_see(record.topic)]
         records.sort(key=lambda record: record.deleted_ms, reverse=True)
         holders: dict[int, list[Uuid]] = {}
         for record in records:

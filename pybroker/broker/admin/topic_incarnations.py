@@ -61,9 +61,9 @@ class LineageAdmin:
         """Return the topic of a request, live or deleted."""
         return topic_or_deletion(self._view.image, name, topic_id)
 
-    def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """Return the error for an id without a live topic. `told` returns whether the client may see a topic's name."""
-        return unknown_id(self._view.image, topic_id, told)
+    def unknown(self, topic_id: Uuid, may_see: Callable[[str], bool]) -> KafkaError:
+        """Return the error for an id without a live topic. `may_see`: whether the client may see a topic's name."""
+        return unknown_id(self._view.image, topic_id, may_see)
 
     # --- undelete -----------------------------------------------------------------------------------------------------
 

@@ -379,9 +379,9 @@ class TopicAdmin:
         record = None if topic_id in image.names else image.deletions.get(topic_id)
         return record.topic if record is not None and record.state == FOUND else None
 
-    def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """Return the error for an id without a live topic. `told` returns whether the client may see a topic's name."""
-        return unknown_id(self._view.image, topic_id, told)
+    def unknown(self, topic_id: Uuid, may_see: Callable[[str], bool]) -> KafkaError:
+        """Return the error for an id without a live topic. `may_see`: whether the client may see a topic's name."""
+        return unknown_id(self._view.image, topic_id, may_see)
 
     @property
     def delete_orders(self) -> bool:

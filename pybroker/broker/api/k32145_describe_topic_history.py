@@ -52,9 +52,9 @@ def _topic(
 ) -> DescribeTopicHistoryResponse_HistoryTopicResult:
     result = DescribeTopicHistoryResponse_HistoryTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
-        told = partial(authorizer.lists, context, ResourceType.TOPIC)
+        may_see = partial(authorizer.lists, context, ResourceType.TOPIC)
         result.incarnations = [
-            _incarnation(incarnation, told) for incarnation in _history(history, authorizer, context, topic, former)
+            _incarnation(incarnation, may_see) for incarnation in _history(history, authorizer, context, topic, former)
         ]
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
@@ -81,9 +81,9 @@ def _history(
     return history.history(topic.name, topic.topic_id, former)
 
 
-def _incarnation(one: Incarnation, told: Callable[[str], bool]) -> DescribeTopicHistoryResponse_HistoryIncarnation:
+def _incarnation(one: Incarnation, may_see: Callable[[str], bool]) -> DescribeTopicHistoryResponse_HistoryIncarnation:
     return DescribeTopicHistoryResponse_HistoryIncarnation(
-        name=one.name if told(one.name) else "",
+        name=one.name if may_see(one.name) else "",
         topic_id=one.topic_id,
         state=one.state,
         created_ms=one.created_ms,
@@ -95,7 +95,7 @@ def _incarnation(one: Incarnation, told: Callable[[str], bool]) -> DescribeTopic
         successor_id=one.successor or Uuid.ZERO,
         events=[
             DescribeTopicHistoryResponse_HistoryEvent(
-                what=event.what, at_ms=event.at_ms, by=event.by, name=event.name if told(event.name) else ""
+                what=event.what, at_ms=event.at_ms, by=event.by, name=event.name if may_see(event.name) else ""
             )
             for event in one.events
         ],

@@ -36,9 +36,9 @@ async def handle(
     if request.topics is not None:
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
     # Return before any disk is read: a request from a client that may see no topic must not cost disk reads.
-    told = partial(authorizer.lists, context, ResourceType.TOPIC)
+    may_see = partial(authorizer.lists, context, ResourceType.TOPIC)
     return DescribeDeletionsResponse(
-        deletions=[_deletion(deletion) for deletion in await history.deletions(wanted, told)]
+        deletions=[_deletion(deletion) for deletion in await history.deletions(wanted, may_see)]
     )
 
 

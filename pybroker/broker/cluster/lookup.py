@@ -66,19 +66,21 @@ def death(record: DeletionRecord, replaced: str = "") -> str:
     `replaced` names the successor.
     """
     by = record.deleted_by or "an unknown principal"
-    told = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
+    text = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
     if not record.undeletable:
-        return f"{told} and cannot be undeleted"
+        return f"{text} and cannot be undeleted"
     until = time_text(record.remove_after_ms)
-    return f"{told}; until {until} `pybroker topics undelete {record.topic_id}` brings it back"
+    return f"{text}; until {until} `pybroker topics undelete {record.topic_id}` brings it back"
 
 
-def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-    """Return the error for an id without a live topic, like `unknown_topic`. `told` returns whether the client may know
-    that a topic of this name exists. If it may not, the error is the same as for an id that never existed.
+def unknown_id(image: ClusterImage, topic_id: Uuid, may_see: Callable[[str], bool]) -> KafkaError:
+    """Return the error for an id without a live topic, like `unknown_topic`.
+
+    `may_see`: whether the client may know that a topic of this name exists. If it may not, the error is the same as
+    for an id that never existed.
     """
     dead = image.deletions.get(topic_id)
-    if dead is None or told(dead.topic):
+    if dead is None or may_see(dead.topic):
         return unknown_topic(image, topic_id)
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(topic_id))
 
@@ -91,8 +93,8 @@ def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata of topic '{which}' is damaged: {image.damaged[which]}"
             )
         last = last_deletion(image, which)
-        told = "" if last is None else f": {death(last)}"
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'{told}.")
+        text = "" if last is None else f": {death(last)}"
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'{text}.")
     dead = image.deletions.get(which)
     if dead is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(which))

@@ -11,7 +11,7 @@ class MetadataSession(Protocol):
     """The connection to the metadata store or the metadata quorum."""
 
     state: SessionState
-    told: dict[SessionState, int]
+    event_counts: dict[SessionState, int]
     """Session event → number of occurrences since the start."""
 
     @property
@@ -25,7 +25,7 @@ class StoreSession:
 
     def __init__(self, store: MetadataStore) -> None:
         self.state = SessionState.CONNECTED
-        self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
+        self.event_counts: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
         """Session event → number of occurrences since the start."""
         store.on_session(self._changed)
 
@@ -36,4 +36,4 @@ class StoreSession:
 
     def _changed(self, state: SessionState) -> None:
         self.state = state
-        self.told[state] += 1
+        self.event_counts[state] += 1

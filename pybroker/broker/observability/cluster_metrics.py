@@ -171,9 +171,9 @@ def _session(services: Services) -> Iterator[Metric]:
     for state in ("CONNECTED", "SUSPENDED", "LOST"):
         now = "CONNECTED" if session.connected else session.state.name
         yield Metric(f"{_SESSION}_sessionstate", text, partial(int, state == now), {"state": state})
-    told = session.told
+    counts = session.event_counts
     counter = partial(_counter, _SESSION)
-    yield counter("ZooKeeperDisconnectsPerSec", "Lost connections", told[SessionState.SUSPENDED])
-    yield counter("ZooKeeperExpiresPerSec", "Expired sessions", told[SessionState.LOST])
-    back = told[SessionState.CONNECTED] + told[SessionState.RECONNECTED]
+    yield counter("ZooKeeperDisconnectsPerSec", "Lost connections", counts[SessionState.SUSPENDED])
+    yield counter("ZooKeeperExpiresPerSec", "Expired sessions", counts[SessionState.LOST])
+    back = counts[SessionState.CONNECTED] + counts[SessionState.RECONNECTED]
     yield counter("ZooKeeperSyncConnectsPerSec", "Connections established again", back)

@@ -107,7 +107,7 @@ class QuorumSession:
 
     def __init__(self, loader: MetadataLoader) -> None:
         self.state = SessionState.SUSPENDED
-        self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
+        self.event_counts: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
         """Number of each event since the start."""
         loader.follow_leader(self._changed)
 
@@ -121,4 +121,4 @@ class QuorumSession:
         state = SessionState.SUSPENDED if leader is None else SessionState.CONNECTED
         if state is not self.state:
             self.state = state
-            self.told[state] += 1
+            self.event_counts[state] += 1
