@@ -13,6 +13,7 @@ import pytest
 
 from pybroker import native
 from pybroker.broker.cluster.events import UpgradeType
+from pybroker.broker.metadata.feature_levels import KRAFT_VERSION, METADATA_VERSION
 from pybroker.broker.security.authorizer import AclOperation, ResourceType
 from pybroker.client import NewTopic, ScramUpsertion, blocking
 from pybroker.client.client_errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
@@ -128,16 +129,15 @@ def acknowledged_by_all(brokers: Mapping[int, SecureBroker], topic: str) -> None
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[dict[int, SecureBroker]]:
-    """With an authorizer; brokers are super users. They log in by SCRAM, and without ZooKeeper by PLAIN: there, users
-    cannot be made before the first start."""
+    """With an authorizer; brokers are super users. They log in by SCRAM, as users of before the first start."""
     settings = {
         "authorizer.class.name": AUTHORIZER,
         "super.users": f"User:{BROKER};User:{ROOT}",
         "offsets.topic.num.partitions": "1",
         **tokens.SECRET,
     }
-    mechanism = "PLAIN" if store == "quorum" else "SCRAM-SHA-512"
-    with secure_cluster(tmp_path_factory.mktemp("secure"), mechanism, settings) as running:
+    del store
+    with secure_cluster(tmp_path_factory.mktemp("secure"), "SCRAM-SHA-512", settings) as running:
         yield running
 
 
@@ -150,14 +150,13 @@ def test_brokers_log_in_to_each_other(tmp_path: Path) -> None:
             assert stranger.is_closed_by_peer()
 
 
-@pytest.mark.only_on_zookeeper("not with a quorum yet: users are made before the first start")
 def test_brokers_log_in_to_each_other_by_scram(tmp_path: Path) -> None:
     with secure_cluster(tmp_path, "SCRAM-SHA-256", {}) as running:
         acknowledged_by_all(running, "copied")
 
 
 def test_brokers_log_in_with_an_authorizer(brokers: dict[int, SecureBroker]) -> None:
-    """On ZooKeeper by SCRAM, as users that a command has put into it before the first start."""
+    """By SCRAM, as users that a command has put into the metadata before the first start."""
     acknowledged_by_all(brokers, "guarded")
 
 
@@ -243,10 +242,11 @@ OTHERS = [("share.version", 2), ("streams.version", 1), ("transaction.version", 
 
 
 def finalized(broker: SecureBroker) -> list[tuple[str, int]]:
-    """The features that a broker says are in force, and their levels."""
+    """The features that a broker says are in force, and their levels; without those of the metadata log."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-    return [(one.name, one.max_version_level) for one in answer.finalized_features]
+    found = [(one.name, one.max_version_level) for one in answer.finalized_features]
+    return [feature for feature in found if feature[0] not in (METADATA_VERSION, KRAFT_VERSION)]
 
 
 def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
