@@ -166,8 +166,8 @@ def abort(cluster: SparkCluster, topic_id: str, ingest_id: str, batch_id: int = 
 def listed(
     cluster: SparkCluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
 ) -> list[Any]:
-    """Return open ingests and the committed ones that the broker remembers, in the order of topic ids and ingest names.
-    Raises IngestError."""
+    """Return open ingests, and committed ones as far as the broker remembers them, by topic id and ingest name. Raises
+    IngestError."""
     request = m.ListIngestsRequest(
         topic_ids=None if topic_ids is None else [Uuid.parse(each) for each in topic_ids],
         ingest_id=ingest_id,

@@ -151,7 +151,7 @@ def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
 
 def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
     """Return the source of a topic's value. For a family of broker settings (hours, minutes, ms), it is the source of
-    the one that is effective."""
+    the effective setting."""
     found = config.first_of_family(synonym) if synonym is not None else None
     if found is None:
         return ConfigSource.DEFAULT_CONFIG

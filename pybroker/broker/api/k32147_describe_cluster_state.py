@@ -3,8 +3,8 @@
 Behavior
 - It contains the brokers with their epochs, the number of unhealthy partitions and the first of them, whether this
   broker reaches the metadata store, and this broker's partitions with a role that differs from the metadata.
-- In a metadata quorum it also contains what this broker's node knows of it. Only the leader knows the progress of the
-  other voters.
+- In a metadata quorum it also contains the quorum's state as this broker's node has it. Only the leader knows the
+  progress of the other voters.
 - Any broker answers. It needs DESCRIBE on the cluster.
 - Topic ids are zero while `inter.broker.protocol.version` hides them.
 """

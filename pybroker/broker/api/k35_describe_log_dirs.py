@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 0–5: returns this broker's log directories and their partitions (KIP-113).
 
 Behavior
-- The response has no error per topic: a topic whose id does not match its name is omitted, like one that does not
+- The response has no error per topic: a topic whose id does not match its name is omitted, like a topic that does not
   exist.
 
 Versions

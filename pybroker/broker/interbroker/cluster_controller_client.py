@@ -107,7 +107,7 @@ class ClusterControllerClient:
         address_of: Callable[[int], BrokerImage | None] = lambda broker_id: None,
         pulls: bool = False,
     ) -> None:
-        """`changes` returns the controller epoch and the last change of this broker's controller, while it is one.
+        """`changes` returns the controller epoch and the last change, if this broker is the controller.
         `address_of` returns the address of a controller that is not registered in the view. `pulls`: brokers pull
         changes from the metadata log, so the controller's own broker waits for its view like any other."""
         self._pulls = pulls

@@ -25,7 +25,7 @@ FILES_BESIDES = 1_000
 FILES_ENOUGH = 65_536
 SWAPPINESS_MAX = 10
 AHEAD_S_MAX = 300.0
-"""If a file's modification time is this far in the future, somebody has changed the clock."""
+"""If a file's modification time is this far in the future, the clock was changed."""
 EARLIEST_S = 1_735_689_600.0
 """The start of 2025: if the clock shows an earlier time, it was never set."""
 

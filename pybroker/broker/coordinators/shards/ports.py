@@ -36,7 +36,7 @@ class Topics(Protocol):
         ...
 
     def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
-        """Return the incarnation that had a name at a time: the current one, or a deleted one that can still be
+        """Return the incarnation that had a name at a time: the current one, or a deleted incarnation that can still be
         undeleted.
 
         None: there was none, or its data has been purged.

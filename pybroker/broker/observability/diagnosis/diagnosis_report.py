@@ -31,7 +31,7 @@ class Subject(NamedTuple):
     metadata: Callable[[], Awaitable[Mapping[str, Node]]]
     """Function that returns the nodes of the metadata store. It raises StoreError."""
     quorum: Callable[[], Awaitable[dict[str, Any] | None]]
-    """Function that returns what is known of the metadata quorum; None with a metadata store."""
+    """Returns the state of the metadata quorum; None with a metadata store."""
 
 
 def report(about: Subject) -> dict[str, Any]:
