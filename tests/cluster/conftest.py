@@ -10,45 +10,25 @@ from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, running_cluster
 from tests.support.stores import clusters_on
 
-LATER = frozenset(
-    {
-        "test_broker_tokens",
-        "test_clients",
-        "test_controller_dies_deleting",
-        "test_deadlines",
-        "test_deletion_deaths",
-        "test_departed_replicas",
-        "test_drain_of_the_dead",
-        "test_envelope",
-        "test_follower_reads",
-        "test_ids_in_tags",
-        "test_ingest_deaths",
-        "test_ingest_trouble",
-        "test_metrics",
-        "test_mutation_quota",
-        "test_offline_replicas",
-        "test_offset_not_available",
-        "test_operations",
-        "test_overwritten",
-        "test_placement",
-        "test_power_cuts",
-        "test_reconcile",
-        "test_recreated_elsewhere",
-        "test_replication_cut_links",
-        "test_replication_disks",
-        "test_replication_followers",
-        "test_roundtrip",
-        "test_security",
-        "test_streams_groups",
-        "test_suspect_replicas",
-        "test_tls",
-        "test_transaction_deaths",
-        "test_under_load",
-    }
-)
-"""Files whose tests run with a quorum only in `make test-slow`, and on ZooKeeper in `make test`: with a quorum, some of
-them still fail.
-"""
+LATER = {
+    "test_broker_tokens": "not run with a quorum yet",
+    "test_clients": "not run with a quorum yet",
+    "test_deadlines": "not run with a quorum yet",
+    "test_drain_of_the_dead": "not run with a quorum yet",
+    "test_envelope": "two tests wait for another controller for too long: not looked into yet",
+    "test_ids_in_tags": "not run with a quorum yet",
+    "test_ingest_trouble": "two of three brokers end, and the tests behind it find no controller",
+    "test_offline_replicas": "not run with a quorum yet",
+    "test_offset_not_available": "not run with a quorum yet",
+    "test_overwritten": "not run with a quorum yet",
+    "test_power_cuts": "not run with a quorum yet",
+    "test_recreated_elsewhere": "not run with a quorum yet",
+    "test_roundtrip": "not run with a quorum yet",
+    "test_streams_groups": "not run with a quorum yet",
+    "test_suspect_replicas": "a broker that is alone after a power cut must decide",
+    "test_under_load": "not run with a quorum yet",
+}
+"""File → why it runs with a quorum only in `make test-slow`, and on ZooKeeper in `make test`."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
