@@ -175,6 +175,7 @@ def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Netwo
 
 
 @pytest.mark.checklist("R26", "B2")
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(network: Network) -> None:
     """Cut off from ZooKeeper it does not know that another one is in office. What it would write fails; what it would
     refuse without a write must not be said either."""
@@ -267,6 +268,7 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
 
 @pytest.mark.checklist("R26")
 @pytest.mark.parametrize("how", ["killed", pytest.param("paused", marks=pytest.mark.slow)])
+@pytest.mark.only_on_zookeeper("ZooKeeper's own: a broker does not reach it")
 def test_a_broker_that_hears_of_no_election_finds_the_next_controller(network: Network, how: str) -> None:
     """ZooKeeper does not reach it; other brokers do."""
     controller, asked, third = network.roles()
