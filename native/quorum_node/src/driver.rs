@@ -97,7 +97,6 @@ impl Driver {
         recovered: Recovered,
         disk: Disk,
         outbox: Outbox,
-        topic_id: TopicIdCell,
     ) -> Result<Self, LogError> {
         for note in recovered.notes {
             outbox.push(Output::Warning(note));
@@ -122,7 +121,7 @@ impl Driver {
             asked: BTreeMap::new(),
             replies: HashMap::new(),
             proposals: HashMap::new(),
-            topic_id,
+            topic_id: TopicIdCell::default(),
             told_leader: None,
             told_voters: None,
             full: None,
@@ -134,6 +133,11 @@ impl Driver {
         core.tell_changes();
         core.deliver();
         Ok(core)
+    }
+
+    /// Return the topic id in the log, for other threads.
+    pub(crate) fn topic_id(&self) -> TopicIdCell {
+        self.topic_id.clone()
     }
 
     /// Return the time by which the owner must call [`Driver::take_in`].

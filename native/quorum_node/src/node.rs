@@ -107,7 +107,6 @@ impl Node {
         let outbox = Outbox::new(Box::new(wake));
         let (disk, disk_thread) = Disk::start(inbox.clone()).map_err(error)?;
         let sender = Arc::new(sender_of(&settings));
-        let topic_id = TopicIdCell::default();
         let driver = Driver::new(
             settings,
             Arc::clone(&sender),
@@ -116,8 +115,8 @@ impl Node {
             recovered,
             disk,
             outbox.clone(),
-            topic_id.clone(),
         )?;
+        let topic_id = driver.topic_id();
         let driver = Arc::new(Mutex::new(driver));
         let threads = {
             let (driver, inbox, clock) = (Arc::clone(&driver), inbox.clone(), clock.clone());
