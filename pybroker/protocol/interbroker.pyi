@@ -58,6 +58,7 @@ class FetchRequest(msgspec.Struct):
     forgotten_topics_data: list[FetchRequest_ForgottenTopic] = []
     rack_id: str = ""
     replica_epoch: int = -1
+    applied_offset: int = -1
 
 class FetchRequest_FetchTopic(msgspec.Struct):
     topic: str = ""

@@ -349,3 +349,31 @@ def _requests(port: int) -> dict[str, float]:
         lines = page.read().decode().splitlines()
     found = (re.fullmatch(r'pybroker_requests_total\{api="(\w+)"\} ([0-9.e+]+)', line) for line in lines)
     return {match[1]: float(match[2]) for match in found if match is not None}
+
+
+def test_an_idle_cluster_sends_no_heartbeats(tmp_path: Path) -> None:
+    """Fetches of the metadata topic say the same."""
+    scene = Scene(tmp_path)
+    metrics = {broker_id: free_port() for broker_id in scene.brokers}
+    for broker_id, broker in scene.brokers.items():
+        broker.settings["metrics.listener"] = f"127.0.0.1:{metrics[broker_id]}"
+    try:
+        scene.start()
+        until(scene.all_vote)
+        controller = metrics[scene.controller()]
+        began = _requests(controller)
+
+        def quiet() -> bool:
+            nonlocal began
+            now = _requests(controller)
+            if now["Envelope"] != began["Envelope"]:
+                began = now
+            # Each follower fetches about three times a second, and would send two heartbeats.
+            return now["Fetch"] - began["Fetch"] > 30
+
+        until(quiet)
+        with blocking.AdminClient({"bootstrap.servers": scene.bootstrap}) as admin:
+            assert len(admin.describe_cluster().nodes) == len(scene.brokers)
+    finally:
+        for broker in scene.brokers.values():
+            broker.kill()

@@ -87,7 +87,7 @@ def broker_routes(
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view, services.cluster_id),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
-        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum)),
+        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum, port)),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},
         k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
         k32168_append_dead_letters.API_KEY: partial(k32168_append_dead_letters.handle, services.shares.dead_letters),

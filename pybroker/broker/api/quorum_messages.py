@@ -3,6 +3,7 @@
 
 Behavior
 - This broker's node of the quorum answers, whether it leads or not.
+- A Fetch of a registered broker counts as its heartbeat, if this broker is the controller.
 - The request names partition 0 of the metadata topic, and nothing else; otherwise the response is INVALID_REQUEST.
 
 Versions
@@ -17,8 +18,12 @@ Differs from Kafka
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Protocol
 
+from pybroker.broker.cluster.controller_client import InProcessControllerClient
+from pybroker.broker.cluster.events import BrokerHeartbeat
+from pybroker.broker.quorum.fetch_reports import is_served
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import decode, encode
@@ -44,7 +49,9 @@ class QuorumAnswers(Protocol):
         ...
 
 
-async def handle(quorum: QuorumAnswers | None, context: RequestContext, request: Any) -> Any:
+async def handle(
+    quorum: QuorumAnswers | None, port: InProcessControllerClient, context: RequestContext, request: Any
+) -> Any:
     """Respond as this broker's node does. UNSUPPORTED_VERSION: the cluster has no metadata quorum."""
     if quorum is None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This cluster has no metadata quorum.")
@@ -56,4 +63,9 @@ async def handle(quorum: QuorumAnswers | None, context: RequestContext, request:
         body = await quorum.answer(key, version, encode(request, version))
     except ValueError as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"No message of the metadata quorum: {problem}") from None
-    return decode(key, version, body, False, interbroker=True)
+    response = decode(key, version, body, False, interbroker=True)
+    if key == ApiKey.FETCH and request.replica_epoch >= 0 and is_served(response):
+        # If the controller does not know this broker epoch, the metadata says so to the broker.
+        with contextlib.suppress(KafkaError):
+            await port.submit(BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset))
+    return response

@@ -12,6 +12,7 @@ from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unp
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
 from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.quorum.fetch_reports import FetchReports, is_served
 from pybroker.broker.quorum.native_log import PortRefusedError, UnreachableNodeError
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, decode, encode
@@ -28,13 +29,18 @@ class QuorumTransport:
     """The transport of one node; on the loop's thread."""
 
     def __init__(
-        self, broker_id: int, open_connection: Connector, address_of: Callable[[int, str, int], BrokerImage | None]
+        self,
+        broker_id: int,
+        open_connection: Connector,
+        address_of: Callable[[int, str, int], BrokerImage | None],
+        reports: FetchReports,
     ) -> None:
         """`address_of` returns where a node listens to brokers, by its id; host and port are the node's own words, or
-        "" and 0."""
+        "" and 0. Fetches carry the `reports`."""
         self._broker_id = broker_id
         self._open_connection = open_connection
         self._address_of = address_of
+        self._reports = reports
         self._open: dict[tuple[int, bool], InterBrokerConnection] = {}
         self._turns: dict[tuple[int, bool], asyncio.Lock] = {}
 
@@ -46,11 +52,16 @@ class QuorumTransport:
             raise UnreachableNodeError(f"the address of node {request.peer} is unknown")
         key, version = broker.broker_id, request.api_version
         message = decode(request.api_key, version, request.body, True, interbroker=True)
+        report = self._reports.current
+        if request.api_key == ApiKey.FETCH:
+            message.replica_epoch, message.applied_offset = report
         try:
             connection = await self._connection((key, request.api_key == ApiKey.FETCH), broker)
             if not connection.supports(type(message), version):
                 raise UnreachableNodeError(f"node {key} does not serve {type(message).__name__} {version}")
             answer = await connection.request(message, version, timeout_s=ANSWER_S)
+            if request.api_key == ApiKey.FETCH and is_served(answer):
+                self._reports.received(report)
             return encode(answer, version)
         except ConnectionRefusedError as problem:
             raise PortRefusedError from problem

@@ -316,6 +316,7 @@ class Broker:
             quorum.log,
             quorum.loader,
             Uuid.random(),
+            quorum.reports,
             quorum.voters.address_of,
             quorum.log.status,
             lambda: quorum.log.full_refusals,

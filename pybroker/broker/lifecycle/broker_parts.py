@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pybroker.broker.metadata.image import BrokerImage
     from pybroker.broker.metadata.metadata_cache import MetadataCache
     from pybroker.broker.metadata.metadata_store import MetadataStore
+    from pybroker.broker.quorum.fetch_reports import FetchReports
     from pybroker.broker.quorum.loader import MetadataLoader
     from pybroker.broker.quorum.quorum_log import CommitLatency, MetadataLog
     from pybroker.broker.replicas.broker_registration import BrokerRegistration
@@ -63,6 +64,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
     loader: MetadataLoader
     incarnation: Uuid
     """The id of this process."""
+    reports: FetchReports
     address_of: Callable[[int], BrokerImage | None]
     """Returns the address of a voter that is not registered as a broker."""
     status: Callable[[], QuorumStatus]

@@ -73,6 +73,7 @@ def quorum_parts(
         config["log.flush.mode"],
         on_fatal,
         incarnation=quorum.incarnation,
+        reports=quorum.reports,
         heartbeat_s=config.get_int("broker.heartbeat.interval.ms") / 1000,
         log_dirs=config.log_dirs,
         cordoned=config.cordoned_log_dirs,

@@ -1,4 +1,8 @@
-"""This broker's registration with the controller of a metadata quorum, and its heartbeats."""
+"""This broker's registration with the controller of a metadata quorum, and its heartbeats.
+
+Its fetches of the metadata topic say the same as a heartbeat. It sends a heartbeat when it has applied a change,
+because the next fetch may be later, and when its fetches do not reach the controller.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import BrokerHeartbeat, RegisterBroker, StopBroker
 from pybroker.broker.metadata.feature_levels import broker_features
 from pybroker.broker.metadata.znodes import Endpoint, RunningNode
+from pybroker.broker.quorum.fetch_reports import BrokerReport, FetchReports
 from pybroker.broker.replicas.broker_registration import boot_id, say_lost_directories
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.native import Uuid
@@ -39,6 +44,7 @@ class QuorumRegistration:
         on_fatal: Callable[[FatalError], None],
         *,
         incarnation: Uuid,
+        reports: FetchReports,
         heartbeat_s: float,
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
@@ -48,6 +54,7 @@ class QuorumRegistration:
         self._flush_mode = flush_mode
         self._on_fatal = on_fatal
         self._incarnation = incarnation
+        self._reports = reports
         self._heartbeat_s = heartbeat_s
         self._log_dirs = log_dirs
         self._cordoned = cordoned
@@ -66,18 +73,24 @@ class QuorumRegistration:
     def registered(self, broker_epoch: int) -> None:
         """Begin a new broker epoch."""
         self._epoch, self._lost = broker_epoch, False
+        self._report()
         self._lives(broker_epoch)
         self._wake.set()
 
     def unregistered(self) -> None:
         """Register again."""
         self._epoch, self._lost = -1, True
+        self._report()
         self._wake.set()
 
     def applied(self, offset: int) -> None:
         """Send a heartbeat immediately: decisions may wait for this broker."""
         self._applied = offset
+        self._report()
         self._wake.set()
+
+    def _report(self) -> None:
+        self._reports.current = BrokerReport(self._epoch, self._applied)
 
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
@@ -135,7 +148,8 @@ class QuorumRegistration:
         while True:
             self._wake.clear()
             if self._epoch >= 0:
-                await self._beat()
+                if not self._reports.is_known(self._reports.current, self._heartbeat_s):
+                    await self._beat()
             elif self._lost and self._staying:
                 await self._register_again()
             with contextlib.suppress(TimeoutError):

@@ -20,6 +20,8 @@ const REPLICA_EPOCH_TAG: u32 = 10_000;
 /// has these fields in versions 17 and 18.
 const DIRECTORY_TAG: u32 = 10_000;
 const HIGH_WATERMARK_TAG: u32 = 10_001;
+/// Tag of the offset up to which a broker has applied the metadata topic.
+const APPLIED_TAG: u32 = 10_001;
 /// First version with the consumer's rack (KIP-392).
 pub const WITH_RACK: i16 = 11;
 /// First version with fetch sessions.
@@ -36,6 +38,8 @@ pub struct FetchRequest {
     pub replica_id: i32,
     /// Broker epoch of a follower (v15+), else −1.
     pub replica_epoch: i64,
+    /// The offset up to which a broker has applied the metadata topic (among brokers, v13); −1 = unknown.
+    pub applied_offset: i64,
     /// How long to wait for `min_bytes`, milliseconds.
     pub max_wait_ms: i32,
     /// Bytes after which the fetch is answered.
@@ -66,6 +70,7 @@ impl Default for FetchRequest {
             cluster_id: None,
             replica_id: -1,
             replica_epoch: -1,
+            applied_offset: -1,
             max_wait_ms: 0,
             min_bytes: 0,
             max_bytes: i32::MAX,
@@ -155,6 +160,7 @@ impl FetchRequest {
         self.forgotten_partitions.clear();
         self.cluster_id = None;
         self.replica_epoch = -1;
+        self.applied_offset = -1;
         self.rack_id = Span::default();
         let mut reader = Reader::new(body);
         self.replica_id = if version <= 14 { reader.i32()? } else { -1 };
@@ -177,6 +183,7 @@ impl FetchRequest {
         if flexible {
             let mut cluster_id = None;
             let mut replica = (self.replica_id, -1);
+            let mut applied_offset = -1;
             reader.tags(|tag, value| match tag {
                 0 => {
                     if let Some(text) = value.nullable_string(true)? {
@@ -192,6 +199,10 @@ impl FetchRequest {
                     replica.1 = value.i64()?;
                     Ok(true)
                 }
+                APPLIED_TAG if version == BY_ID => {
+                    applied_offset = value.i64()?;
+                    Ok(true)
+                }
                 1 if version >= 15 => {
                     replica = (value.i32()?, value.i64()?);
                     value.skip_tags(true)?;
@@ -201,6 +212,7 @@ impl FetchRequest {
             })?;
             self.cluster_id = cluster_id;
             (self.replica_id, self.replica_epoch) = replica;
+            self.applied_offset = applied_offset;
         }
         reader.finish()
     }
@@ -301,7 +313,8 @@ impl FetchRequest {
         if version >= FLEXIBLE {
             let replica = version >= 15 && (self.replica_id, self.replica_epoch) != (-1, -1);
             let life = matches!(version, FLEXIBLE | BY_ID) && self.replica_epoch != -1;
-            let count = [self.cluster_id.is_some(), replica, life];
+            let applied = version == BY_ID && self.applied_offset != -1;
+            let count = [self.cluster_id.is_some(), replica, life, applied];
             writer.tag_count(count.into_iter().map(u32::from).sum());
             if let Some(cluster_id) = self.cluster_id {
                 writer.tag(0, |writer| writer.string(text(cluster_id)));
@@ -315,6 +328,9 @@ impl FetchRequest {
             }
             if life {
                 writer.tag(REPLICA_EPOCH_TAG, |writer| writer.i64(self.replica_epoch));
+            }
+            if applied {
+                writer.tag(APPLIED_TAG, |writer| writer.i64(self.applied_offset));
             }
         }
     }

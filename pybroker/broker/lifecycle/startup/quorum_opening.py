@@ -14,6 +14,7 @@ from pybroker.broker.lifecycle.startup.ownership import directory_id_of, owner_o
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.broker.metadata.znodes import Endpoint
+from pybroker.broker.quorum.fetch_reports import FetchReports
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.native_log import NativeMetadataLog, NodeParts
 from pybroker.broker.quorum.seen_metadata import SeenMetadata
@@ -127,6 +128,7 @@ class OpenQuorum(NamedTuple):
     loader: MetadataLoader
     voters: VoterDirectory
     seen: SeenMetadata
+    reports: FetchReports
 
     async def answers(self, voter: QuorumReplicaStatus) -> bool:
         """Return whether a voter answers."""
@@ -183,7 +185,8 @@ async def open_quorum(
         raise StartError(f"the metadata log in {directory} cannot be opened: {problem}") from None
     metadata.serve_quorum(native)
     known = VoterDirectory(config)
-    transport = QuorumTransport(here, _connector(config, login), known.broker)
+    reports = FetchReports()
+    transport = QuorumTransport(here, _connector(config, login), known.broker, reports)
     parts = NodeParts(
         native,
         here,
@@ -193,7 +196,7 @@ async def open_quorum(
         lambda: loader.image,
         limits,
     )
-    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, loader, known, seen)
+    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, loader, known, seen, reports)
 
 
 def voter_endpoint(config: BrokerConfig) -> list[QuorumEndpoint]:

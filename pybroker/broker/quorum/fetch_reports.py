@@ -1,0 +1,44 @@
+"""What this broker reports to the controller with its fetches of the metadata topic: its broker epoch, and the offset
+up to which it has applied the topic. The reports replace its heartbeats while it fetches.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+
+class BrokerReport(NamedTuple):
+    """The content of a report."""
+
+    broker_epoch: int
+    """-1 if this process is not registered."""
+    applied: int
+
+
+NOTHING = BrokerReport(-1, -1)
+
+
+def is_served(response: Any) -> bool:
+    """Return whether the leader of the quorum has served a Fetch."""
+    return not response.error_code and not any(
+        partition.error_code for topic in response.responses for partition in topic.partitions
+    )
+
+
+class FetchReports:
+    """The reports of one broker; on the loop's thread."""
+
+    def __init__(self) -> None:
+        self.current = NOTHING
+        """The content of the next report."""
+        self._received = NOTHING
+        self._received_at = float("-inf")
+
+    def received(self, report: BrokerReport) -> None:
+        """Take note that the leader of the quorum has answered a fetch with this report."""
+        self._received, self._received_at = report, time.monotonic()
+
+    def is_known(self, report: BrokerReport, age_s: float) -> bool:
+        """Return whether the leader got this report within the last `age_s` seconds."""
+        return self._received == report and time.monotonic() - self._received_at <= age_s
