@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic, blocking
-from tests.quorum.test_broker_cluster import SIZE, QuorumBroker, Scene, until
+from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaError, NewTopic, blocking
+from tests.quorum.test_broker_cluster import SIZE, WAIT_S, QuorumBroker, Scene, until
 from tests.quorum.test_dump_log import dump
 
 TOPICS = 100
@@ -60,12 +66,12 @@ def change_settings(scene: Scene, rounds: range) -> None:
             admin.incremental_alter_configs(dict.fromkeys(RESOURCES, change)).all()
 
 
-def metadata(broker: QuorumBroker) -> dict[str, object]:
+def metadata(broker: QuorumBroker) -> dict[str, dict[str, Any]]:
     """What one broker shows."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         topics = {name: topic.topic_id for name, topic in admin.list_topics().items()}
         configs = admin.describe_configs(RESOURCES).all()
-        settings = {resource.name: config["retention.ms"].value for resource, config in configs.items()}
+        settings: dict[str, Any] = {resource.name: config["retention.ms"].value for resource, config in configs.items()}
     return {"topics": topics, "settings": settings}
 
 
@@ -120,6 +126,43 @@ def test_broker_that_was_down_fetches_a_snapshot(scene: Scene) -> None:
     until(lambda: metadata(away)["settings"] == expected_settings(ROUNDS - 1))
     assert metadata(away) == metadata(others[0])
     assert log_start(away) > had + 3 * TOPICS
+
+
+def test_brokers_killed_while_they_write_a_snapshot_lose_nothing(scene: Scene) -> None:
+    until(scene.all_vote)
+    make_topics(scene)
+    rounds, acknowledged, enough = count(), [-1], threading.Event()
+
+    def change() -> None:
+        while not enough.is_set():
+            number = next(rounds)
+            # The broker that is asked may be the one that dies.
+            with contextlib.suppress(KafkaError):
+                change_settings(scene, range(number, number + 1))
+                acknowledged.append(number)
+
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change)
+        try:
+            for broker in scene.brokers.values():
+                give_up = time.monotonic() + WAIT_S
+                while not list(log_of(broker).glob("*.own.part")):
+                    assert time.monotonic() < give_up
+                    time.sleep(0.001)
+                broker.kill()
+                scene.start()
+        finally:
+            enough.set()
+        changing.result()
+    brokers = list(scene.brokers.values())
+
+    def all_there() -> bool:
+        settings = [value for broker in brokers for value in metadata(broker)["settings"].values()]
+        return all(int(value) >= 10**9 + acknowledged[-1] for value in settings)
+
+    until(all_there)
+    assert acknowledged[-1] > 0
+    until(lambda: not any(list(log_of(broker).glob("*.part")) for broker in brokers))
 
 
 def log_dirs(broker: QuorumBroker) -> str:

@@ -148,13 +148,24 @@ impl<F: Files> SnapshotWriter<F> {
     }
 }
 
-/// A snapshot that is being fetched from the leader.
+/// A snapshot that is being fetched from the leader. Dropping it removes the file, unless
+/// [`SnapshotDownload::complete`] has checked it.
 #[derive(Debug)]
 pub struct SnapshotDownload<F: Files> {
     files: F,
     file: F::File,
     id: EpochEnd,
     position: u64,
+    completed: bool,
+}
+
+impl<F: Files> Drop for SnapshotDownload<F> {
+    fn drop(&mut self) {
+        if !self.completed {
+            // An incomplete file would keep room. If it stays, recovery removes it.
+            let _ = self.files.remove(&part_name(self.id));
+        }
+    }
 }
 
 impl<F: Files> SnapshotDownload<F> {
@@ -172,6 +183,7 @@ impl<F: Files> SnapshotDownload<F> {
             file,
             id,
             position: 0,
+            completed: false,
         })
     }
 
@@ -206,13 +218,14 @@ impl<F: Files> SnapshotDownload<F> {
     ///
     /// # Errors
     /// If the file is not a complete snapshot with that id, or the disk fails.
-    pub fn complete(self) -> Result<SnapshotHeader, LogError> {
+    pub fn complete(mut self) -> Result<SnapshotHeader, LogError> {
         let name = part_name(self.id);
         self.file
             .sync()
             .map_err(LogError::io("sync", self.files.path_of(&name)))?;
         let reader = SnapshotReader::open_named(&self.files, name, self.id)?;
         reader.verify()?;
+        self.completed = true;
         Ok(reader.header)
     }
 }

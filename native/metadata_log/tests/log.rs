@@ -451,6 +451,21 @@ fn snapshot_is_fetched_and_installed() {
 }
 
 #[test]
+fn abandoned_download_leaves_no_file() {
+    let (_root, path) = directory();
+    let log = filled(&path);
+    let before = fs::read_dir(&path).expect("a directory").count();
+    let id = EpochEnd {
+        epoch: 1,
+        offset: 500,
+    };
+    let mut download = log.begin_download(id).expect("a download");
+    download.write(b"part").expect("written");
+    drop(download);
+    assert_eq!(fs::read_dir(&path).expect("a directory").count(), before);
+}
+
+#[test]
 fn incomplete_download_is_refused() {
     let (_root, path) = directory();
     let mut leader = filled(&path);

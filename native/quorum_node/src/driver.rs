@@ -387,6 +387,8 @@ impl Driver {
                 id,
             } => self.respond_with_snapshot(handle, response, id),
             Action::Append(batches) => {
+                // The log goes on, so a snapshot that was being fetched is not needed any more.
+                self.download = None;
                 let context = EncodeContext {
                     timestamp_ms: self.clock.wall_ms(),
                     voters: self.quorum.voters(),
