@@ -33,7 +33,6 @@ def unregister(broker: ClusterBroker, number: int) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-@pytest.mark.only_on_zookeeper("a voter is refused until it is removed as one: tests/quorum/test_endpoints.py")
 @pytest.mark.checklist(5, 70, "R30")
 def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: Path) -> None:
     # A voter cannot be unregistered.
