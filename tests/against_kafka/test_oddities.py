@@ -212,6 +212,28 @@ def configs(side: Side, name: str) -> None:
         alter(CLIENT_METRICS, name, (key, DELETE, None))
 
 
+def broker_removals(side: Side, name: str) -> None:
+    """Of settings that are not set, that belong to one broker, and that do not exist."""
+    for key in (
+        "no.such.config",
+        "",
+        "log.retention.ms",
+        "max.connections.per.ip.overrides",
+        "ssl.keystore.location",
+        "broker.id",
+    ):
+        for value in (None, "", "1", "x"):
+            for resource in ("", "1"):
+                for validate in (True, False):
+                    row = m.IncrementalAlterConfigsRequest_AlterableConfig(
+                        name=key, config_operation=DELETE, value=value
+                    )
+                    changed = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
+                        resource_type=BROKER, resource_name=resource, configs=[row]
+                    )
+                    side.ask(m.IncrementalAlterConfigsRequest(resources=[changed], validate_only=validate), 1)
+
+
 def partitions(side: Side, name: str) -> None:
     """What test_administration.py does not send: several partitions with one wrong."""
     side.topic(name, 2)
@@ -287,6 +309,6 @@ def partitions(side: Side, name: str) -> None:
                 )
 
 
-@pytest.mark.parametrize("story", [api_versions, producer_ids, transactions, configs, partitions])
+@pytest.mark.parametrize("story", [api_versions, producer_ids, transactions, configs, broker_removals, partitions])
 def test_as_kafka(compare: Callable[[Story], None], story: Story) -> None:
     compare(story)

@@ -210,6 +210,8 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
             changes[op.name] = None  # The setting is not set, or a release that knew it has stored it.
             continue
+        if op.op == OpType.DELETE and (key is None or (per_cluster and key.scope is Scope.PER_BROKER)):
+            continue  # As in Kafka: a setting that cannot be here is not here.
         if key is None:
             nearest = nearest_name(op.name, BROKER_SETTINGS)
             hint = f"; did you mean {nearest}?" if nearest else ""

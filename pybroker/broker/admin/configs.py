@@ -18,6 +18,7 @@ import msgspec
 from pybroker.broker import logs
 from pybroker.broker.admin import config_views
 from pybroker.broker.admin.config_changes import (
+    OpType,
     ResourceOps,
     ResourceType,
     broker_changes,
@@ -137,7 +138,11 @@ class ConfigAdmin:
     async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
         """Refuse host names that cannot be resolved. Resolving may take seconds, and runs in a thread."""
         for index, resource in enumerate(resources):
-            texts = [op.value for op in resource.ops if op.name == connection_overrides.NAME and op.value]
+            texts = [
+                op.value
+                for op in resource.ops
+                if op.name == connection_overrides.NAME and op.op != OpType.DELETE and op.value
+            ]
             if results[index] is not None or resource.resource_type != ResourceType.BROKER:
                 continue
             for text in texts:
