@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.listener_addresses import parse_voters
+from pybroker.config.listener_addresses import host_port, parse_voters
 from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least, one_of
 from pybroker.config.stores import check_type
 
@@ -12,6 +12,7 @@ INT, LIST, LONG = ConfigType.INT, ConfigType.LIST, ConfigType.LONG
 LONG_MAX = 9223372036854775807
 
 METADATA_STORE = "metadata.store"
+BOOTSTRAP = "controller.quorum.bootstrap.servers"
 EMBEDDED = "embedded"
 ZOOKEEPER = "zookeeper"
 QUORUM = "quorum"
@@ -23,6 +24,18 @@ def _voters(value: Value) -> None:
     if value is not None:
         assert isinstance(value, tuple)
         parse_voters(value)
+
+
+def _addresses(value: Value) -> None:
+    if value is not None:
+        assert isinstance(value, tuple)
+        for item in value:
+            host_port(item)
+
+
+def _odd(value: Value) -> None:
+    if not (isinstance(value, int) and value > 0 and value % 2):
+        raise InvalidValue("expected 1, 3, 5 or another odd number")
 
 
 def _store_type(value: Value) -> None:
@@ -56,6 +69,36 @@ METADATA = (
             "addresses of their listeners for brokers."
         ),
         _voters,
+    ),
+    ConfigKey(
+        BOOTSTRAP,
+        LIST,
+        None,
+        (
+            "With metadata.store=quorum: the addresses (host:port) of some brokers' listeners for brokers. A broker "
+            "that starts for the first time joins their cluster. Without this setting and controller.quorum.voters it "
+            "makes a new cluster."
+        ),
+        _addresses,
+    ),
+    ConfigKey(
+        "controller.quorum.auto.join.enable",
+        BOOLEAN,
+        True,
+        (
+            "With metadata.store=quorum: this broker becomes a voter of the metadata log when there are fewer than "
+            "controller.quorum.voters.target, or when its own voter has another directory (Kafka: false)."
+        ),
+    ),
+    ConfigKey(
+        "controller.quorum.voters.target",
+        INT,
+        3,
+        (
+            "With metadata.store=quorum: the number of voters up to which the leader promotes brokers. An odd number: "
+            "2 of 3, or 3 of 5, suffice. Not one of Kafka's settings."
+        ),
+        _odd,
     ),
     ConfigKey(
         "broker.heartbeat.interval.ms",

@@ -20,6 +20,7 @@ from pybroker.config.listener_addresses import (
     SECURITY_BETWEEN,
     Listener,
     VoterAddress,
+    host_port,
     parse_listeners,
     parse_voters,
     protocol_map,
@@ -138,6 +139,22 @@ class BrokerConfig(Mapping[str, Any]):
     def voters(self) -> tuple[VoterAddress, ...]:
         """The voters with which the metadata quorum starts for the first time."""
         return parse_voters(self.get_list("controller.quorum.voters"))
+
+    @property
+    def quorum_bootstrap(self) -> tuple[tuple[str, int], ...]:
+        """The addresses that a broker asks for the cluster when it starts for the first time."""
+        return tuple(host_port(item) for item in self.get_list("controller.quorum.bootstrap.servers"))
+
+    @property
+    def joins_voters(self) -> bool:
+        """Whether this broker offers itself as a voter of the metadata log."""
+        listed = any(voter.node_id == self.broker_id for voter in self.voters)
+        return listed or bool(self["controller.quorum.auto.join.enable"])
+
+    @property
+    def voters_wanted(self) -> int:
+        """The leader of the metadata log promotes brokers while there are fewer voters."""
+        return max(self.get_int("controller.quorum.voters.target"), len(self.voters))
 
     @property
     def between_brokers(self) -> str | None:
@@ -279,8 +296,8 @@ class BrokerConfig(Mapping[str, Any]):
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
         """Return all effective settings for native code, under Kafka's names; lists as comma-separated text.
 
-        Adds three derived settings: `topic.ids` (from the protocol version), `replicas.by.rack` (from the selector's
-        class) and `connection.rates.of.listeners`.
+        Adds four derived settings: `topic.ids` (from the protocol version), `metadata.quorum`, `replicas.by.rack` (from
+        the selector's class) and `connection.rates.of.listeners`.
         """
         values = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
         by_rack = self["replica.selector.class"] == RACK_AWARE
@@ -289,6 +306,7 @@ class BrokerConfig(Mapping[str, Any]):
             "cordoned.log.dirs": ",".join(self.cordoned_log_dirs),
             connection_overrides.NAME: connection_overrides.by_address(self.get_str(connection_overrides.NAME)),
             "topic.ids": self.topic_ids,
+            "metadata.quorum": self.in_quorum,
             "replicas.by.rack": by_rack,
             "connection.rates.of.listeners": connection_rates(self.listener_settings),
         }

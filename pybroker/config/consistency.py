@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from pybroker.config import connection_overrides
-from pybroker.config.broker_cluster import METADATA_STORE, QUORUM
+from pybroker.config.broker_cluster import BOOTSTRAP, METADATA_STORE, QUORUM
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
@@ -100,8 +100,10 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield BETWEEN, "not in listeners"
         return
     if not config.in_cluster:
-        if "," in given.get(VOTERS, ""):
-            yield VOTERS, f"a single broker has no other voters; set metadata.store={QUORUM}, or remove the line"
+        # One address is that of this process, as in Kafka's sample file.
+        for name in (VOTERS, BOOTSTRAP):
+            if "," in given.get(name, ""):
+                yield name, f"a single broker has no other voters; set metadata.store={QUORUM}, or remove the line"
         if given.get("zookeeper.connect"):
             yield (
                 "zookeeper.connect",
@@ -133,8 +135,9 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
 
 
 def _quorum(config: BrokerConfig) -> Problems:
-    if not config.voters:
-        yield METADATA_STORE, f"{VOTERS} is missing; add {VOTERS}=id@host:port[,id@host:port...]"
+    own = next((listener for listener in config.listeners if listener.name == config.between_brokers), None)
+    if own is not None and own.port == 0 and all(voter.node_id != config.broker_id for voter in config.voters):
+        yield "listeners", f"{own} needs a fixed port: voters of the metadata log keep each other's addresses"
     if config["zookeeper.connect"]:
         yield "zookeeper.connect", f"conflicts with {METADATA_STORE}={QUORUM}; remove one of the two"
     if not config.topic_ids:

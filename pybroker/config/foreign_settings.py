@@ -74,20 +74,13 @@ REFUSED: dict[str, Refusal] = {
     ),
 }
 
-# A quorum with one member is this process (the combined mode of Kafka's sample file). If it has several members, it is
-# another cluster.
-SINGLE_MEMBER: dict[str, str] = {
-    "controller.quorum.bootstrap.servers": "name the voters in controller.quorum.voters instead; remove the line",
-}
-
 # All other settings of Apache Kafka 3.9 to 4.4: accepted, listed in one warning, without effect.
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 auto.include.jmx.reporter broker.id.generation.enable
 controller.listener.names controller.performance.always.log.threshold.ms
-controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
-controller.quorum.fetch.max.bytes
+controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.fetch.max.bytes
 controller.quorum.fetch.snapshot.max.bytes controller.quorum.request.timeout.ms
 controller.quorum.retry.backoff.ms controller.socket.timeout.ms
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
@@ -228,8 +221,6 @@ def refusal(name: str, text: str) -> str | None:
     """Return the remedy for a Kafka setting that the broker refuses; None if it is harmless or unknown. Settings of one
     listener count as the setting behind the prefix.
     """
-    if name in SINGLE_MEMBER:
-        return SINGLE_MEMBER[name] if "," in text else None
     value = "".join(text.split()).lower()
     for part in _meanings(name):
         if part in LIMITS_OF_LISTENERS and part != name:
@@ -247,7 +238,7 @@ def is_foreign(name: str) -> bool:
     kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name)) or name.startswith(f"{PROVIDERS}.")
     if name.startswith(PREFIX):
         return kafkas or any(part in BROKER_SETTINGS for part in _meanings(name))
-    return kafkas or name in SINGLE_MEMBER or name == PROVIDERS
+    return kafkas or name == PROVIDERS
 
 
 def is_of_others(name: str) -> bool:

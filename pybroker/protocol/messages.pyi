@@ -4539,3 +4539,16 @@ class ListIngestsResponse_ListedIngestPartition(msgspec.Struct):
     bytes: int = 0
     base_offset: int = -1
     end_offset: int = -1
+
+class TransferQuorumLeaderRequest(msgspec.Struct):
+    """Request, key 32155, versions 0-0."""
+
+    successor_id: int = -1
+    timeout_ms: int = 0
+
+class TransferQuorumLeaderResponse(msgspec.Struct):
+    """Response, key 32155, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None

@@ -81,6 +81,12 @@ def test_brokers_and_clients_log_in_as_users_of_before_the_start(scene: LoginSce
     refused = add(other, "admin")
     assert refused.exit_code == 1
     assert "broker 1 founds the cluster, not broker 2: run the command with the settings of broker 1" in refused.output
+    addresses = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "127.0.0.1:1"}
+    before, other.settings = other.settings, {**other.settings, **addresses}
+    refused = add(other, "admin")
+    assert refused.exit_code == 1
+    assert "broker 2 joins a cluster (controller.quorum.bootstrap.servers)" in refused.output
+    other.settings = before
 
     for broker in scene.brokers.values():
         broker.launch()

@@ -49,6 +49,7 @@ def test_the_tables_are_found() -> None:
         "PurgeTopics",
         "DescribeClusterState",
         "DeleteOffsets",
+        "TransferQuorumLeader",
     ]
     assert [version for version, *_ in LISTING] == ["0", "1"]
 

@@ -90,6 +90,17 @@ impl Api {
         }
     }
 
+    /// Return whether only a cluster with a metadata quorum serves the key.
+    pub const fn needs_quorum(&self) -> bool {
+        matches!(
+            self.key,
+            ApiKey::DescribeQuorum
+                | ApiKey::AddRaftVoter
+                | ApiKey::RemoveRaftVoter
+                | ApiKey::TransferQuorumLeader
+        )
+    }
+
     /// Return whether messages of `version` have compact lengths and tagged fields.
     pub const fn is_flexible(&self, version: i16) -> bool {
         matches!(self.first_flexible, Some(first) if version >= first)
@@ -226,7 +237,7 @@ apis! {
     52 Vote 0..=2 flexible 0 Python dormant;
     53 BeginQuorumEpoch 0..=1 flexible 1 Python dormant;
     54 EndQuorumEpoch 0..=1 flexible 1 Python dormant;
-    55 DescribeQuorum 0..=2 flexible 0 Python dormant;
+    55 DescribeQuorum 0..=2 flexible 0 Python served;
     56 AlterPartition 0..=3 flexible 0 Python dormant;
     57 UpdateFeatures 0..=2 flexible 0 Python served;
     58 Envelope 0..=0 flexible 0 Python dormant;
@@ -251,8 +262,8 @@ apis! {
     77 ShareGroupDescribe 1..=1 flexible 0 Python served;
     78 ShareFetch 1..=2 flexible 0 Python served;
     79 ShareAcknowledge 1..=2 flexible 0 Python served;
-    80 AddRaftVoter 0..=1 flexible 0 Python dormant;
-    81 RemoveRaftVoter 0..=0 flexible 0 Python dormant;
+    80 AddRaftVoter 0..=1 flexible 0 Python served;
+    81 RemoveRaftVoter 0..=0 flexible 0 Python served;
     82 UpdateRaftVoter 0..=0 flexible 0 Python dormant;
     83 InitializeShareGroupState 0..=0 flexible 0 Python dormant;
     84 ReadShareGroupState 0..=0 flexible 0 Python dormant;
@@ -279,6 +290,7 @@ apis! {
     32152 IngestCommit 0..=0 flexible 0 Python served;
     32153 IngestAbort 0..=0 flexible 0 Python served;
     32154 ListIngests 0..=0 flexible 0 Python served;
+    32155 TransferQuorumLeader 0..=0 flexible 0 Python served;
     32160 UpdateCluster 0..=0 flexible 0 Python dormant;
     32161 RestoreReplicas 0..=0 flexible 0 Python dormant;
     32162 CloseTopics 0..=0 flexible 0 Python dormant;
@@ -343,7 +355,7 @@ mod tests {
         for api in APIS {
             assert_eq!(Api::find(api.key.code()), Some(api));
         }
-        for absent in [-1, 95, 32141, 32155, i16::MIN, i16::MAX] {
+        for absent in [-1, 95, 32141, 32156, i16::MIN, i16::MAX] {
             assert_eq!(Api::find(absent), None, "{absent}");
         }
         assert_eq!(

@@ -80,17 +80,24 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::StagedReplicas, 0),
 ];
 
+/// Properties of the cluster on which the served versions depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterKind {
+    /// `inter.broker.protocol.version` is 2.8 or later; below, only versions with topic names are served.
+    pub topic_ids: bool,
+    /// The cluster has a metadata quorum.
+    pub quorum: bool,
+}
+
 impl Api {
     /// Return the lowest and highest version that listeners of `registry` serve, `None` if they do not serve the key.
-    /// Brokers use the KIP-516 text's versions, after authenticating as clients do. With `topic_ids` false
-    /// (`inter.broker.protocol.version` below 2.8) only versions with topic names are served.
+    /// Brokers use the KIP-516 text's versions, after authenticating as clients do.
     #[inline]
-    pub fn versions_on(&self, registry: Registry, topic_ids: bool) -> Option<(i16, i16)> {
+    pub fn versions_on(&self, registry: Registry, cluster: ClusterKind) -> Option<(i16, i16)> {
         match registry {
-            Registry::Client => self
-                .served
-                .then(|| (self.min_version, self.newest(topic_ids))),
-            Registry::InterBroker => self.versions_among_brokers(topic_ids),
+            Registry::Client => (self.served && (cluster.quorum || !self.needs_quorum()))
+                .then(|| (self.min_version, self.newest(cluster.topic_ids))),
+            Registry::InterBroker => self.versions_among_brokers(cluster.topic_ids),
         }
     }
 
@@ -114,11 +121,11 @@ impl Api {
     /// ascending.
     pub fn advertised(
         registry: Registry,
-        topic_ids: bool,
+        cluster: ClusterKind,
     ) -> impl Iterator<Item = (&'static Api, i16, i16)> {
         APIS.iter()
             .filter_map(move |api| {
-                let (lowest, highest) = api.versions_on(registry, topic_ids)?;
+                let (lowest, highest) = api.versions_on(registry, cluster)?;
                 Some((api, lowest, highest))
             })
             .filter(|(_, lowest, highest)| lowest <= highest)
@@ -129,9 +136,16 @@ impl Api {
 mod tests {
     use super::*;
 
+    const fn cluster(topic_ids: bool) -> ClusterKind {
+        ClusterKind {
+            topic_ids,
+            quorum: false,
+        }
+    }
+
     #[test]
     fn without_topic_ids_only_versions_by_name_are_left() {
-        let rows: Vec<_> = Api::advertised(Registry::Client, false)
+        let rows: Vec<_> = Api::advertised(Registry::Client, cluster(false))
             .filter(|(api, _, highest)| *highest < api.max_version)
             .map(|(api, lowest, highest)| (api.key, lowest, highest))
             .collect();
@@ -149,9 +163,31 @@ mod tests {
                 (ApiKey::ListTopics, 0, 0),
             ]
         );
-        let gone = Api::advertised(Registry::Client, true).count()
-            - Api::advertised(Registry::Client, false).count();
+        let gone = Api::advertised(Registry::Client, cluster(true)).count()
+            - Api::advertised(Registry::Client, cluster(false)).count();
         assert_eq!(gone, 24);
+    }
+
+    #[test]
+    fn keys_of_the_quorum_are_served_to_clients_of_a_quorum() {
+        let quorum = ClusterKind {
+            topic_ids: true,
+            quorum: true,
+        };
+        let without: Vec<_> = Api::advertised(Registry::Client, cluster(true)).collect();
+        let added: Vec<_> = Api::advertised(Registry::Client, quorum)
+            .filter(|row| !without.contains(row))
+            .map(|(api, lowest, highest)| (api.key, lowest, highest))
+            .collect();
+        assert_eq!(
+            added,
+            [
+                (ApiKey::DescribeQuorum, 0, 2),
+                (ApiKey::AddRaftVoter, 0, 1),
+                (ApiKey::RemoveRaftVoter, 0, 0),
+                (ApiKey::TransferQuorumLeader, 0, 0),
+            ]
+        );
     }
 
     #[test]
@@ -180,7 +216,7 @@ mod tests {
     #[test]
     fn below_2_8_brokers_are_served_the_versions_by_name() {
         let of = |topic_ids| {
-            Api::advertised(Registry::InterBroker, topic_ids)
+            Api::advertised(Registry::InterBroker, cluster(topic_ids))
                 .map(|(api, lowest, highest)| (api.key, (lowest, highest)))
                 .collect::<std::collections::BTreeMap<_, _>>()
         };
@@ -206,7 +242,7 @@ mod tests {
 
     #[test]
     fn brokers_are_served_what_has_a_handler_in_the_texts_version() {
-        let rows: Vec<_> = Api::advertised(Registry::InterBroker, true)
+        let rows: Vec<_> = Api::advertised(Registry::InterBroker, cluster(true))
             .map(|(api, lowest, highest)| (api.key, lowest, highest))
             .collect();
         assert_eq!(

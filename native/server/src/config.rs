@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use pybroker_protocol::codec::Registry;
+pub use pybroker_protocol::served::ClusterKind;
 
 use crate::limits::Limits;
 use crate::net::tls::TlsListener;
@@ -63,8 +64,8 @@ pub struct ListenerConfig {
 pub struct DynamicSettings {
     /// `auto.create.topics.enable`: Metadata requests for unknown topics go to the control plane.
     pub auto_create_topics: bool,
-    /// `inter.broker.protocol.version` is 2.8 or later: responses have topic ids.
-    pub topic_ids: bool,
+    /// Properties of the cluster on which the served versions depend.
+    pub cluster: ClusterKind,
     /// `replica.selector.class`: consumers learn the replica in their rack (KIP-392).
     pub rack_aware: bool,
     /// Limits of connections and memory.
@@ -100,7 +101,10 @@ impl Default for DynamicSettings {
     fn default() -> Self {
         DynamicSettings {
             auto_create_topics: true,
-            topic_ids: true,
+            cluster: ClusterKind {
+                topic_ids: true,
+                quorum: false,
+            },
             rack_aware: false,
             limits: Limits::default(),
             metrics: MetricsLimits::default(),

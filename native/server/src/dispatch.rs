@@ -113,12 +113,9 @@ fn admit(
         api_key,
         api_version,
     };
-    let (registry, topic_ids) = (
-        turn.connection.peer.registry,
-        turn.thread.settings.topic_ids,
-    );
+    let (registry, cluster) = (turn.connection.peer.registry, turn.thread.settings.cluster);
     let Some((api, (lowest, newest))) =
-        Api::find(api_key).and_then(|api| Some((api, api.versions_on(registry, topic_ids)?)))
+        Api::find(api_key).and_then(|api| Some((api, api.versions_on(registry, cluster)?)))
     else {
         return Err(not_served);
     };

@@ -16,7 +16,7 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
 };
 use pybroker_protocol::{Api, ApiKey, ErrorCode};
 use pybroker_server::authorizer::{Acl, AclDelta, Operation, ResourceType};
-use pybroker_server::config::{DynamicSettings, SecurityProtocol};
+use pybroker_server::config::{ClusterKind, DynamicSettings, SecurityProtocol};
 use pybroker_server::control_plane::ControlReply;
 use pybroker_storage::FlushMode;
 use support::records::{Fetch, Named, batch, read_fetched};
@@ -149,7 +149,7 @@ fn each_listener_tells_what_it_serves() {
         (server.connect(), Registry::Client),
         (server.connect_as_broker(), Registry::InterBroker),
     ] {
-        let expected = Api::advertised(registry, true);
+        let expected = Api::advertised(registry, DynamicSettings::default().cluster);
         let expected: Vec<_> = expected
             .map(|(api, lowest, highest)| (api.key.code(), lowest, highest))
             .collect();
@@ -164,7 +164,10 @@ fn each_listener_tells_what_it_serves() {
 /// As a broker whose `inter.broker.protocol.version` is below 2.8.
 fn without_topic_ids() -> TestServer {
     let settings = DynamicSettings {
-        topic_ids: false,
+        cluster: ClusterKind {
+            topic_ids: false,
+            quorum: false,
+        },
         ..DynamicSettings::default()
     };
     let disk = Disk::new(FlushMode::Os);

@@ -264,7 +264,10 @@ fn versions_of_the_api() {
         let response = versions(&mut client, version, &good);
         assert_eq!(
             (response.error_code, response.api_keys.len()),
-            (0, Api::advertised(Registry::Client, true).count())
+            (
+                0,
+                Api::advertised(Registry::Client, DynamicSettings::default().cluster).count()
+            )
         );
     }
     for version in [6, 99, i16::MAX] {

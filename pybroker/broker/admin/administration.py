@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pybroker.broker.admin.features import FeatureAdmin
     from pybroker.broker.admin.history import HistoryAdmin
     from pybroker.broker.admin.log_dirs import LogDirAdmin
+    from pybroker.broker.admin.quorum import VoterAdmin
     from pybroker.broker.admin.quotas import QuotaAdmin
     from pybroker.broker.admin.record_deletion import RecordAdmin
     from pybroker.broker.admin.replica_assignment import BrokerAdmin, ElectionAdmin, ReassignmentAdmin
@@ -40,6 +41,7 @@ class Administration:
         self,
         *,
         broker_id: int,
+        cluster_id: str,
         config: BrokerConfig,
         clock: Clock,
         native: NativeBroker,
@@ -57,6 +59,7 @@ class Administration:
         enforced. `voters` returns the voters of the metadata quorum, if there is one.
         """
         self._broker_id = broker_id
+        self._cluster_id = cluster_id
         self._config = config
         self._clock = clock
         self._native = native
@@ -118,6 +121,13 @@ class Administration:
         from pybroker.broker.admin.log_dirs import LogDirAdmin
 
         return LogDirAdmin(self._native.log_dirs, self._config, self._view)
+
+    @cached_property
+    def quorum(self) -> VoterAdmin:
+        """Return the handler of the metadata quorum's voters."""
+        from pybroker.broker.admin.quorum import VoterAdmin
+
+        return VoterAdmin(self._cluster_id, self._config, self._port)
 
     @cached_property
     def quotas(self) -> QuotaAdmin:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pybroker.broker.api import k49_alter_client_quotas as k49_alter_client_quotas
     from pybroker.broker.api import k50_describe_user_scram_credentials as k50_describe_user_scram_credentials
     from pybroker.broker.api import k51_alter_user_scram_credentials as k51_alter_user_scram_credentials
+    from pybroker.broker.api import k55_describe_quorum as k55_describe_quorum
     from pybroker.broker.api import k57_update_features as k57_update_features
     from pybroker.broker.api import k60_describe_cluster as k60_describe_cluster
     from pybroker.broker.api import k61_describe_producers as k61_describe_producers
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from pybroker.broker.api import k77_share_group_describe as k77_share_group_describe
     from pybroker.broker.api import k78_share_fetch as k78_share_fetch
     from pybroker.broker.api import k79_share_acknowledge as k79_share_acknowledge
+    from pybroker.broker.api import k80_add_raft_voter as k80_add_raft_voter
+    from pybroker.broker.api import k81_remove_raft_voter as k81_remove_raft_voter
     from pybroker.broker.api import k88_streams_group_heartbeat as k88_streams_group_heartbeat
     from pybroker.broker.api import k89_streams_group_describe as k89_streams_group_describe
     from pybroker.broker.api import k90_describe_share_group_offsets as k90_describe_share_group_offsets
@@ -89,6 +92,7 @@ if TYPE_CHECKING:
     from pybroker.broker.api import k32152_ingest_commit as k32152_ingest_commit
     from pybroker.broker.api import k32153_ingest_abort as k32153_ingest_abort
     from pybroker.broker.api import k32154_list_ingests as k32154_list_ingests
+    from pybroker.broker.api import k32155_transfer_quorum_leader as k32155_transfer_quorum_leader
     from pybroker.broker.api import share_records as share_records
     from pybroker.broker.api import topic_ids as topic_ids
 

@@ -85,6 +85,7 @@ def routes(services: Services) -> Routes:
         45: lambda: partial(api.k45_alter_partition_reassignments.handle, admin.reassignments, names(), authorizer),
         46: lambda: partial(api.k46_list_partition_reassignments.handle, admin.reassignments, names(), authorizer),
         47: lambda: partial(api.k47_offset_delete.handle, groups, authorizer),
+        **_of_quorum(services),
         **_of_transactions(services),
         **_of_shares(services),
         **_of_streams(services),
@@ -127,6 +128,16 @@ def routes(services: Services) -> Routes:
         32147: lambda: partial(api.k32147_describe_cluster_state.handle, services.cluster_state, authorizer),
         32148: lambda: partial(api.k32148_delete_offsets.handle, groups, living, authorizer),
         32149: lambda: partial(api.k32149_purge_topics.handle, admin.lineage, authorizer),
+    }
+
+
+def _of_quorum(services: Services) -> Routes:
+    admin, authorizer = services.admin, services.authorizer
+    return {
+        55: lambda: partial(api.k55_describe_quorum.handle, admin.quorum, authorizer),
+        80: lambda: partial(api.k80_add_raft_voter.handle, admin.quorum, authorizer),
+        81: lambda: partial(api.k81_remove_raft_voter.handle, admin.quorum, authorizer),
+        32155: lambda: partial(api.k32155_transfer_quorum_leader.handle, admin.quorum, authorizer),
     }
 
 

@@ -536,19 +536,101 @@ class AskClusterId(Event[str], frozen=True):
     """The question of a node that starts for the first time. Reply: the cluster's id. Any node answers it."""
 
 
+class QuorumAddress(msgspec.Struct, frozen=True):
+    """An address of a node's listener for brokers."""
+
+    listener: str
+    """"" if unknown."""
+    host: str
+    port: int
+
+
+class QuorumReplicaState(msgspec.Struct, frozen=True):
+    """A replica of the metadata log as the leader knows it; -1 stands for unknown."""
+
+    node_id: int
+    directory_id: Uuid
+    end_offset: int
+    fetched_ms: int
+    """Time of its last fetch."""
+    caught_up_ms: int
+    """The last time at which it had all records that the leader had at that time."""
+    addresses: tuple[QuorumAddress, ...]
+
+
+class QuorumState(msgspec.Struct, frozen=True):
+    """The metadata quorum as its leader knows it."""
+
+    leader: int
+    epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplicaState, ...]
+    observers: tuple[QuorumReplicaState, ...]
+
+
+class DescribeQuorum(Event[QuorumState], frozen=True):
+    """The question for voters and observers of the metadata log."""
+
+
+class AddVoter(Event[None], frozen=True):
+    """Promotion of an observer to a voter (KIP-853). KafkaError DUPLICATE_VOTER: the node is a voter already, perhaps
+    with another directory; REQUEST_TIMED_OUT: it has not caught up within the timeout."""
+
+    node_id: int
+    directory_id: Uuid
+    addresses: tuple[QuorumAddress, ...]
+    timeout_ms: int
+    when_committed: bool = True
+    """Answer when the change is committed; otherwise when the leader has appended it."""
+
+
+class RemoveVoter(Event[None], frozen=True):
+    """Removal of a voter (KIP-853). KafkaError VOTER_NOT_FOUND; INVALID_REQUEST: it is the only voter."""
+
+    node_id: int
+    directory_id: Uuid
+
+
+class TransferQuorumLeader(Event[int], frozen=True):
+    """The leader of the metadata log resigns, and prefers a successor. Reply: the leader that was elected, which may be
+    another voter. KafkaError VOTER_NOT_FOUND: the successor is no voter; REQUEST_TIMED_OUT: none was elected."""
+
+    successor: int | None
+    timeout_ms: int
+
+
+class OfferVoter(Event[None], frozen=True):
+    """A registered broker offers itself as a voter; it repeats this while it is an observer."""
+
+    broker_id: int
+    broker_epoch: int
+    directory_id: Uuid
+    addresses: tuple[QuorumAddress, ...]
+
+
+QuorumEvent = DescribeQuorum | AddVoter | RemoveVoter | TransferQuorumLeader | OfferVoter
+"""Events that concern the metadata log itself, not the image that its records make."""
+
 ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
     {
+        AddVoter,
         AllocateProducerIds,
         AskClusterId,
         BrokerHeartbeat,
+        DescribeQuorum,
         MarkStaged,
+        OfferVoter,
         RegisterBroker,
+        RemoveVoter,
         ReplicasRestored,
         ReplicasStopped,
         StopBroker,
+        TransferQuorumLeader,
     }
 )
-"""A broker submits these while it applies changes, so their answers must not wait until it has applied them."""
+"""A broker submits these while it applies changes, or they change nothing in the image: their answers do not wait until
+the broker has applied the image.
+"""
 
 
 class ElectionOutcome(msgspec.Struct, frozen=True):

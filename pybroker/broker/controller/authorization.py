@@ -150,6 +150,10 @@ def _alter_cluster(_image: ClusterImage, _: Any) -> Needs:
     return ((_cluster(AclOperation.ALTER),),)
 
 
+def _describe_cluster(_image: ClusterImage, _: Any) -> Needs:
+    return ((_cluster(AclOperation.DESCRIBE),),)
+
+
 def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
     """Return the need for one of these operations on a topic. A deleted topic requires none, because the decision
     refuses the event."""
@@ -224,6 +228,10 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.ReassignPartitions: PermissionRule(_alter_cluster),
     e.UnregisterBroker: PermissionRule(_alter_cluster),
     e.UpdateFeatures: PermissionRule(_alter_cluster),
+    e.DescribeQuorum: PermissionRule(_describe_cluster),
+    e.AddVoter: PermissionRule(_alter_cluster),
+    e.RemoveVoter: PermissionRule(_alter_cluster),
+    e.TransferQuorumLeader: PermissionRule(_alter_cluster),
     e.BeginIngest: PermissionRule(_ingest),
     e.CommitIngest: PermissionRule(_ingest),
     e.DropIngests: PermissionRule(_drop_ingests),

@@ -20,7 +20,7 @@ import msgspec
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.controller_client import EventAnswer
-from pybroker.broker.cluster.events import Event, ReplicasRestored, ReplicasStopped
+from pybroker.broker.cluster.events import Event, QuorumEvent, ReplicasRestored, ReplicasStopped
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.authorization import AclEvaluator, AuthorizedEvent, authorize_event
 from pybroker.broker.controller.completion import DecisionCompleter, DurableDecision
@@ -212,6 +212,9 @@ class Controller:
                     self._confirmations.answered(event.broker_id, event.request, event.response)
                     submission.answer(EventAnswer(None, True))
                     return
+                if isinstance(event, QuorumEvent) and granted.refusal is None:
+                    self._spawn(self._of_quorum(submission, event))
+                    return
                 topics = self._topics_to_fence(submission, granted)
                 if topics:
                     self._spawn(self._fence_first(submission, topics))
@@ -323,6 +326,15 @@ class Controller:
         try:
             answer = await self._completer.answer(submission, decided)
             submission.answer(msgspec.structs.replace(answer, throttle_time_ms=submission.throttle_time_ms))
+        except KafkaError as error:
+            submission.fail(error)
+        except Exception as problem:
+            self._say_bug(submission, problem)
+
+    async def _of_quorum(self, submission: Submission, event: QuorumEvent) -> None:
+        """Handle an event about the metadata log. It does not change the image, so other events proceed."""
+        try:
+            submission.answer(EventAnswer(await self._terms.handle_quorum_event(event), True))
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.cluster.events import BrokerHeartbeat, Event
+from pybroker.broker.cluster.events import BrokerHeartbeat, Event, OfferVoter, QuorumEvent
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.broker_sessions import BrokerSessions
+from pybroker.broker.controller.decision import require_broker_epoch
 from pybroker.broker.controller.internal_events import FinalizeFeatures
 from pybroker.broker.controller.outbox import MessageAnswered, Outbox
 from pybroker.broker.controller.quorum_outbox import QuorumOutbox
@@ -20,10 +21,13 @@ from pybroker.broker.controller.request_deduplication import RequestOutcomes
 from pybroker.broker.controller.staged_data import StagedData
 from pybroker.broker.controller.terms import RegistrationWatch, TermStart
 from pybroker.broker.controller.unregistrations import BrokerNotes
+from pybroker.broker.controller.voter_changes import VoterChanges
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.quorum_log import MetadataLog
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 
 class QuorumTerms:
@@ -38,9 +42,11 @@ class QuorumTerms:
         session_s: float,
         *,
         bootstrap_users: Mapping[str, Mapping[str, str]] = {},
+        changes: VoterChanges | None = None,
     ) -> None:
         """`bootstrap_users` are the users of a new cluster."""
         self._bootstrap_users = bootstrap_users
+        self._voter_changes = changes
         self._log = log
         self._loader = loader
         self._epoch = epoch
@@ -75,7 +81,7 @@ class QuorumTerms:
     def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
         """Start the brokers' sessions."""
         self._report_event = report
-        return SessionWatch(self._sessions, self._image, self._bootstrap_users)
+        return SessionWatch(self._sessions, self._image, self._bootstrap_users, self._voter_changes)
 
     def outbox(
         self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered
@@ -88,6 +94,14 @@ class QuorumTerms:
         """Process a heartbeat. Raises KafkaError STALE_BROKER_EPOCH."""
         self._sessions.heartbeat(event)
 
+    async def handle_quorum_event(self, event: QuorumEvent) -> Any:
+        """Change or describe the voters. Raises KafkaError."""
+        if self._voter_changes is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The metadata log of this broker has no voters.")
+        if isinstance(event, OfferVoter):
+            require_broker_epoch(self._image(), event.broker_id, event.broker_epoch)
+        return await self._voter_changes.handle(event)
+
 
 class SessionWatch:
     """A `RegistrationWatch` whose image has the registrations."""
@@ -97,7 +111,9 @@ class SessionWatch:
         sessions: BrokerSessions,
         image: Callable[[], ClusterImage],
         bootstrap_users: Mapping[str, Mapping[str, str]],
+        changes: VoterChanges | None,
     ) -> None:
+        self._voter_changes = changes
         self._bootstrap_users = bootstrap_users
         self._sessions = sessions
         self._image = image
@@ -106,10 +122,14 @@ class SessionWatch:
         """Begin the sessions."""
         image = self._image()
         self._sessions.start(image)
+        if self._voter_changes is not None:
+            self._voter_changes.lead(True)
         return FinalizeFeatures(self._bootstrap_users) if image.features.metadata_version is None else None
 
     async def stop(self) -> None:
         """End the sessions."""
+        if self._voter_changes is not None:
+            self._voter_changes.lead(False)
         await self._sessions.stop()
 
 

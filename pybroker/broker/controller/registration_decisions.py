@@ -5,6 +5,8 @@ With a metadata store, brokers instead write registrations, staging marks and pr
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
 from pybroker.broker.cluster.events import (
@@ -13,6 +15,7 @@ from pybroker.broker.cluster.events import (
     BrokerHeartbeat,
     MarkStaged,
     ProducerIdRange,
+    QuorumEvent,
     RegisterBroker,
     RegisteredBroker,
     ReplicasRestored,
@@ -119,6 +122,16 @@ def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
     """Decide nothing: heartbeats are processed before the queue."""
     del image, event
     return nothing(None)
+
+
+def decide_quorum_event(image: ClusterImage, event: QuorumEvent) -> Decision:
+    """Refuse: the leader of the metadata log handles these itself."""
+    del image, event
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
+
+
+for _kind in get_args(QuorumEvent):
+    decides(_kind)(decide_quorum_event)
 
 
 @decides(AskClusterId)

@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.cluster.events import BrokerHeartbeat, Event
+from pybroker.broker.cluster.events import BrokerHeartbeat, Event, QuorumEvent
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_leadership
 from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.decision_writer import DecisionWriter, Writer
@@ -85,6 +85,10 @@ class ControllerTerms(Protocol):
         """Process a broker's heartbeat. Raises KafkaError."""
         ...
 
+    async def handle_quorum_event(self, event: QuorumEvent) -> Any:
+        """Return the reply to an event about the metadata log. Raises KafkaError."""
+        ...
+
 
 class StoreTerms:
     """`ControllerTerms` with a metadata store."""
@@ -118,3 +122,8 @@ class StoreTerms:
         """Refuse heartbeats: brokers are alive as long as their sessions with the store."""
         del event
         raise KafkaError(ErrorCode.INVALID_REQUEST, "This cluster has a metadata store and takes no heartbeats.")
+
+    async def handle_quorum_event(self, event: QuorumEvent) -> Any:
+        """Refuse: there is no metadata log."""
+        del event
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This cluster has no metadata quorum.")

@@ -322,6 +322,9 @@ class Broker:
             lambda: quorum.log.full_refusals,
             quorum.log.commits,
             quorum.seen.accepted_ms,
+            quorum.directory_id,
+            quorum.addresses,
+            quorum.log.node,
         )
 
     async def _catch_up(self, parts: BrokerParts) -> None:

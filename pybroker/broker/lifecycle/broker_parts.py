@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pybroker.broker.api.controller_messages import ControlReceiver
     from pybroker.broker.clock import Clock
     from pybroker.broker.cluster.controller_client import ControllerClient
+    from pybroker.broker.cluster.events import QuorumAddress
     from pybroker.broker.controller.controller_election import ControllerElection, SoleController
     from pybroker.broker.controller.local_controller_client import LocalControllerClient
     from pybroker.broker.controller.quorum_election import QuorumElection
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pybroker.broker.quorum.fetch_reports import FetchReports
     from pybroker.broker.quorum.loader import MetadataLoader
     from pybroker.broker.quorum.quorum_log import CommitLatency, MetadataLog
+    from pybroker.broker.quorum.quorum_node import QuorumNode
     from pybroker.broker.replicas.broker_registration import BrokerRegistration
     from pybroker.broker.replicas.controller_fence import ControllerFence
     from pybroker.broker.replicas.controller_notifier import FailedReplicas
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from pybroker.broker.replicas.role_reconciler import RoleReconciler
     from pybroker.broker.replicas.staging import Staging
     from pybroker.broker.replicas.store_guard import StoreGuard
+    from pybroker.broker.replicas.voter_offers import VoterOffers
     from pybroker.broker.security.authorizer import Authorizer
     from pybroker.broker.security.credentials import Credentials
     from pybroker.broker.security.security_state import Security
@@ -75,6 +78,10 @@ class QuorumMember(msgspec.Struct, frozen=True):
     """The changes that this node has committed as leader."""
     accepted_ms: int
     """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
+    directory_id: Uuid
+    addresses: tuple[QuorumAddress, ...]
+    """Where this node listens to brokers."""
+    node: QuorumNode
 
     def voter_ids(self) -> frozenset[int]:
         """Return the node ids of the voters."""
@@ -155,14 +162,18 @@ class QuorumParts(msgspec.Struct, frozen=True):
     """Applies the log."""
     reports: ReplicaReports
     """Reports what became of orders from the log."""
+    offers: VoterOffers
+    """Offers this broker as a voter."""
 
     def start(self, lives: Callable[[int], None]) -> None:
         """Follow the log. `lives` is called with each new broker epoch, before the first order for it."""
         self.registration.on_life(lives)
         self.publisher.start()
+        self.offers.start()
 
     async def stop(self) -> None:
         """Stop following."""
+        await self.offers.stop()
         await self.registration.stop()
         await self.publisher.stop()
         await self.reports.stop()

@@ -444,6 +444,7 @@ def _services(
         topics=topics,
         admin=Administration(
             broker_id=ground.broker_id,
+            cluster_id=ground.cluster_id,
             config=config,
             clock=ground.clock,
             native=native,

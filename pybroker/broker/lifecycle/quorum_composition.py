@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from pybroker.broker.controller.quorum_election import QuorumElection
 from pybroker.broker.controller.quorum_terms import QuorumTerms
+from pybroker.broker.controller.voter_changes import VoterChanges
 from pybroker.broker.lifecycle.broker_parts import BrokerDependencies, QuorumMember, QuorumParts
 from pybroker.broker.quorum.bootstrap_users import BootstrapUsers
+from pybroker.broker.quorum.voter_membership import VoterMembership
 from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher
 from pybroker.broker.replicas.order_results import ReplicaReports
 from pybroker.broker.replicas.quorum_registration import QuorumRegistration
+from pybroker.broker.replicas.voter_offers import VoterOffers
 from pybroker.errors import FatalError
 
 if TYPE_CHECKING:
@@ -38,10 +41,19 @@ def quorum_election(
     bootstrap = BootstrapUsers(Path(ground.config.log_dirs[0]))
     quorum.loader.follow(bootstrap.observe)
 
+    changes = VoterChanges(quorum.node, ground.broker_id, ground.config.voters_wanted)
+    changes.brokers = lambda: quorum.loader.image.brokers
+
     def of_epoch(epoch: int) -> Controller:
         return make_controller(
             QuorumTerms(
-                quorum.log, quorum.loader, epoch, ground.broker_id, session_s, bootstrap_users=bootstrap.users
+                quorum.log,
+                quorum.loader,
+                epoch,
+                ground.broker_id,
+                session_s,
+                bootstrap_users=bootstrap.users,
+                changes=changes,
             )
         )
 
@@ -91,4 +103,14 @@ def quorum_parts(
         listener=registration,
         on_fatal=on_fatal,
     )
-    return QuorumParts(registration, publisher, reports)
+    offers = VoterOffers(
+        port,
+        ground.broker_id,
+        quorum.directory_id,
+        quorum.addresses,
+        status=quorum.status,
+        broker_epoch=lambda: registration.epoch,
+        membership=VoterMembership(Path(config.log_dirs[0]), ground.broker_id, quorum.directory_id),
+        offers=config.joins_voters,
+    )
+    return QuorumParts(registration, publisher, reports, offers)

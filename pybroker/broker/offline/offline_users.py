@@ -27,6 +27,11 @@ def _before_start(config: BrokerConfig) -> Path:
     this broker will not found one."""
     directory = Path(config.log_dirs[0])
     founder = min((voter.node_id for voter in config.voters), default=config.broker_id)
+    if not config.voters and config.quorum_bootstrap:
+        raise StartError(
+            f"broker {config.broker_id} joins a cluster (controller.quorum.bootstrap.servers): run the command with "
+            "the settings of the broker that makes the cluster, or use a running broker with --bootstrap-server"
+        )
     if founder != config.broker_id:
         raise StartError(
             f"broker {founder} founds the cluster, not broker {config.broker_id}: run the command with the settings of "

@@ -1,4 +1,4 @@
-"""`MetadataLog` on this broker's node of the quorum: its listener, its transport, and the promotion of observers."""
+"""`MetadataLog` on this broker's node of the quorum: its listener and its transport."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ from pybroker.native_quorum import (
 
 log = logging.getLogger(__name__)
 
-PROMOTION_S, JOINING_S = 0.2, 0.02
-"""Interval at which a leader looks for observers that may become voters; the shorter one while one of them fetches."""
-
 
 class PortRefusedError(Exception):
     """A node's port refuses connections: its process is dead."""
@@ -56,8 +53,6 @@ class NodeParts(NamedTuple):
     send: Send
     barrier: bytes
     """A record without effect, for `confirm`."""
-    voters: frozenset[int]
-    """A leader makes these nodes voters when they have caught up."""
     image: Callable[[], ClusterImage]
     """Returns the image as of the last batch that the listener got."""
     snapshots: SnapshotLimits
@@ -67,7 +62,7 @@ class NativeMetadataLog:
     """One node; on the loop's thread."""
 
     def __init__(self, parts: NodeParts, on_fatal: Callable[[FatalError], None]) -> None:
-        self._native, self._node_id, self._send, self._barrier, self._voters = parts[:5]
+        self._native, self._node_id, self._send, self._barrier = parts[:4]
         self._loop = asyncio.get_running_loop()
         self._node = QuorumNode(self._native, self, self._carry_out, on_fatal, self._loop)
         self._cutter = SnapshotCutter(parts.image, self._node.write_snapshot, parts.snapshots)
@@ -75,7 +70,6 @@ class NativeMetadataLog:
         self._sending: set[asyncio.Task[None]] = set()
         self._pieces: list[Sequence[bytes]] = []
         self._snapshot_ms = -1
-        self._promotion: asyncio.Task[None] | None = None
         self._closed = False
         self.commits = CommitLatency()
         """The proposals that this node has committed."""
@@ -89,6 +83,11 @@ class NativeMetadataLog:
         """Set the only listener and begin to deliver."""
         self._listener = listener
         self._node.start()
+
+    @property
+    def node(self) -> QuorumNode:
+        """The node on this loop."""
+        return self._node
 
     async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
         """Return the response to another node's request. Raises ValueError for what is no message of the quorum."""
@@ -127,7 +126,6 @@ class NativeMetadataLog:
         if self._closed:
             return
         self._closed = True
-        self._lead(False)
         for task in self._sending:
             task.cancel()
         await self._cutter.close()
@@ -161,7 +159,6 @@ class NativeMetadataLog:
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
         """Pass the leader on."""
-        self._lead(leader == self._node_id)
         if self._listener is not None:
             self._listener.leader_changed(epoch, leader)
 
@@ -189,31 +186,3 @@ class NativeMetadataLog:
             self._node.request_failed(request.correlation, False)
         else:
             self._node.receive_response(request.correlation, body)
-
-    # --- voters -------------------------------------------------------------------------------------------------------
-
-    def _lead(self, leads: bool) -> None:
-        if leads and self._promotion is None:
-            self._promotion = self._loop.create_task(self._promote(), name="quorum-voters")
-        elif not leads and self._promotion is not None:
-            self._promotion.cancel()
-            self._promotion = None
-
-    async def _promote(self) -> None:
-        """Make configured nodes voters, one at a time (KIP-853)."""
-        pause_s = JOINING_S
-        while True:
-            await asyncio.sleep(pause_s)
-            status = self._node.status()
-            missing = self._voters - {voter.node_id for voter in status.voters}
-            joining = missing & {observer.node_id for observer in status.observers}
-            pause_s = JOINING_S if joining else PROMOTION_S
-            for observer in status.observers:
-                if observer.node_id in missing and observer.caught_up_ms >= 0:
-                    replica = QuorumReplica(observer.node_id, observer.directory_id)
-                    try:
-                        await self._node.add_voter(replica, observer.endpoints)
-                        log.info("added voter node=%d directory_id=%s", observer.node_id, observer.directory_id)
-                    except ProposalError as problem:
-                        log.debug("node %d is no voter yet: %s", observer.node_id, problem)
-                    break

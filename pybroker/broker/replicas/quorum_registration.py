@@ -68,6 +68,11 @@ class QuorumRegistration:
         self._staying = False
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def epoch(self) -> int:
+        """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
+        return self._epoch
+
     # --- what the publisher says --------------------------------------------------------------------------------------
 
     def registered(self, broker_epoch: int) -> None:

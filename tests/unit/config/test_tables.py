@@ -13,7 +13,7 @@ from pybroker.config import (
     nearest_name,
     render_value,
 )
-from pybroker.config.foreign_settings import HARMLESS, REFUSED, SINGLE_MEMBER
+from pybroker.config.foreign_settings import HARMLESS, REFUSED
 
 
 @pytest.mark.parametrize("table", [BROKER_SETTINGS, TOPIC_SETTINGS], ids=["broker", "topic"])
@@ -32,8 +32,8 @@ def test_synonyms_exist() -> None:
 
 def test_a_setting_is_in_one_table_only() -> None:
     assert not set(BROKER_SETTINGS) & HARMLESS
-    assert not set(BROKER_SETTINGS) & (set(REFUSED) | set(SINGLE_MEMBER))
-    assert not HARMLESS & (set(REFUSED) | set(SINGLE_MEMBER))
+    assert not set(BROKER_SETTINGS) & set(REFUSED)
+    assert not HARMLESS & set(REFUSED)
 
 
 def test_a_name_cannot_be_defined_twice() -> None:

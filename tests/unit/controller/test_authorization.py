@@ -31,7 +31,7 @@ CALLER = Caller("User:a", "127.0.0.1")
 CLUSTER, TOPIC = ResourceType.CLUSTER, ResourceType.TOPIC
 MAY_NOT_TOPIC, MAY_NOT_CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 OF_BROKERS = {
-    *e.ANSWERED_WHEN_DURABLE,
+    *(e.ANSWERED_WHEN_DURABLE - {e.AddVoter, e.DescribeQuorum, e.RemoveVoter, e.TransferQuorumLeader}),
     e.AlterIsr,
     e.CatchUp,
     e.CloseDeletions,
@@ -102,6 +102,10 @@ async def test_each_event_needs_its_right() -> None:
         (e.ReassignPartitions(()), [alter_cluster]),
         (e.UnregisterBroker(3), [alter_cluster]),
         (e.UpdateFeatures(()), [alter_cluster]),
+        (e.DescribeQuorum(), [(AclOperation.DESCRIBE, CLUSTER, CLUSTER_NAME)]),
+        (e.AddVoter(1, a, (), 0), [alter_cluster]),
+        (e.RemoveVoter(1, a), [alter_cluster]),
+        (e.TransferQuorumLeader(None, 0), [alter_cluster]),
         (e.UndeleteTopic(dead, None, "", 0), [(AclOperation.DELETE, TOPIC, "dead")]),
         (
             e.UndeleteTopic(dead, "new", "", 0),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use pybroker_fetcher::FetcherSettings;
 use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals, Throttles};
-use pybroker_server::config::{DynamicSettings, MetricsLimits, default_threads};
+use pybroker_server::config::{ClusterKind, DynamicSettings, MetricsLimits, default_threads};
 use pybroker_server::limits::Limits;
 use pybroker_server::quotas::Windows;
 use pybroker_storage::{FlushMode, Layout};
@@ -202,7 +202,10 @@ impl NativeSettings {
             server: DynamicSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
-                topic_ids: given.flag("topic.ids", self.server.topic_ids)?,
+                cluster: ClusterKind {
+                    topic_ids: given.flag("topic.ids", self.server.cluster.topic_ids)?,
+                    quorum: given.flag("metadata.quorum", self.server.cluster.quorum)?,
+                },
                 rack_aware: given.flag("replicas.by.rack", self.server.rack_aware)?,
                 limits: limits(&given, &self.server.limits)?,
                 slow_request: slow_request(&given, self.server.slow_request)?,

@@ -4,7 +4,7 @@
 use super::schema_file::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 113] = [
+pub(super) static CLIENT: [SchemaFile; 114] = [
     SchemaFile::new("stored/consumer_offsets.schema", None, &["StoredGroup", "StoredOffset"], include_str!("../../schema/stored/consumer_offsets.schema")),
     SchemaFile::new("stored/metadata_log.schema", None, &["AccessControlEntryRecord", "BrokerRegistrationChangeRecord", "ClearElrRecord", "ClientQuotaRecord", "ConfigRecord", "DelegationTokenRecord", "FeatureLevelRecord", "NoOpRecord", "PartitionChangeRecord", "PartitionRecord", "ProducerIdsRecord", "RegisterBrokerRecord", "RemoveAccessControlEntryRecord", "RemoveDelegationTokenRecord", "RemoveTopicRecord", "RemoveUserScramCredentialRecord", "TopicRecord", "UnregisterBrokerRecord", "UserScramCredentialRecord"], include_str!("../../schema/stored/metadata_log.schema")),
     SchemaFile::new("stored/transaction_state.schema", None, &["StoredTransactionKey", "StoredTransaction"], include_str!("../../schema/stored/transaction_state.schema")),
@@ -118,6 +118,7 @@ pub(super) static CLIENT: [SchemaFile; 113] = [
     SchemaFile::new("own/k32152_ingest_commit.schema", Some(32152), &["IngestCommitRequest", "IngestCommitResponse"], include_str!("../../schema/own/k32152_ingest_commit.schema")),
     SchemaFile::new("own/k32153_ingest_abort.schema", Some(32153), &["IngestAbortRequest", "IngestAbortResponse"], include_str!("../../schema/own/k32153_ingest_abort.schema")),
     SchemaFile::new("own/k32154_list_ingests.schema", Some(32154), &["ListIngestsRequest", "ListIngestsResponse"], include_str!("../../schema/own/k32154_list_ingests.schema")),
+    SchemaFile::new("own/k32155_transfer_quorum_leader.schema", Some(32155), &["TransferQuorumLeaderRequest", "TransferQuorumLeaderResponse"], include_str!("../../schema/own/k32155_transfer_quorum_leader.schema")),
 ];
 
 #[rustfmt::skip]

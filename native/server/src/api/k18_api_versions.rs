@@ -66,7 +66,7 @@ pub(crate) fn run(
         ErrorCode::NONE
     };
     let api_keys = if valid {
-        Api::advertised(call.connection.peer.registry, thread.settings.topic_ids)
+        Api::advertised(call.connection.peer.registry, thread.settings.cluster)
             .map(row)
             .collect()
     } else {
@@ -83,7 +83,7 @@ pub(crate) fn run_unsupported(call: &Call<'_>, thread: &ThreadState, out: &mut V
         thread,
         0,
         ErrorCode::UNSUPPORTED_VERSION,
-        Api::advertised(call.connection.peer.registry, true)
+        Api::advertised(call.connection.peer.registry, thread.settings.cluster)
             .filter(|(api, ..)| api.key == ApiKey::ApiVersions)
             .map(row)
             .collect(),

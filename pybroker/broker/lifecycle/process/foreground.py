@@ -26,6 +26,7 @@ from pybroker.broker.lifecycle.startup.permission_check import exposed, readable
 from pybroker.broker.logs import configure_logging
 from pybroker.broker.observability.diagnosis.diagnosis_socket import DiagnosisSocket
 from pybroker.config import BrokerConfig, ConfigError, load_config
+from pybroker.config.broker_cluster import BOOTSTRAP, METADATA_STORE, QUORUM
 from pybroker.config.broker_otlp import ENDPOINT
 from pybroker.errors import FatalError, StartError
 from pybroker.files import keep_private
@@ -50,17 +51,25 @@ STOP_GRACE_SECONDS = 5
 """If a stop takes longer than `shutdown.timeout.ms` (which limits its steps) plus this time, the process is killed."""
 
 
-def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | None, parent_fd: int | None) -> int:
+def start_command(
+    file: str | None,
+    assignments: Sequence[str],
+    ready_fd: int | None,
+    parent_fd: int | None,
+    addresses: Sequence[str] = (),
+) -> int:
     """Run a broker until a signal (`pybroker start`) and return the exit code.
 
     `ready_fd` is a pipe that gets one JSON line when the broker serves clients. For `parent_fd` see `supervision`.
+    `addresses` are those of brokers whose cluster this one joins (`--join`).
     """
     if parent_fd is not None:
         from pybroker.broker.lifecycle.process.supervision import die_with_parent
 
         die_with_parent(parent_fd)
     try:
-        config, warnings = load_config(file, assignments)
+        joins = (f"{METADATA_STORE}={QUORUM}", f"{BOOTSTRAP}={','.join(addresses)}") if addresses else ()
+        config, warnings = load_config(file, (*assignments, *joins))
     except ConfigError as problem:
         for each in problem.problems:
             _complain(each, EXIT_BAD_SETTINGS)

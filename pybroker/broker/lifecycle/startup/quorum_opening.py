@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pybroker.broker.cluster.events import QuorumAddress
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.quorum_transport import QuorumTransport, cluster_id_of
 from pybroker.broker.lifecycle.startup.ownership import directory_id_of, owner_of
@@ -24,7 +25,7 @@ from pybroker.config.listener_addresses import VoterAddress
 from pybroker.errors import FatalError, StartError
 from pybroker.files import write_atomically
 from pybroker.native import NativeError, NativeMetadata, Uuid
-from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica, QuorumReplicaStatus
+from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica, QuorumReplicaStatus, QuorumStatus
 from pybroker.protocol import messages as m
 
 log = logging.getLogger(__name__)
@@ -45,18 +46,27 @@ before.
 """
 
 
-class VoterDirectory:
-    """Where the nodes of the quorum listen to brokers: the configured voters, and what nodes say of themselves."""
+BOOTSTRAP_FIRST = -2
+"""The metadata log knows the first of `controller.quorum.bootstrap.servers` by this id; the others follow downwards."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+
+class VoterDirectory:
+    """Where the nodes of the quorum listen to brokers: the voters of the metadata log, the configured ones, and what
+    nodes say of themselves."""
+
+    def __init__(self, config: BrokerConfig, status: Callable[[], QuorumStatus] | None = None) -> None:
+        """`status` returns what this broker's node knows of the quorum."""
         assert config.between_brokers is not None
         self._listener = config.between_brokers
         self._protocol = next(listener.protocol for listener in config.listeners if listener.name == self._listener)
         self._voters = {voter.node_id: voter for voter in config.voters}
+        self._status = status
 
     def address_of(self, node_id: int) -> BrokerImage | None:
-        """Return a configured voter as a broker; None for another node."""
-        return self.broker(node_id, "", 0)
+        """Return a voter as a broker; None for another node."""
+        voters = () if self._status is None else self._status().voters
+        known = next((voter.endpoints[0] for voter in voters if voter.node_id == node_id and voter.endpoints), None)
+        return self.broker(node_id, "", 0) if known is None else self.broker(node_id, known.host, known.port)
 
     def broker(self, node_id: int, host: str, port: int) -> BrokerImage | None:
         """Return a node as a broker; `host` and `port` are its own words."""
@@ -75,8 +85,9 @@ def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
 
 async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[str, bool]:
     """Return the id of the cluster, and whether this broker founds it: the id of the log directories, else that of
-    another voter. The voter with the lowest id founds a new cluster if no other voter answers; the others wait for
-    it."""
+    another broker. A broker without configured addresses founds a new cluster; so does the voter with the lowest id in
+    `controller.quorum.voters` if no other broker answers. The others wait for them.
+    """
     mark, stored = _founding_mark(config), stored_cluster_id(config.log_dirs)
     if mark.exists():
         return mark.read_text(), True
@@ -84,8 +95,8 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
         return stored, False
     voters, here = VoterDirectory(config), config.broker_id
     open_connection = _connector(config, login)
-    others = [voter for voter in config.voters if voter.node_id != here]
-    founder = min(voter.node_id for voter in config.voters) == here
+    others = [voter for voter in (*config.voters, *bootstrap_servers(config)) if voter.node_id != here]
+    founder = not others or min((voter.node_id for voter in config.voters), default=None) == here
     pause_s = ASK_S_MIN
     while True:
         found = await _ask(voters, others, open_connection, here)
@@ -98,9 +109,32 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
             write_atomically(mark, cluster_id.encode())
             return cluster_id, True
         if pause_s == ASK_S_MIN:
-            log.info("waiting for another voter of the metadata log, to learn the id of the cluster")
+            addresses = ", ".join(f"{other.host}:{other.port}" for other in others)
+            log.info("waiting for another broker, to learn the id of the cluster addresses=%s", addresses)
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, ASK_S_MAX)
+
+
+def bootstrap_servers(config: BrokerConfig) -> list[VoterAddress]:
+    """Return `controller.quorum.bootstrap.servers` without this broker's own addresses, under negative ids."""
+    own = {(listener.host, listener.port) for listener in config.listeners}
+    own.update((address.host, address.port) for address in own_addresses(config))
+    others = [address for address in config.quorum_bootstrap if address not in own]
+    return [VoterAddress(BOOTSTRAP_FIRST - place, *address) for place, address in enumerate(others)]
+
+
+def own_addresses(config: BrokerConfig) -> tuple[QuorumAddress, ...]:
+    """Return where this broker listens to brokers: as `controller.quorum.voters` says, else as it advertises."""
+    assert config.between_brokers is not None
+    voter = next((voter for voter in config.voters if voter.node_id == config.broker_id), None)
+    if voter is not None:
+        return (QuorumAddress(config.between_brokers, voter.host, voter.port),)
+    bound = ((listener.name, listener.host, listener.port) for listener in config.listeners)
+    return tuple(
+        QuorumAddress(listener.name, listener.host, listener.port)
+        for listener in config.advertised_listeners(bound)
+        if listener.name == config.between_brokers
+    )
 
 
 def _connector(config: BrokerConfig, login: Mapping[str, str]) -> Connector:
@@ -115,7 +149,8 @@ def _founding_mark(config: BrokerConfig) -> Path:
 async def _ask(
     voters: VoterDirectory, others: Sequence[VoterAddress], open_connection: Connector, broker_id: int
 ) -> str | None:
-    brokers = [broker for voter in others if (broker := voters.address_of(voter.node_id)) is not None]
+    found = (voters.broker(voter.node_id, voter.host, voter.port) for voter in others)
+    brokers = [broker for broker in found if broker is not None]
     answers = await asyncio.gather(*(cluster_id_of(open_connection, broker, broker_id) for broker in brokers))
     return next(filter(None, answers), None)
 
@@ -129,6 +164,8 @@ class OpenQuorum(NamedTuple):
     voters: VoterDirectory
     seen: SeenMetadata
     reports: FetchReports
+    directory_id: Uuid
+    addresses: tuple[QuorumAddress, ...]
 
     async def answers(self, voter: QuorumReplicaStatus) -> bool:
         """Return whether a voter answers."""
@@ -150,7 +187,7 @@ async def open_quorum(
     log.warning("%s", WARNING)
     directory, here = Path(config.log_dirs[0]) / DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
-    voters = {voter.node_id: voter for voter in config.voters}
+    others = [voter for voter in (*config.voters, *bootstrap_servers(config)) if voter.node_id != here]
     endpoints = voter_endpoint(config)
     settings = {name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")}
     limits = SnapshotLimits(
@@ -171,12 +208,12 @@ async def open_quorum(
             node_id=here,
             directory_id=directory_id,
             cluster_id=cluster_id,
-            bootstrap=[voter for voter in voters if voter != here],
+            bootstrap=[voter.node_id for voter in others],
             endpoints=endpoints,
             settings=settings,
             seen_offset=seen.offset,
         )
-        node.learn([_endpoint(voter) for voter in voters.values() if voter.node_id != here])
+        node.learn([QuorumEndpoint(voter.node_id, "", voter.host, voter.port) for voter in others])
         return node
 
     try:
@@ -184,7 +221,7 @@ async def open_quorum(
     except NativeError as problem:
         raise StartError(f"the metadata log in {directory} cannot be opened: {problem}") from None
     metadata.serve_quorum(native)
-    known = VoterDirectory(config)
+    known = VoterDirectory(config, native.status)
     reports = FetchReports()
     transport = QuorumTransport(here, _connector(config, login), known.broker, reports)
     parts = NodeParts(
@@ -192,17 +229,17 @@ async def open_quorum(
         here,
         transport.send,
         encode_record(m.NoOpRecord()),
-        frozenset(voters),
         lambda: loader.image,
         limits,
     )
-    return OpenQuorum(NativeMetadataLog(parts, on_fatal), transport, loader, known, seen, reports)
+    node = NativeMetadataLog(parts, on_fatal)
+    addresses = own_addresses(config)
+    return OpenQuorum(node, transport, loader, known, seen, reports, directory_id, addresses)
 
 
 def voter_endpoint(config: BrokerConfig) -> list[QuorumEndpoint]:
-    """Return this broker's address as a voter; none if it is not configured as one."""
-    return [_endpoint(voter) for voter in config.voters if voter.node_id == config.broker_id]
-
-
-def _endpoint(voter: VoterAddress) -> QuorumEndpoint:
-    return QuorumEndpoint(voter.node_id, "", voter.host, voter.port)
+    """Return this broker's addresses as a voter."""
+    return [
+        QuorumEndpoint(config.broker_id, address.listener, address.host, address.port)
+        for address in own_addresses(config)
+    ]

@@ -1,0 +1,47 @@
+"""Remembers on disk whether this node was a voter of the metadata log: a voter that an administrator has removed does
+not offer itself again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pybroker.files import write_atomically
+from pybroker.native import Uuid
+from pybroker.native_quorum import QuorumStatus
+
+FILE = "quorum-membership"
+"""In the first log directory."""
+VOTER, REMOVED = "voter", "removed"
+
+
+class VoterMembership:
+    """The membership of one node: a replica with a directory id."""
+
+    def __init__(self, log_dir: Path, node_id: int, directory_id: Uuid) -> None:
+        self._path = log_dir / FILE
+        self._key = node_id, directory_id
+        self._kept = self._path.read_text() if self._path.exists() else ""
+        self._seen: tuple[bool, int] | None = None
+        """Whether the node is in the voter set of its log, and the end of the log when that was first seen."""
+
+    @property
+    def removed(self) -> bool:
+        """Whether this node was a voter and was removed."""
+        return self._kept == REMOVED
+
+    def observe(self, status: QuorumStatus) -> bool:
+        """Take note of a status; return whether this node is a voter.
+
+        A voter set takes effect before it is committed, and a new leader may truncate it. So the file follows a set
+        only when the log is committed up to where the set was seen.
+        """
+        votes = self._key in {(voter.node_id, voter.directory_id) for voter in status.voters}
+        if self._seen is None or self._seen[0] != votes:
+            self._seen = votes, status.log_end
+        if status.high_watermark >= self._seen[1] > 0:
+            state = VOTER if votes else REMOVED
+            if state != self._kept and (votes or self._kept == VOTER):
+                write_atomically(self._path, state.encode())
+                self._kept = state
+        return votes

@@ -1,0 +1,76 @@
+"""A broker's offer to become a voter of the metadata log (`controller.quorum.auto.join.enable`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.events import OfferVoter, QuorumAddress
+from pybroker.broker.quorum.voter_membership import VoterMembership
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.native_quorum import QuorumStatus
+
+log = logging.getLogger(__name__)
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 1.0
+"""First and longest pause between two offers to one leader; each is twice as long as the one before."""
+OFFER_MS = 1_000
+"""Time limit of one offer."""
+
+
+class VoterOffers:
+    """Of one broker; on the loop's thread."""
+
+    def __init__(
+        self,
+        port: ControllerClient,
+        broker_id: int,
+        directory_id: Uuid,
+        addresses: Sequence[QuorumAddress],
+        *,
+        status: Callable[[], QuorumStatus],
+        broker_epoch: Callable[[], int],
+        membership: VoterMembership,
+        offers: bool,
+    ) -> None:
+        """`offers`: the broker offers itself; otherwise it only remembers whether it is a voter."""
+        self._port = port
+        self._broker_id = broker_id
+        self._directory_id = directory_id
+        self._addresses = tuple(addresses)
+        self._status = status
+        self._broker_epoch = broker_epoch
+        self._membership = membership
+        self._offers = offers
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._run(), name="voter-offers")
+
+    async def stop(self) -> None:
+        """Offer no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        pause_s, term = PAUSE_S_MIN, -1
+        while True:
+            status, epoch = self._status(), self._broker_epoch()
+            votes = self._membership.observe(status)
+            if status.epoch != term or epoch < 0:
+                # A new leader knows of no offers.
+                pause_s, term = PAUSE_S_MIN, status.epoch
+            if self._offers and not votes and not self._membership.removed and epoch >= 0:
+                event = OfferVoter(self._broker_id, epoch, self._directory_id, self._addresses)
+                try:
+                    await self._port.submit(event, OFFER_MS)
+                except KafkaError as error:
+                    log.debug("offer to vote failed: %s", error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
