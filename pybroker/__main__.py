@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import sys
 
-_START_OPTIONS = {"--config": "file", "--set": "assignments", "--ready-fd": "ready_fd", "--parent-fd": "parent_fd"}
+_START_OPTIONS = {
+    "--config": "file",
+    "--set": "assignments",
+    "--join": "addresses",
+    "--ready-fd": "ready_fd",
+    "--parent-fd": "parent_fd",
+}
 
 
 def main() -> None:
@@ -30,6 +36,7 @@ def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] |
         return None
     file: str | None = None
     assignments: list[str] = []
+    addresses: list[str] = []
     fds: dict[str, int] = {}
     rest = iter(arguments[1:])
     for argument in rest:
@@ -42,6 +49,8 @@ def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] |
             file = value
         elif option == "--set" and value:
             assignments.append(value)
+        elif option == "--join" and value:
+            addresses.append(value)
         elif option.endswith("-fd") and value.isdecimal():
             fds[_START_OPTIONS[option]] = int(value)
         else:
@@ -49,6 +58,7 @@ def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] |
     return {
         "file": file,
         "assignments": tuple(assignments),
+        "addresses": tuple(addresses),
         "ready_fd": fds.get("ready_fd"),
         "parent_fd": fds.get("parent_fd"),
     }

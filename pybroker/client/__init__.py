@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from pybroker.client.admin.ingest_admin import IngestListing, IngestPartition, IngestState
     from pybroker.client.admin.placement_admin import ElectionType, PartitionReassignment
+    from pybroker.client.admin.quorum_admin import QuorumInfo, QuorumReplica, RaftVoterEndpoint
     from pybroker.client.admin.quota_admin import ClientQuota, QuotaEntity
     from pybroker.client.admin.security_types import (
         AclBinding,
@@ -185,7 +186,10 @@ __all__ = [
     "ProducerRecord",
     "ProducerState",
     "PurgedTopic",
+    "QuorumInfo",
+    "QuorumReplica",
     "QuotaEntity",
+    "RaftVoterEndpoint",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",
@@ -233,6 +237,7 @@ _MODULES = {
     ),
     "pybroker.client.admin.quota_admin": ("ClientQuota", "QuotaEntity"),
     "pybroker.client.admin.cluster_state_admin": ("ClusterState", "TroubledPartition"),
+    "pybroker.client.admin.quorum_admin": ("QuorumInfo", "QuorumReplica", "RaftVoterEndpoint"),
     "pybroker.client.admin.config_types": (
         "AlterConfigOp",
         "ConfigEntry",

@@ -17,6 +17,7 @@ PLAIN = [
     ["start", "--config", "a.properties"],
     ["start", "--config=a.properties"],
     ["start", "--set", "a=b", "--set=c=d", "--set", "e="],
+    ["start", "--join", "a:1", "--set", "a=b", "--join=b:2"],
     ["start", "--config", "x", "--set", "a=b", "--ready-fd", "5", "--parent-fd=6"],
 ]
 LEFT_TO_CLICK = [
@@ -28,6 +29,7 @@ LEFT_TO_CLICK = [
     ["start", "--set"],
     ["start", "--set", ""],
     ["start", "--ready-fd", "x"],
+    ["start", "--join"],
     ["topics"],
 ]
 
@@ -36,8 +38,10 @@ LEFT_TO_CLICK = [
 def test_both_ways_agree(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
-    def start_command(file: str | None, assignments: Any, ready_fd: int | None, parent_fd: int | None) -> int:
-        seen.append((file, tuple(assignments), ready_fd, parent_fd))
+    def start_command(
+        file: str | None, assignments: Any, ready_fd: int | None, parent_fd: int | None, addresses: Any
+    ) -> int:
+        seen.append((file, tuple(assignments), ready_fd, parent_fd, tuple(addresses)))
         return 0
 
     monkeypatch.setattr(foreground, "start_command", start_command)

@@ -22,9 +22,13 @@ VERBS: dict[str, str] = {
 
 QUORUM_VERBS: dict[str, str] = {
     "accept-restored": "pybroker.cli.cluster.quorum_copies:accept_restored",
+    "add": "pybroker.cli.cluster.quorum_voters:add",
     "backup": "pybroker.cli.cluster.quorum_copies:backup",
     "recover": "pybroker.cli.cluster.quorum_copies:recover",
+    "remove": "pybroker.cli.cluster.quorum_voters:remove",
     "restore": "pybroker.cli.cluster.quorum_copies:restore",
+    "status": "pybroker.cli.cluster.quorum_voters:status",
+    "transfer": "pybroker.cli.cluster.quorum_voters:transfer",
 }
 """The same for `cluster quorum`."""
 

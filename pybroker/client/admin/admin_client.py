@@ -12,6 +12,7 @@ from pybroker.client.admin.group_admin import GroupsAdmin
 from pybroker.client.admin.incarnation_admin import IncarnationsAdmin
 from pybroker.client.admin.ingest_admin import IngestsAdmin
 from pybroker.client.admin.placement_admin import PlacementAdmin
+from pybroker.client.admin.quorum_admin import QuorumAdmin
 from pybroker.client.admin.quota_admin import ClientQuotasAdmin
 from pybroker.client.admin.record_admin import RecordsAdmin
 from pybroker.client.admin.security_admin import SecurityAdmin
@@ -43,6 +44,7 @@ class AdminClient(
     SecurityAdmin,
     TransactionsAdmin,
     ClusterStateAdmin,
+    QuorumAdmin,
     ClientQuotasAdmin,
 ):
     """Administers a cluster, asynchronously; `pybroker.client.blocking.AdminClient` has the same calls without asyncio.
