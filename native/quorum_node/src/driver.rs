@@ -88,7 +88,6 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    #[expect(clippy::too_many_arguments, reason = "each is one part of the node")]
     pub(crate) fn new(
         settings: NodeSettings,
         sender: Arc<Sender>,
