@@ -148,8 +148,11 @@ class BrokerConfig(Mapping[str, Any]):
     @property
     def joins_voters(self) -> bool:
         """Whether this broker offers itself as a voter of the metadata log."""
-        listed = any(voter.node_id == self.broker_id for voter in self.voters)
-        return listed or bool(self["controller.quorum.auto.join.enable"])
+        if any(voter.node_id == self.broker_id for voter in self.voters):
+            return True
+        # Voters keep each other's addresses, so a voter's port must not change.
+        fixed = all(listener.port for listener in self.listeners if listener.name == self.between_brokers)
+        return fixed and bool(self["controller.quorum.auto.join.enable"])
 
     @property
     def voters_wanted(self) -> int:

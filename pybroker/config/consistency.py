@@ -136,7 +136,7 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
 
 def _quorum(config: BrokerConfig) -> Problems:
     own = next((listener for listener in config.listeners if listener.name == config.between_brokers), None)
-    if own is not None and own.port == 0 and all(voter.node_id != config.broker_id for voter in config.voters):
+    if own is not None and own.port == 0 and not config.voters:
         yield "listeners", f"{own} needs a fixed port: voters of the metadata log keep each other's addresses"
     if config["zookeeper.connect"]:
         yield "zookeeper.connect", f"conflicts with {METADATA_STORE}={QUORUM}; remove one of the two"

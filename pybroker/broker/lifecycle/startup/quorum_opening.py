@@ -133,7 +133,7 @@ def own_addresses(config: BrokerConfig) -> tuple[QuorumAddress, ...]:
     return tuple(
         QuorumAddress(listener.name, listener.host, listener.port)
         for listener in config.advertised_listeners(bound)
-        if listener.name == config.between_brokers
+        if listener.name == config.between_brokers and listener.port
     )
 
 
