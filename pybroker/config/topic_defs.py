@@ -207,7 +207,7 @@ def check_resolved(resolved: Mapping[str, str]) -> None:
 
 
 def broker_default(name: str, config: BrokerConfig) -> str:
-    """Return the text of a topic setting on this broker if the topic does not set it."""
+    """Return, as text, the value that a topic setting has on this broker when the topic does not set it."""
     synonym = BROKER_SYNONYM.get(name)
     if synonym is not None:
         found = config.first_of_family(synonym)

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class PlannedBatch:
-    """A micro-batch between two positions, and the user's rules."""
+    """The offsets where a micro-batch starts and ends, with the user's options on re-created topics and lost data."""
 
     def __init__(self, cluster: SparkCluster, options: ReadOptions, start: StreamPosition, end: StreamPosition) -> None:
         self._cluster = cluster

@@ -10,8 +10,8 @@
 //! segment, truncating, and installing a snapshot sync on the node thread.
 //!
 //! The owner gets, in this order: the image of the latest snapshot, then each committed batch. If this node lagged too
-//! far, a snapshot replaces the image. The owner gets the outcome of a proposal after the proposal's records. It learns
-//! that this node leads after all records before the node's epoch, so that it decides on the whole image.
+//! far, a snapshot replaces the image. The owner gets the outcome of a proposal after the proposal's records. When
+//! this node becomes leader, the owner first gets all records of earlier epochs, so that it decides on the whole image.
 //!
 //! | module | content |
 //! |---|---|

@@ -421,8 +421,9 @@ class Broker:
             return
 
     async def _can_hand_over(self) -> bool:
-        """Return whether the cluster can decide about the leaders of this broker's partitions. A stop is recorded only
-        if the other voters are a majority: this broker's node no longer votes then."""
+        """Return whether the cluster can elect new leaders while this broker stops. Its node of the quorum has stopped
+        by then, so the other voters must be a majority.
+        """
         if self._quorum is None:
             return True
         from pybroker.broker.lifecycle.majority import answering_voters, majority_of

@@ -39,7 +39,7 @@ class HostedReplicas:
         return self._ids.get((name, partition))
 
     def name(self, topic_id: Uuid) -> str | None:
-        """Return the name of an incarnation with partitions in service."""
+        """Return the name of the topic with this id; None if this broker serves none of its partitions."""
         topic = self._topics.get(topic_id)
         return None if topic is None else topic.name
 

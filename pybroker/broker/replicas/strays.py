@@ -149,7 +149,7 @@ class Strays:
         return None
 
     def ids_at(self, name: str, partition: int) -> list[Uuid]:
-        """Return the topic ids of the directories at a place."""
+        """Return the topic ids of the stray directories of this topic name and partition."""
         found = self._by_place.get((name, partition), ())
         return [directory.topic_id for directory in found if directory.topic_id is not None]
 

@@ -37,7 +37,7 @@ class LoopShares:
         await turn
 
     async def each(self, elements: Iterable[Element]) -> AsyncIterator[Element]:
-        """Yield the elements. Whenever a slice is used up, wait for another one."""
+        """Yield the elements. After each `SLICE_S` of the event loop's time, let other tasks run first."""
         ends = time.perf_counter() + SLICE_S
         for element in elements:
             if time.perf_counter() > ends:

@@ -17,7 +17,9 @@ PORTS = "ports"
 
 
 def ports(config: BrokerConfig) -> Iterator[Finding]:
-    """Check the listeners and metrics.listener. Skip them if a broker runs on the data: it uses the ports itself."""
+    """Check that the ports of `listeners` and `metrics.listener` are free. While a broker runs on these log
+    directories, it holds the ports, and there is no check.
+    """
     wanted = [(str(each), each.host, each.port) for each in config.listeners]
     if config["metrics.listener"]:
         address = config.get_str("metrics.listener")

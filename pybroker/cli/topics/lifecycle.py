@@ -111,8 +111,8 @@ async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:
     while True:
         left = next(iter(await deletions_of(admin, found.topic_id)), None)
         if left is None:
-            # The data is removed on every broker, and the history no longer contains the topic
-            # (topic.history.max.incarnations).
+            # Every broker has removed the data, and topic.history.max.incarnations has dropped the topic from the
+            # history of its name.
             return dataclasses.replace(found, state=REMOVED, replicas=())
         if not running & _holders(left) or time.monotonic() >= give_up:
             return left

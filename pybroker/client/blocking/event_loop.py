@@ -57,7 +57,7 @@ def waiting(
 
 
 def direct(method: Callable[Concatenate[Any, Given], Result]) -> Callable[Concatenate[Any, Given], Result]:
-    """Return a form of a method that does not wait. It runs the method on the loop's thread."""
+    """Wrap a method that does not wait: the wrapper runs it on the loop's thread and returns its result."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:

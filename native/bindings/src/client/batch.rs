@@ -10,7 +10,8 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors::{batch_error, native_error};
 
-/// Maximum bytes of a record besides its key, value and headers: length, attributes, two deltas, three counts.
+/// Maximum bytes of a record besides its key, value and headers: its length, attributes, timestamp delta, offset delta,
+/// key length, value length, number of headers.
 const RECORD_OVERHEAD_MAX: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
 /// Maximum bytes of a record header besides its key and value.
 const HEADER_OVERHEAD_MAX: usize = 5 + 5;

@@ -26,7 +26,8 @@ use pybroker_replica::{
 use pybroker_server::Server;
 use pybroker_server::clock::{SystemClock, now_ms};
 use pybroker_server::config::{
-    DynamicSettings, ListenerConfig, SecurityProtocol as ListenerSecurity, ServerConfig,
+    ClusterKind, DynamicSettings, ListenerConfig, SecurityProtocol as ListenerSecurity,
+    ServerConfig,
 };
 use pybroker_server::control_plane::{
     Busy, ControlPlane, ControlRequest, Lane, TransactionQuestion,
@@ -124,7 +125,10 @@ impl TestBroker {
             }],
             threads: 1,
             settings: DynamicSettings {
-                topic_ids: self.settings.topic_ids,
+                cluster: ClusterKind {
+                    topic_ids: self.settings.topic_ids,
+                    quorum: false,
+                },
                 ..DynamicSettings::default()
             },
             log: Arc::new(|level, line| eprintln!("{level:?} {line}")),

@@ -1,4 +1,5 @@
-//! Appends: records of one attempt for one partition, validated as Produce validates them.
+//! Appends to a staged ingest: the records that one task attempt sends for one partition. They are validated as in
+//! Produce.
 
 use pybroker_model::{
     BatchError, BatchHeader, CompressionType, ProduceRules, TimestampType, validate_produce,

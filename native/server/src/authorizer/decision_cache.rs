@@ -33,7 +33,7 @@ impl DecisionCache {
         self.version = 0;
     }
 
-    /// Return the cached decision of rules of this version about an operation on the topic of this name.
+    /// Return the cached decision for an operation on a topic, if this version of the ACLs made it.
     #[inline]
     pub(crate) fn recall(
         &mut self,

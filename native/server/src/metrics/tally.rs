@@ -12,7 +12,7 @@ pub(crate) struct Tally {
     errors: Vec<i16>,
 }
 
-/// Counts of one topic, which may be unknown.
+/// Counts of requests and bytes of one topic. A request may name a topic that this broker does not know.
 #[derive(Default)]
 struct OfTopic {
     id: Option<TopicId>,

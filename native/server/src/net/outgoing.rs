@@ -80,7 +80,7 @@ impl Outgoing {
         });
     }
 
-    /// Return the bytes of memory that wait for the peer.
+    /// Return how many bytes in memory are not sent yet. Ranges of files do not count.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
         self.queued_bytes + self.tail.len() - self.tail_sent

@@ -32,6 +32,7 @@ use pybroker_server::config::{
 use pybroker_server::control_plane::{
     Busy, ControlPlane, ControlRequest, Lane, TransactionQuestion,
 };
+use pybroker_server::exposition::Families;
 use pybroker_server::limits::Limits;
 use pybroker_server::metadata_view::{
     Broker, Endpoint, MetadataDelta, MetadataHolder, PartitionMetadata, TopicMetadata,
@@ -328,9 +329,11 @@ impl TestServer {
         self.lines.lock().clone()
     }
 
-    /// A number from the metrics page; 0 if the line is not there.
+    /// A metric's value without labels; 0 if there is none.
     pub fn metric(&self, name: &str) -> f64 {
-        let text = self.server.metrics();
+        let mut families = Families::default();
+        self.server.collect_metrics(&mut families);
+        let text = families.text();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

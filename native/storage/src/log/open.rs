@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 use std::sync::{Arc, OnceLock};
 
 impl Log {
-    /// Used by [`crate::LogDir::open_log`], which owns the shared parts.
+    /// Open a log from its files. [`crate::LogDir::open_log`] calls this with what all logs of the directory share.
     #[allow(clippy::too_many_arguments)] // each is one fact about the log, named at the one caller
     pub(crate) fn open(
         path: PathBuf,

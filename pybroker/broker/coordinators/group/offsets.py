@@ -2,7 +2,8 @@
 
 The topic id is the key, because an offset is valid only for the incarnation that it was committed for. The name is
 stored as well, because the record's key contains it. Only durable offsets are stored here: callers use `put` once an
-append has completed. Every read first adds the offsets that data threads have committed (`shards.cached_responses`).
+append has completed. Native data threads answer some OffsetCommit requests themselves (`shards.cached_responses`);
+every read first adds the offsets of these.
 """
 
 from __future__ import annotations

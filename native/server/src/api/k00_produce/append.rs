@@ -224,8 +224,8 @@ impl From<Refusal> for Unappended {
 
 /// Return whether the batch's leader epoch shows that it was made for an earlier incarnation of the topic name.
 ///
-/// The batch's epoch is then below the first epoch of this log. Clients that do not set the field send -1, librdkafka
-/// 0. The error makes every producer refresh its metadata.
+/// This is so if the batch's epoch is below the first epoch of this log. -1 and 0 show nothing: clients that do not set
+/// the field send -1, librdkafka 0. The caller refuses the batch with an error after which producers refresh metadata.
 #[inline]
 fn is_of_before(partition: &Partition, leader_epoch: i32) -> bool {
     leader_epoch > 0 && partition.is_before(leader_epoch)
