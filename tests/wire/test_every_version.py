@@ -9,6 +9,7 @@ import pytest
 from pybroker import native
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing import Cluster
 from tests.support.brokers import BrokerProcess
 from tests.wire.client import WireClient
 
@@ -19,21 +20,47 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
         yield connected
 
 
+@pytest.fixture(scope="module")
+def quorum_client() -> Iterator[WireClient]:
+    with Cluster(1) as cluster, WireClient(int(cluster.bootstrap.rpartition(":")[2])) as connected:
+        yield connected
+
+
 WITHOUT_PLUG_IN = {"StreamsGroupTopologyDescriptionUpdate"}
 """Refused as by a Kafka that has no plug-in for it, which it says by this code."""
+OF_QUORUM = {"DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter", "TransferQuorumLeader"}
+"""Served only with metadata.store=quorum."""
 
 SERVED = [row for row in native.api_table() if row.served]
+OF_ALL = [row for row in SERVED if row.name not in OF_QUORUM]
 
 
-def test_advertised_versions_are_the_tables(client: WireClient) -> None:
+def advertised(client: WireClient) -> list[tuple[int, int, int]]:
     answer = client.call(m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
-    advertised = [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys]
-    assert sorted(advertised) == [(row.key, row.min_version, row.max_version) for row in SERVED]
+    return sorted((key.api_key, key.min_version, key.max_version) for key in answer.api_keys)
+
+
+def in_table(rows: list[native.ApiInfo]) -> list[tuple[int, int, int]]:
+    return [(row.key, row.min_version, row.max_version) for row in rows]
+
+
+def test_advertised_versions_are_the_tables(client: WireClient, quorum_client: WireClient) -> None:
+    assert advertised(client) == in_table(OF_ALL)
+    assert advertised(quorum_client) == in_table(SERVED)
+
+
+@pytest.mark.parametrize("row", [row for row in SERVED if row not in OF_ALL], ids=lambda row: row.name)
+def test_a_quorum_answers_every_version(quorum_client: WireClient, row: native.ApiInfo) -> None:
+    answered_in_its_layout(quorum_client, row)
 
 
 @pytest.mark.checklist("D38")
-@pytest.mark.parametrize("row", SERVED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", OF_ALL, ids=lambda row: row.name)
 def test_every_version_is_answered_in_its_layout(client: WireClient, row: native.ApiInfo) -> None:
+    answered_in_its_layout(client, row)
+
+
+def answered_in_its_layout(client: WireClient, row: native.ApiInfo) -> None:
     made = native.message_class(f"{row.name}Request")
     assert made is not None
     for version in range(row.min_version, row.max_version + 1):
