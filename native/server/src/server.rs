@@ -122,6 +122,7 @@ impl Server {
             slow_appends: SlowAppends::default(),
             slow_requests: SlowRequests::default(),
             draining: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             log: ThrottledLog::new(config.log),
         });
         let mut threads = Vec::with_capacity(count);
@@ -187,6 +188,7 @@ impl Server {
 
     /// Close the listening sockets; connections stay open.
     pub fn stop_accepting(&self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
         self.stop_accepting.send_replace(true);
         self.bound.lock().clear();
     }

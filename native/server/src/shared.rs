@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) slow_requests: SlowRequests,
     /// Set once the server stops: connections answer their requests and close.
     pub(crate) draining: AtomicBool,
+    /// No connection is accepted any more, and the control plane stops: it may leave requests unanswered.
+    pub(crate) stopping: AtomicBool,
     pub(crate) log: ThrottledLog,
 }
 

@@ -109,6 +109,21 @@ fn the_control_plane_can_close_and_a_lost_answer_closes() {
 }
 
 #[test]
+fn an_answer_that_is_lost_during_the_stop_is_no_error() {
+    let server = TestServer::plain();
+    let mut client = server.connect();
+    client.send(ApiKey::CreateTopics, 2, &[]);
+    let reply = server.control.next().reply;
+    server.server.stop_accepting();
+    drop(reply);
+    client.expect_closed();
+    wait_until("the connection to be closed", || {
+        server.metric("pybroker_connections") == 0.0
+    });
+    assert_eq!(server.lines(), Vec::<String>::new());
+}
+
+#[test]
 fn an_answer_that_nobody_waits_for_is_known_to_be() {
     let server = TestServer::plain();
     let mut client = server.connect();

@@ -452,6 +452,11 @@ impl Connection {
                 guess: Guess::Garbage,
             };
         }
+        if matches!(reason, CloseReason::ReplyLost { .. })
+            && self.shared.stopping.load(Ordering::Relaxed)
+        {
+            reason = CloseReason::Draining;
+        }
         self.note_sent(thread, 0);
         if let Some(tls) = &mut self.tls
             && self.outgoing.is_empty()
