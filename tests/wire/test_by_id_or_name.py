@@ -52,6 +52,7 @@ BY_NAME_ONLY = {
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    "DescribeQuorum",  # its only topic is __cluster_metadata
     "StreamsGroupHeartbeat",
 }
 NAMES = {"topic", "name", "topic_name", "topic_names", "resource_name"}

@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.05
 """Interval at which a change is tried again, and at which its effect is looked for."""
 PROMOTION_S, JOINING_S = 0.2, 0.02
-"""Interval at which the leader looks for brokers to promote; the shorter one while voters are missing and
-brokers offer themselves.
+"""Interval at which the leader looks for brokers to promote while brokers offer themselves; the shorter one while
+voters are missing.
 """
 OFFER_S = 3.0
 """Time after which an offer that is not repeated is void."""
@@ -191,7 +191,7 @@ class VoterChanges:
         joining = False
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(JOINING_S if joining else PROMOTION_S):
+                async with asyncio.timeout(JOINING_S if joining else PROMOTION_S if self._offers else None):
                     await self._offered.wait()
             self._offered.clear()
             try:
