@@ -87,7 +87,8 @@ METADATA = (
         True,
         (
             "With metadata.store=quorum: this broker becomes a voter of the metadata log when there are fewer than "
-            "controller.quorum.voters.target, or when its own voter has another directory (Kafka: false)."
+            "controller.quorum.voters.target, or when its own voter has another directory (Kafka: false). If "
+            "controller.quorum.voters is set, only the brokers in it become voters by themselves."
         ),
     ),
     ConfigKey(

@@ -22,6 +22,8 @@ from pybroker.testing import BrokerProcessError, Cluster
 from pybroker.testing.cluster import cluster_settings
 from tests.support.cluster import until
 
+pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: a single broker moves to it")
+
 LIMIT_S = 120.0
 STEPS = ("marked", "copied", "compared", "sealed", "opened", "put aside")
 RECORDS = [b"record %03d" % number for number in range(200)]
@@ -35,8 +37,6 @@ DYING = """
 import asyncio, os, signal, sys
 from pybroker.config import load_config
 from pybroker.broker.offline.zookeeper_migration import migrate
-
-pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: a single broker moves to it")
 
 def told(step):
     if step == sys.argv[1]:

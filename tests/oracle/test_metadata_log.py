@@ -20,7 +20,7 @@ def test_the_dump_tool_prints_every_record(tmp_path: Path) -> None:
     """The decoder prints "Error at …, skipping" for a record that it cannot read."""
     maker, image = RandomDeltas(3), ClusterImage.initial(3)
     frames: list[bytes] = []
-    for _ in range(12):
+    for _ in range(20):
         delta = maker.delta(image, share=0.9)
         frames += to_records(image, delta)
         image = image.apply(delta)

@@ -21,6 +21,9 @@ from pybroker.broker.services import Services
 ELECTING = (
     "BrokersChanged",
     "FenceBroker",
+    "RegisterBroker",
+    "BrokerSessionEnded",
+    "StopBroker",
     "ReplicasOffline",
     "ShutDownBroker",
     "ElectLeaders",
