@@ -146,7 +146,7 @@ def refusal(broker: pybroker.Broker) -> str:
 
 @pytest.mark.checklist("B17")
 def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
-    cluster = Cluster(3, ALONE, data_dir=tmp_path)
+    cluster = Cluster(3, ALONE, data_dir=tmp_path, store="zookeeper")
     data = cluster.brokers[1].data_dir
     alone = pybroker.Broker({"node.id": 1, **ALONE}, data_dir=data)
     try:
@@ -193,7 +193,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_migrated(tmp_path: Path) -> None:
-    cluster = Cluster(1, data_dir=tmp_path / "cluster")
+    cluster = Cluster(1, data_dir=tmp_path / "cluster", store="zookeeper")
     data = tmp_path / "alone"
     try:
         cluster.zookeeper.start()
