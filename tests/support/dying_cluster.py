@@ -106,7 +106,7 @@ def main() -> None:
 
     IngestLeader.__init__ = dying  # type: ignore[method-assign]
     ZooKeeperStore.multi = multi  # type: ignore[method-assign]
-    QuorumWriter.write_decision = decide  # type: ignore[method-assign]
+    QuorumWriter.write_decision = decide  # type: ignore[method-assign, assignment]
     _die_when_put_aside(steps)
     sys.argv = ["pybroker", *rest]
     runpy.run_module("pybroker", run_name="__main__")
