@@ -38,6 +38,7 @@ class BrokerSessions:
         decreases."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._stopped = False
 
     def start(self, image: ClusterImage) -> None:
         """Grant every registered broker a session."""
@@ -48,7 +49,12 @@ class BrokerSessions:
         self._task = asyncio.create_task(self._run(), name="broker-sessions")
 
     async def stop(self) -> None:
-        """Stop, and cancel all waits. Decisions already made remain valid, and brokers apply them later."""
+        """Stop, and cancel all waits. Decisions already made remain valid, and brokers apply them later.
+
+        A decision that ends after this may begin another wait. It is cancelled at once, since no heartbeat would end
+        it.
+        """
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -99,6 +105,8 @@ class BrokerSessions:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if broker_id not in self._epochs or self._applied.get(broker_id, -1) >= offset:
             future.set_result(None)
+        elif self._stopped:
+            future.cancel()
         else:
             self._waiting.setdefault(broker_id, []).append((offset, future))
         return future

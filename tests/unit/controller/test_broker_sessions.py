@@ -1,0 +1,21 @@
+"""Waits for brokers that have not applied a change yet, at the end of a controller's term."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.controller.broker_sessions import BrokerSessions
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage
+
+BROKER = BrokerImage(2, 7, (), None)
+
+
+async def test_no_wait_outlives_the_term() -> None:
+    """A decision that the log has committed while the controller stops asks for the brokers after `stop`."""
+    image = msgspec.structs.replace(ClusterImage.initial(1), brokers={2: BROKER})
+    sessions = BrokerSessions(1, 60, lambda _: None)
+    sessions.start(image)
+    before = sessions.applied([2], 100)
+    await sessions.stop()
+    after = sessions.applied([2], 101)
+    assert [future.cancelled() for future in (*before, *after)] == [True, True]
