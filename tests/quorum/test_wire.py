@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker.cluster.events import AskClusterId
+from pybroker.broker.cluster.quorum_events import AskClusterId
 from pybroker.broker.cluster.value_codec import pack_reply, unpack_event
 from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid, decode, encode

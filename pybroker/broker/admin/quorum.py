@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pybroker.broker.cluster.controller_client import ControllerClient
-from pybroker.broker.cluster.events import (
+from pybroker.broker.cluster.quorum_events import (
     AddVoter,
     DescribeQuorum,
     QuorumAddress,

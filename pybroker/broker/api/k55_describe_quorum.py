@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybroker.broker.admin.quorum import VoterAdmin
-from pybroker.broker.cluster.events import QuorumReplicaState, QuorumState
+from pybroker.broker.cluster.quorum_events import QuorumReplicaState, QuorumState
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

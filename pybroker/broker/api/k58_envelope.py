@@ -10,7 +10,7 @@ from typing import Any
 
 from pybroker.broker.cluster.cluster_view import ControllerTermView
 from pybroker.broker.cluster.controller_client import InProcessControllerClient, RequestIdentity
-from pybroker.broker.cluster.events import AskClusterId
+from pybroker.broker.cluster.quorum_events import AskClusterId
 from pybroker.broker.cluster.value_codec import UnreadableError, pack, pack_reply, unpack_event
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError

@@ -12,7 +12,7 @@ Versions
 from __future__ import annotations
 
 from pybroker.broker.admin.quorum import VoterAdmin
-from pybroker.broker.cluster.events import QuorumAddress
+from pybroker.broker.cluster.quorum_events import QuorumAddress
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError

@@ -22,7 +22,7 @@ import contextlib
 from typing import Any, Protocol
 
 from pybroker.broker.cluster.controller_client import InProcessControllerClient
-from pybroker.broker.cluster.events import BrokerHeartbeat
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
 from pybroker.broker.quorum.fetch_reports import is_served
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pybroker.broker.cluster import events, quorum_events
 from pybroker.broker.cluster.events import Event
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -108,9 +109,6 @@ def _special(kind: type, value: Any) -> object:
     raise NotImplementedError(f"{kind.__name__} cannot be received")
 
 
-def _kinds(base: type[Event[Any]]) -> dict[str, type[Event[Any]]]:
-    return {kind.__name__: kind for kind in base.__subclasses__() if kind.__module__ == base.__module__}
-
-
-_EVENTS = _kinds(Event)
-"""The events in `cluster.events`, which any broker may submit. The controller's internal events are excluded."""
+_MODULES = {events.__name__, quorum_events.__name__}
+_EVENTS = {kind.__name__: kind for kind in Event.__subclasses__() if kind.__module__ in _MODULES}
+"""The events that any broker may submit. The controller's internal events are excluded."""

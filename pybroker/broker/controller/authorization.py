@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from pybroker.broker.cluster import events as e
+from pybroker.broker.cluster import quorum_events as q
 from pybroker.broker.cluster.lookup import topic_or_deletion
 from pybroker.broker.controller.local_controller_client import Submission
 from pybroker.broker.metadata.acl_nodes import CLUSTER_NAME
@@ -228,10 +229,10 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.ReassignPartitions: PermissionRule(_alter_cluster),
     e.UnregisterBroker: PermissionRule(_alter_cluster),
     e.UpdateFeatures: PermissionRule(_alter_cluster),
-    e.DescribeQuorum: PermissionRule(_describe_cluster),
-    e.AddVoter: PermissionRule(_alter_cluster),
-    e.RemoveVoter: PermissionRule(_alter_cluster),
-    e.TransferQuorumLeader: PermissionRule(_alter_cluster),
+    q.DescribeQuorum: PermissionRule(_describe_cluster),
+    q.AddVoter: PermissionRule(_alter_cluster),
+    q.RemoveVoter: PermissionRule(_alter_cluster),
+    q.TransferQuorumLeader: PermissionRule(_alter_cluster),
     e.BeginIngest: PermissionRule(_ingest),
     e.CommitIngest: PermissionRule(_ingest),
     e.DropIngests: PermissionRule(_drop_ingests),

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from pybroker.broker.cluster.events import BrokerHeartbeat
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
 from pybroker.broker.controller.internal_events import BrokerSessionEnded
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.errors import KafkaError

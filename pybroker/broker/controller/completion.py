@@ -11,7 +11,6 @@ import msgspec
 
 from pybroker.broker.cluster.controller_client import ControllerClient, EventAnswer
 from pybroker.broker.cluster.events import (
-    ANSWERED_WHEN_DURABLE,
     BY_BROKER,
     AlterClientQuotas,
     AlterConfigs,
@@ -33,6 +32,7 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
     UpdateFeatures,
 )
+from pybroker.broker.cluster.quorum_events import ANSWERED_WHEN_DURABLE
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.internal_events import FinishUndelete
 from pybroker.broker.controller.local_controller_client import Submission

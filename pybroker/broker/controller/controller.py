@@ -20,7 +20,8 @@ import msgspec
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.cluster.controller_client import EventAnswer
-from pybroker.broker.cluster.events import Event, QuorumEvent, ReplicasRestored, ReplicasStopped
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.quorum_events import QuorumEvent, ReplicasRestored, ReplicasStopped
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.authorization import AclEvaluator, AuthorizedEvent, authorize_event
 from pybroker.broker.controller.completion import DecisionCompleter, DurableDecision

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from pybroker.broker.cluster.controller_client import EventAnswer, RequestIdentity
-from pybroker.broker.cluster.events import BrokerHeartbeat, Event
+from pybroker.broker.cluster.events import Event
 from pybroker.broker.cluster.queue_metrics import QueueFigures
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
 from pybroker.broker.controller.write_fence import ClosedTopics
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.cluster.events import BrokerHeartbeat, Event, OfferVoter, QuorumEvent
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, OfferVoter, QuorumEvent
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.broker_sessions import BrokerSessions
 from pybroker.broker.controller.decision import require_broker_epoch

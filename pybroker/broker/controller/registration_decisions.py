@@ -9,7 +9,7 @@ from typing import get_args
 
 import msgspec
 
-from pybroker.broker.cluster.events import (
+from pybroker.broker.cluster.quorum_events import (
     AllocateProducerIds,
     AskClusterId,
     BrokerHeartbeat,

@@ -13,7 +13,8 @@ import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.channel import Channels
-from pybroker.broker.cluster.events import BrokerHeartbeat, Event, QuorumEvent
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, QuorumEvent
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_leadership
 from pybroker.broker.controller.broker_watch import BrokerWatch
 from pybroker.broker.controller.decision_writer import DecisionWriter, Writer

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pybroker.broker.cluster.events import (
+from pybroker.broker.cluster.quorum_events import (
     AddVoter,
     DescribeQuorum,
     OfferVoter,

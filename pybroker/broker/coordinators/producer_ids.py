@@ -17,7 +17,7 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerClient
-from pybroker.broker.cluster.events import AllocateProducerIds
+from pybroker.broker.cluster.quorum_events import AllocateProducerIds
 from pybroker.broker.metadata.metadata_store import (
     BadVersionError,
     MetadataStore,

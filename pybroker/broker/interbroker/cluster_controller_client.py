@@ -19,14 +19,8 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
 from pybroker.broker.cluster.controller_client import EventAnswer, InProcessControllerClient, RequestIdentity
-from pybroker.broker.cluster.events import (
-    ANSWERED_WHEN_DURABLE,
-    AlterIsr,
-    CatchUp,
-    Event,
-    ShutDownBroker,
-    ShutDownOutcome,
-)
+from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
+from pybroker.broker.cluster.quorum_events import ANSWERED_WHEN_DURABLE
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
 from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
 from pybroker.broker.interbroker.controller_connections import ControllerConnections, OpenConnection

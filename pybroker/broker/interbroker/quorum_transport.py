@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pybroker.broker.cluster.events import AskClusterId, Event
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.quorum_events import AskClusterId
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection

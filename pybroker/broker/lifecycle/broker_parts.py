@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pybroker.broker.api.controller_messages import ControlReceiver
     from pybroker.broker.clock import Clock
     from pybroker.broker.cluster.controller_client import ControllerClient
-    from pybroker.broker.cluster.events import QuorumAddress
+    from pybroker.broker.cluster.quorum_events import QuorumAddress
     from pybroker.broker.controller.controller_election import ControllerElection, SoleController
     from pybroker.broker.controller.local_controller_client import LocalControllerClient
     from pybroker.broker.controller.quorum_election import QuorumElection

@@ -10,7 +10,8 @@ import logging
 from typing import Any
 
 from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
-from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline, ReplicasRestored, ReplicasStopped
+from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
+from pybroker.broker.cluster.quorum_events import ReplicasRestored, ReplicasStopped
 from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,

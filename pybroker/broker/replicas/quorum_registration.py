@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from pybroker.broker.cluster.controller_client import ControllerClient
-from pybroker.broker.cluster.events import BrokerHeartbeat, RegisterBroker, StopBroker
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, RegisterBroker, StopBroker
 from pybroker.broker.metadata.feature_levels import broker_features
 from pybroker.broker.metadata.znodes import Endpoint, RunningNode
 from pybroker.broker.quorum.fetch_reports import BrokerReport, FetchReports

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
-from pybroker.broker.cluster.events import MarkStaged
+from pybroker.broker.cluster.quorum_events import MarkStaged
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.deletion_records import DeletionHead, decode_deletion_head
 from pybroker.broker.metadata.metadata_store import (

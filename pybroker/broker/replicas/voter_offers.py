@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from pybroker.broker.cluster.controller_client import ControllerClient
-from pybroker.broker.cluster.events import OfferVoter, QuorumAddress
+from pybroker.broker.cluster.quorum_events import OfferVoter, QuorumAddress
 from pybroker.broker.quorum.voter_membership import VoterMembership
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.cluster import events as e
+from pybroker.broker.cluster import quorum_events as q
 from pybroker.broker.cluster.events import CreatedTopic, CreateTopics, Event, NewTopic
 from pybroker.broker.controller.authorization import RULES, AuthorizedEvent, authorize_event
 from pybroker.broker.controller.decision import rule_of
@@ -31,7 +32,7 @@ CALLER = Caller("User:a", "127.0.0.1")
 CLUSTER, TOPIC = ResourceType.CLUSTER, ResourceType.TOPIC
 MAY_NOT_TOPIC, MAY_NOT_CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 OF_BROKERS = {
-    *(e.ANSWERED_WHEN_DURABLE - {e.AddVoter, e.DescribeQuorum, e.RemoveVoter, e.TransferQuorumLeader}),
+    *(q.ANSWERED_WHEN_DURABLE - {q.AddVoter, q.DescribeQuorum, q.RemoveVoter, q.TransferQuorumLeader}),
     e.AlterIsr,
     e.CatchUp,
     e.CloseDeletions,
@@ -77,7 +78,7 @@ def topic(name: str) -> NewTopic:
 
 
 def test_every_event_is_of_clients_with_a_right_or_of_brokers_alone() -> None:
-    everything = {kind for kind in Event.__subclasses__() if kind.__module__ == e.__name__}
+    everything = {kind for kind in Event.__subclasses__() if kind.__module__ in (e.__name__, q.__name__)}
     assert everything == OF_BROKERS | RULES.keys()
     assert not OF_BROKERS & RULES.keys()
 
@@ -102,10 +103,10 @@ async def test_each_event_needs_its_right() -> None:
         (e.ReassignPartitions(()), [alter_cluster]),
         (e.UnregisterBroker(3), [alter_cluster]),
         (e.UpdateFeatures(()), [alter_cluster]),
-        (e.DescribeQuorum(), [(AclOperation.DESCRIBE, CLUSTER, CLUSTER_NAME)]),
-        (e.AddVoter(1, a, (), 0), [alter_cluster]),
-        (e.RemoveVoter(1, a), [alter_cluster]),
-        (e.TransferQuorumLeader(None, 0), [alter_cluster]),
+        (q.DescribeQuorum(), [(AclOperation.DESCRIBE, CLUSTER, CLUSTER_NAME)]),
+        (q.AddVoter(1, a, (), 0), [alter_cluster]),
+        (q.RemoveVoter(1, a), [alter_cluster]),
+        (q.TransferQuorumLeader(None, 0), [alter_cluster]),
         (e.UndeleteTopic(dead, None, "", 0), [(AclOperation.DELETE, TOPIC, "dead")]),
         (
             e.UndeleteTopic(dead, "new", "", 0),

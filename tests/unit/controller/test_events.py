@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from pybroker.broker.cluster import events as asked
+from pybroker.broker.cluster import events, quorum_events
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.controller import decision_modules
 from pybroker.broker.controller import internal_events as own
@@ -28,7 +28,7 @@ from tests.unit.controller.test_decisions import cluster, created, deleted
 KINDS = sorted(
     (
         kind
-        for module in (asked, own)
+        for module in (events, quorum_events, own)
         for kind in vars(module).values()
         if inspect.isclass(kind) and issubclass(kind, Event) and kind is not Event
     ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from pybroker.broker.cluster.events import AllocateProducerIds, MarkStaged, RegisterBroker, StopBroker
+from pybroker.broker.cluster.quorum_events import AllocateProducerIds, MarkStaged, RegisterBroker, StopBroker
 from pybroker.broker.controller.broker_decisions import decide_brokers
 from pybroker.broker.controller.internal_events import BrokerForgotten, BrokersChanged, BrokerSessionEnded
 from pybroker.broker.controller.registration_decisions import (

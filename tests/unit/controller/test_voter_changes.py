@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.broker.cluster.events import OfferVoter
+from pybroker.broker.cluster.quorum_events import OfferVoter
 from pybroker.broker.controller import voter_changes
 from pybroker.broker.controller.voter_changes import VoterChanges
 from pybroker.broker.metadata.image import BrokerImage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.api import quorum_messages
-from pybroker.broker.cluster.events import BrokerHeartbeat
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid, encode

@@ -22,11 +22,11 @@ from pybroker.broker.cluster.events import (
     IsrChange,
     NewPartitions,
     NewTopic,
-    RegisterBroker,
     ReplicasOffline,
     ShutDownBroker,
     UndeleteTopic,
 )
+from pybroker.broker.cluster.quorum_events import RegisterBroker
 from pybroker.broker.controller.decision import Decision, rule_of
 from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.internal_events import AdvanceDeletions, BrokersChanged

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from pybroker.broker.cluster.controller_client import EventAnswer
-from pybroker.broker.cluster.events import BrokerHeartbeat, RegisteredBroker
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, RegisteredBroker
 from pybroker.broker.quorum.fetch_reports import FetchReports
 from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.native import Uuid

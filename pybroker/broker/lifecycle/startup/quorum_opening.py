@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.broker.cluster.events import QuorumAddress
+from pybroker.broker.cluster.quorum_events import QuorumAddress
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.quorum_transport import QuorumTransport, cluster_id_of
 from pybroker.broker.lifecycle.startup.ownership import directory_id_of, owner_of
