@@ -1,5 +1,8 @@
 //! The driver: turns a node's inputs into events of the state machine, and executes its actions in order.
 
+mod room;
+mod snapshots;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +10,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pybroker_metadata_log::{
     Directory, EncodeContext, Endpoint, LogError, MetadataLog, Recovered, SnapshotDownload,
-    SnapshotWriter, endpoints_of,
+    endpoints_of,
 };
 use pybroker_model::Uuid;
 use pybroker_quorum::{
-    Action, Answer, Ask, Body, Decision, EpochEnd, Error, Event, Quorum, Refusal, Request,
-    Response, Settings, Snapshot, VoterSet,
+    Action, Ask, Body, Decision, Event, Quorum, Refusal, Request, Response, Settings, VoterSet,
 };
+
+use room::WaitForRoom;
 
 use crate::addresses::Addresses;
 use crate::clock::Clock;
@@ -22,12 +26,11 @@ use crate::disk::{Disk, Job};
 use crate::inbox::Input;
 use crate::outbox::Outbox;
 use crate::output::{Outcome, Output};
-use crate::room::{self, WaitForRoom};
 use crate::settings::NodeSettings;
 use crate::status::{NodeStatus, status};
 use crate::topic_id::TopicIdCell;
 use crate::wire::{
-    Api, Incoming, Payload, ReplyTo, Sender, SnapshotPart, api_of, decode_response, encode_request,
+    Api, Incoming, Payload, ReplyTo, Sender, api_of, decode_response, encode_request,
     encode_response,
 };
 
@@ -35,9 +38,6 @@ use crate::wire::{
 const ASKED_MAX: usize = 4096;
 /// Maximum bytes of batches, or of a snapshot, in one response, even if the request asks for more.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
-
-/// Distance between the correlations of two state machines of one process.
-const CORRELATIONS: u64 = 1 << 40;
 
 /// A request that was sent.
 struct Asked {
@@ -142,8 +142,7 @@ impl Driver {
     /// Return the time by which the owner must call [`Driver::take_in`].
     pub(crate) fn deadline(&self) -> u64 {
         match &self.full {
-            Some(wait) if wait.drained => wait.retry_at,
-            Some(_) => u64::MAX,
+            Some(wait) => wait.deadline(),
             None => self.quorum.deadline(),
         }
     }
@@ -188,30 +187,9 @@ impl Driver {
     }
 
     fn take_in_one(&mut self, input: Input) -> Result<(), LogError> {
-        let Some(wait) = &mut self.full else {
-            return self.take_in_working(input);
-        };
-        match input {
-            Input::Drained => {
-                wait.drained = true;
-                wait.retry_at = self.clock.monotonic_ms() + room::RETRY_MS;
-            }
-            Input::Request { handle, incoming } => {
-                self.replies.insert(handle, incoming.reply);
-                self.refuse(handle);
-            }
-            Input::AddVoter { proposal, .. } | Input::RemoveVoter { proposal, .. } => {
-                let outcome = Outcome::Refused(Refusal::NotLeader);
-                self.outbox.push(Output::Decided { proposal, outcome });
-            }
-            Input::StorageFailed(error) if !error.is_full() => return Err(error),
-            // Recovery finds a snapshot that was written meanwhile.
-            _ => {}
+        if self.full.is_some() {
+            return self.take_in_full(input);
         }
-        Ok(())
-    }
-
-    fn take_in_working(&mut self, input: Input) -> Result<(), LogError> {
         match input {
             Input::Request { handle, incoming } => self.on_request(handle, *incoming),
             Input::Response { correlation, body } => self.on_response(correlation, &body)?,
@@ -298,46 +276,6 @@ impl Driver {
             correlation,
             response,
         }]);
-        Ok(())
-    }
-
-    /// Store a part of the snapshot that is being fetched. Return `Empty` if it is not the expected part.
-    fn on_snapshot_part(&mut self, part: SnapshotPart) -> Result<Answer<Bytes>, LogError> {
-        let Some(mut download) = self.download.take() else {
-            return Ok(Answer::Empty);
-        };
-        let position = u64::try_from(part.position).unwrap_or(u64::MAX);
-        if download.id() != part.id || download.position() != position {
-            self.download = Some(download);
-            return Ok(Answer::Empty);
-        }
-        download.write(&part.bytes)?;
-        if download.position() < u64::try_from(part.size).unwrap_or(0) {
-            self.download = Some(download);
-            return Ok(match part.bytes.is_empty() {
-                true => Answer::Empty,
-                false => Answer::SnapshotPart,
-            });
-        }
-        match download.complete() {
-            Ok(header) => Ok(Answer::Snapshot(Snapshot {
-                header,
-                content: Bytes::new(),
-            })),
-            Err(error) if error.is_damage() => {
-                self.warn(format!("the leader's snapshot: {error}"));
-                Ok(Answer::Empty)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn on_snapshot_written(&mut self, id: EpochEnd) -> Result<(), LogError> {
-        let header = self.quorum.snapshot_header(id.offset);
-        let start = self.log.snapshot_written(id)?;
-        if let (Some(start), Some(header)) = (start, header) {
-            self.step([Event::SnapshotWritten { header, start }]);
-        }
         Ok(())
     }
 
@@ -447,12 +385,7 @@ impl Driver {
     fn send(&mut self, peer: i32, correlation: u64, request: &Request) -> Result<(), LogError> {
         let mut position = 0;
         if let Ask::FetchSnapshot { id } = request.ask {
-            let download = match self.download.take().filter(|download| download.id() == id) {
-                Some(download) => download,
-                None => self.log.begin_download(id)?,
-            };
-            position = download.position().cast_signed();
-            self.download = Some(download);
+            position = self.download_position(id)?;
         }
         let api = api_of(&request.ask);
         let correlation = self.first_correlation + correlation;
@@ -481,25 +414,6 @@ impl Driver {
         self.outbox.push(Output::Respond { handle, body });
     }
 
-    fn respond_with_snapshot(&mut self, handle: u64, mut response: Response<Bytes>, id: EpochEnd) {
-        let Some(reply) = self.replies.get(&handle).copied() else {
-            return;
-        };
-        let bytes_max = reply.bytes_max.min(RESPONSE_BYTES_MAX);
-        let position = u64::try_from(reply.position).unwrap_or(u64::MAX);
-        let read = self.log.open_snapshot(id).and_then(|snapshot| {
-            let size = snapshot.size().cast_signed();
-            let bytes = snapshot.part(position, bytes_max)?;
-            Ok(Payload { bytes, size })
-        });
-        let payload = read.unwrap_or_else(|error| {
-            response.error = Error::SnapshotNotFound;
-            self.warn(format!("snapshot for node that lags: {error}"));
-            Payload::default()
-        });
-        self.respond(handle, &response, &payload);
-    }
-
     fn decide(&mut self, proposal: u64, decision: Decision) {
         let records = self.proposals.remove(&proposal).unwrap_or(0);
         let outcome = match decision {
@@ -517,23 +431,30 @@ impl Driver {
         self.outbox.push(Output::Decided { proposal, outcome });
     }
 
-    /// Give up the role until there is room. The disk thread first finishes what it has; the log is opened again after
-    /// that, because a write may have failed half way.
-    fn wait_for_room(&mut self, error: &LogError) {
-        if self.full.is_some() {
+    fn fail(&mut self, error: &LogError) {
+        match error.is_full() {
+            true => self.wait_for_room(error),
+            false => self.halt(error),
+        }
+    }
+
+    /// Halt, because the disk has failed or the log is damaged.
+    fn halt(&mut self, error: &LogError) {
+        if self.failed {
             return;
         }
-        self.outbox.push(Output::Room(Some(error.to_string())));
-        let now = self.clock.monotonic_ms();
+        self.outbox.push(Output::Failed(error.to_string()));
+        self.failed = true;
+        self.give_up_role([Event::StorageFailed]);
+        self.give_up_proposals();
+    }
+
+    /// Pass the last events of a role to the state machine. Of its actions execute only what other nodes and proposers
+    /// wait for: the disk takes no more.
+    fn give_up_role(&mut self, events: impl IntoIterator<Item = Event<Bytes>>) {
         let mut actions = Vec::new();
-        // A leader lets the others elect at once.
-        let resign = Event::Resign { successor: None };
-        self.quorum
-            .step_all(now, [resign, Event::StorageFailed], &mut actions);
-        self.full = Some(WaitForRoom::default());
-        self.disk.push(Job::Drain);
-        self.asked.clear();
-        self.download = None;
+        let now = self.clock.monotonic_ms();
+        self.quorum.step_all(now, events, &mut actions);
         for action in actions {
             match action {
                 Action::Respond { handle, response } => {
@@ -551,86 +472,6 @@ impl Driver {
                 _ => {}
             }
         }
-        let unanswered: Vec<u64> = self.replies.keys().copied().collect();
-        for handle in unanswered {
-            self.refuse(handle);
-        }
-        self.give_up_proposals();
-    }
-
-    /// Refuse a request while the disk is full: this node leads no epoch and votes in none.
-    fn refuse(&mut self, handle: u64) {
-        let response = Response {
-            error: Error::NotLeader,
-            epoch: self.quorum.state().epoch,
-            leader: None,
-            answer: Answer::Empty,
-        };
-        self.respond(handle, &response, &Payload::default());
-    }
-
-    /// Open the log again and go on with a new state machine, as after a restart of the process.
-    fn reopen_if_room(&mut self) {
-        let now = self.clock.monotonic_ms();
-        if let Some(wait) = &mut self.full {
-            wait.retry_at = now + room::RETRY_MS;
-        }
-        if self.failed || self.stopped || !room::has_room(&self.files) {
-            return;
-        }
-        match self.reopen(now) {
-            Ok(()) => {
-                self.outbox.push(Output::Room(None));
-                self.step([Event::Time]);
-            }
-            Err(error) if error.is_full() => {}
-            Err(error) => self.halt(&error),
-        }
-    }
-
-    fn reopen(&mut self, now: u64) -> Result<(), LogError> {
-        let (log, recovered) = MetadataLog::open(self.files.clone(), self.settings.log)?;
-        self.delivery.reopen(&log, &self.outbox)?;
-        self.log = log;
-        for note in recovered.notes {
-            self.warn(note);
-        }
-        self.first_correlation += CORRELATIONS;
-        self.asked.clear();
-        let machine = machine_settings(&self.settings, &self.sender);
-        self.quorum = Quorum::new(machine, recovered.state, recovered.index, now);
-        self.full = None;
-        self.learn(recovered.endpoints);
-        Ok(())
-    }
-
-    fn fail(&mut self, error: &LogError) {
-        match error.is_full() {
-            true => self.wait_for_room(error),
-            false => self.halt(error),
-        }
-    }
-
-    /// Halt, because the disk has failed or the log is damaged.
-    fn halt(&mut self, error: &LogError) {
-        if self.failed {
-            return;
-        }
-        self.outbox.push(Output::Failed(error.to_string()));
-        let mut actions = Vec::new();
-        let now = self.clock.monotonic_ms();
-        self.quorum.step(now, Event::StorageFailed, &mut actions);
-        self.failed = true;
-        for action in actions {
-            match action {
-                Action::Respond { handle, response } => {
-                    self.respond(handle, &response, &Payload::default());
-                }
-                Action::Decide { proposal, decision } => self.decide(proposal, decision),
-                _ => {}
-            }
-        }
-        self.give_up_proposals();
     }
 
     fn give_up_proposals(&mut self) {
@@ -690,21 +531,6 @@ impl Driver {
             });
             self.told_voters = Some(voters);
         }
-    }
-
-    /// Begin a snapshot of the records delivered up to `end`, the end of a committed batch. `None` if `end` is not
-    /// committed, or not beyond the latest snapshot.
-    pub(crate) fn begin_snapshot(
-        &self,
-        end: i64,
-        timestamp_ms: i64,
-    ) -> Result<Option<SnapshotWriter<Directory>>, LogError> {
-        let Some(header) = self.quorum.snapshot_header(end) else {
-            return Ok(None);
-        };
-        let voters = self.addresses.of_voters(&header.voters);
-        let writer = self.log.begin_snapshot(&header, &voters, timestamp_ms)?;
-        Ok(Some(writer))
     }
 
     pub(crate) fn status(&self) -> NodeStatus {

@@ -33,7 +33,6 @@ mod inbox;
 mod node;
 mod outbox;
 mod output;
-mod room;
 mod settings;
 mod status;
 mod topic_id;
