@@ -12,6 +12,8 @@ NAME_CHARACTERS_MAX = 249
 """Kafka's limit: 255 bytes of a directory name less "-" and the partition number."""
 
 METADATA_LOG = "__cluster_metadata"
+METADATA_LOG_DIRECTORY = f"{METADATA_LOG}-0"
+"""Its directory in the first log directory, as in Kafka."""
 
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

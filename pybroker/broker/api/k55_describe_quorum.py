@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pybroker.broker.admin.quorum import VoterAdmin
+from pybroker.broker.admin.topic_names import METADATA_LOG
 from pybroker.broker.cluster.quorum_events import QuorumReplicaState, QuorumState
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
@@ -30,7 +31,7 @@ from pybroker.protocol.messages import (
 )
 
 API_KEY = 55
-TOPIC, PARTITION = "__cluster_metadata", 0
+PARTITION = 0
 
 
 async def handle(
@@ -57,7 +58,7 @@ async def handle(
 def _partition(
     topic: str, partition: DescribeQuorumRequest_PartitionData, state: QuorumState
 ) -> DescribeQuorumResponse_PartitionData:
-    if (topic, partition.partition_index) != (TOPIC, PARTITION):
+    if (topic, partition.partition_index) != (METADATA_LOG, PARTITION):
         return DescribeQuorumResponse_PartitionData(
             partition_index=partition.partition_index,
             error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pybroker.broker.lifecycle.startup.quorum_opening import DIRECTORY, voter_endpoint
+from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
+from pybroker.broker.lifecycle.startup.quorum_opening import voter_endpoint
 from pybroker.broker.offline.offline_directories import locked, read_properties_of, write_properties_of
 from pybroker.broker.quorum.seen_metadata import SeenPosition, read_seen, write_seen
 from pybroker.config import BrokerConfig
@@ -62,7 +63,7 @@ def metadata_directory(config: BrokerConfig) -> Path:
     """Return the directory of the metadata log. Raises StartError if the broker has its metadata elsewhere."""
     if not config.in_quorum:
         raise StartError(f"metadata.store is {config['metadata.store']}, not quorum: there is no metadata log")
-    return Path(config.log_dirs[0]) / DIRECTORY
+    return Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY
 
 
 # --- backup -----------------------------------------------------------------------------------------------------------

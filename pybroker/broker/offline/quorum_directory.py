@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.records.deltas import from_records
 from pybroker.broker.metadata.records.snapshots import image_from_records
@@ -14,12 +15,10 @@ from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError, hea
 from pybroker.errors import StartError
 from pybroker.native import RecordDecoder, Uuid
 
-FOLDER = "__cluster_metadata-0"
-
 
 def read_image(log_dir: Path) -> ClusterImage:
     """Return the metadata at the end of the log, which may have records that no majority has. Raises StartError."""
-    folder = log_dir / FOLDER
+    folder = log_dir / METADATA_LOG_DIRECTORY
     if not folder.is_dir():
         raise StartError(f"{folder} does not exist")
     try:
@@ -48,7 +47,7 @@ def _batches(segment: Path) -> Iterator[tuple[int, list[bytes]]]:
     data = segment.read_bytes()
     for head in heads(data):
         batch = data[head.position : head.position + head.size]
-        decoded = RecordDecoder().decode(batch, 0, topic=FOLDER, topic_id=Uuid.ZERO, partition=0)
+        decoded = RecordDecoder().decode(batch, 0, topic=METADATA_LOG_DIRECTORY, topic_id=Uuid.ZERO, partition=0)
         if decoded.error is not None:
             raise MalformedBatchError(f"{segment.name}: {decoded.error}")
         yield decoded.next_offset, [record.value for record in decoded.records if record.value is not None]

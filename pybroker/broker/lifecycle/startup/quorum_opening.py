@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.cluster.quorum_events import QuorumAddress
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.quorum_transport import QuorumTransport, cluster_id_of
@@ -36,8 +37,6 @@ TIMEOUTS = (
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.backoff.max.ms",
 )
-DIRECTORY = "__cluster_metadata-0"
-"""Directory of the metadata log in the first log directory, as in Kafka."""
 FOUNDING = "quorum-founding"
 """File in the first log directory: this broker founds the cluster with the id in it."""
 ASK_S_MIN, ASK_S_MAX = 0.02, 0.5
@@ -185,7 +184,7 @@ async def open_quorum(
     """Open the node; the log directories have their ids by now. `metadata`: makes the data plane hand over fetches of
     the metadata topic. `founds`: format the node as the only voter of a new cluster. Raises StartError."""
     log.warning("%s", WARNING)
-    directory, here = Path(config.log_dirs[0]) / DIRECTORY, config.broker_id
+    directory, here = Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
     others = [voter for voter in (*config.voters, *bootstrap_servers(config)) if voter.node_id != here]
     endpoints = voter_endpoint(config)

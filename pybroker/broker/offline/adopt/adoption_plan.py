@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.feature_levels import HIGHEST
 from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.broker.metadata.sqlite_store import FILE_NAME
 from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError, formats
-from pybroker.broker.offline.adopt.metadata_log import DIRECTORY, KafkaMetadata, read_metadata
+from pybroker.broker.offline.adopt.metadata_log import KafkaMetadata, read_metadata
 from pybroker.broker.offline.adopt.security_nodes import operations_of
 from pybroker.broker.offline.offline_directories import read_properties_of
 from pybroker.broker.replicas import partition_metadata
@@ -82,13 +83,13 @@ def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[s
             raise StartError(f"{directory} belongs to {_owner(other)}, {directories[0]} to {_owner(first)}")
     version, cluster_id, node_id = first
     local, notes = _local(directories)
-    log = [directory / DIRECTORY for directory in directories if (directory / DIRECTORY).is_dir()]
+    log = [path for directory in directories if (path := directory / METADATA_LOG_DIRECTORY).is_dir()]
     if len(log) > 1:
         raise StartError(f"two metadata logs, {log[0]} and {log[1]}: the directories belong to different brokers")
     if version == 1 and not log:
         raise StartError(
-            f"{directories[0]} belongs to a KRaft broker, but has no {DIRECTORY}. Name all log directories of the "
-            "broker, and metadata.log.dir"
+            f"{directories[0]} belongs to a KRaft broker, but has no {METADATA_LOG_DIRECTORY}. Name all log "
+            "directories of the broker, and metadata.log.dir"
         )
     plan = AdoptionPlan(list(directories), cluster_id, node_id, notes=notes)
     if log:
@@ -146,7 +147,7 @@ def _local(directories: Sequence[Path]) -> tuple[Places, list[str]]:
     notes = []
     for directory in directories:
         for path in sorted(directory.iterdir()):
-            if not path.is_dir() or path.name == DIRECTORY or path.name.startswith("."):
+            if not path.is_dir() or path.name == METADATA_LOG_DIRECTORY or path.name.startswith("."):
                 continue
             if LEFT_TO_REMOVE.fullmatch(path.name):
                 notes.append(f"Apache Kafka had marked {path} for removal; it is moved out of the way")

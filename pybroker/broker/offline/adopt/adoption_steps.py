@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
+from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.feature_levels import FEATURES, encode_features
 from pybroker.broker.metadata.metadata_store import Create, Operation, ensure_paths
 from pybroker.broker.metadata.quota_nodes import CLIENT_CONFIGS, IP_CONFIGS
 from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
 from pybroker.broker.offline.adopt.adoption_plan import LEFT_TO_REMOVE, AdoptedTopic, AdoptionPlan
-from pybroker.broker.offline.adopt.metadata_log import DIRECTORY
 from pybroker.broker.offline.audit_records import audit_record
 from pybroker.broker.offline.offline_directories import read_properties_of, write_properties_of
 from pybroker.broker.security.security_state import SECURITY_PATHS
@@ -70,7 +70,11 @@ def finish(directories: list[Path]) -> None:
                     "pybroker.format": "1",
                 },
             )
-        aside = [path for path in directory.iterdir() if path.name == DIRECTORY or LEFT_TO_REMOVE.fullmatch(path.name)]
+        aside = [
+            path
+            for path in directory.iterdir()
+            if path.name == METADATA_LOG_DIRECTORY or LEFT_TO_REMOVE.fullmatch(path.name)
+        ]
         if aside:
             (directory / ASIDE).mkdir(exist_ok=True)
             for path in aside:

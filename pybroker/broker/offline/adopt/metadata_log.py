@@ -22,7 +22,6 @@ from pybroker.broker.offline.adopt.security_records import AdoptedSecurity
 from pybroker.native import CodecError, Uuid, decode_data
 from pybroker.protocol import messages as m
 
-DIRECTORY = "__cluster_metadata-0"
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 
 _BROKERS = "this broker registers itself when it starts"
