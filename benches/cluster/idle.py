@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.quorum.test_broker_cluster import Scene, until
+from tests.quorum.scene import Scene, until
 
 SETTLED_S = 15.0
 """After the last voter has joined."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
@@ -48,11 +49,18 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProces
         PybrokerProcess(folder / "pybroker", SETTINGS),
         KafkaProcess(folder / "kafka", OF_KAFKA),
     ]
+    with started(brokers):
+        yield brokers
+
+
+@contextlib.contextmanager
+def started(brokers: Collection[BrokerProcess]) -> Iterator[None]:
+    """Run the brokers; they coordinate all kinds of groups."""
     try:
         for broker in brokers:
             broker.start()
             coordinate(broker)
-        yield brokers
+        yield
     finally:
         for broker in brokers:
             broker.kill()
@@ -96,14 +104,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[BrokerPro
     kafka.settings["listener.security.protocol.map"] = (
         "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
     )
-    try:
-        for broker in brokers:
-            broker.start()
-            coordinate(broker)
+    with started(brokers):
         yield brokers
-    finally:
-        for broker in brokers:
-            broker.kill()
 
 
 def tell(story: Story, ours: Side, kafkas: Side) -> None:

@@ -13,20 +13,16 @@ from pathlib import Path
 import pytest
 
 from pybroker.client import NewTopic, blocking
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.quorum.test_snapshots import TINY, log_of, snapshots
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    for broker in scene.brokers.values():
-        broker.settings |= TINY
-    scene.start()
-    until(scene.all_vote)
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with Scene(tmp_path, TINY) as scene:
+        scene.start()
+        until(scene.all_vote)
+        yield scene
 
 
 def quorum(verb: str, broker: QuorumBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -152,7 +148,7 @@ def test_only_voter_left_recovers_the_cluster(scene: Scene) -> None:
     until(lambda: starts(second))
     until(lambda: starts(third))
     until(lambda: all(names <= topics(broker) for broker in (second, third)))
-    # The new voters suffice without the one that was left.
+    # Without broker 1, brokers 2 and 3 are a majority of the new voters.
     until(lambda: first.console.read_text().count("voters of the metadata log: 1, 2, 3 ") > 1)
     first.kill()
     scene.controller()

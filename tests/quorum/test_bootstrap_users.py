@@ -13,7 +13,7 @@ from pybroker.broker.quorum.bootstrap_users import FILE
 from pybroker.cli import cli
 from pybroker.client import blocking
 from pybroker.client.client_errors import BrokerConnectionError, KafkaError
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 
 MECHANISM = "SCRAM-SHA-256"
 REFUSED = (KafkaError, BrokerConnectionError)
@@ -51,10 +51,8 @@ class LoginScene(Scene):
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[LoginScene]:
-    scene = LoginScene(tmp_path)
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with LoginScene(tmp_path) as scene:
+        yield scene
 
 
 def users(broker: QuorumBroker, *arguments: str, password: str = "") -> Result:

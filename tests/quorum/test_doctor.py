@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from pybroker.cli import cli
 from pybroker.testing.child_processes import free_port
-from tests.quorum.test_broker_cluster import QuorumBroker
+from tests.quorum.scene import QuorumBroker
 
 OWN, OTHER, THIRD = (free_port() for _ in range(3))
 VOTERS = "controller.quorum.voters"

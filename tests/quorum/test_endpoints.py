@@ -10,7 +10,7 @@ import pytest
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import free_port
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.support.kafka_tools import ToolError, run_tool
 from tests.wire.client import WireClient
 
@@ -27,6 +27,10 @@ class ObserverScene(Scene):
         observer.settings["controller.quorum.voters"] = voters
         self.observer = observer
 
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.observer.kill()
+
     def all_vote(self) -> bool:
         """Whether the three are voters: the observer's log says so, too."""
         return "voters of the metadata log: 1, 2, 3 " in self.observer.console.read_text()
@@ -34,14 +38,12 @@ class ObserverScene(Scene):
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[ObserverScene]:
-    scene = ObserverScene(tmp_path)
-    scene.start()
-    scene.observer.start()
-    until(scene.all_vote)
-    until(lambda: listed(scene, "--bootstrap-server") == {1, 2, 3, OBSERVER})
-    yield scene
-    for broker in (*scene.brokers.values(), scene.observer):
-        broker.kill()
+    with ObserverScene(tmp_path) as scene:
+        scene.start()
+        scene.observer.start()
+        until(scene.all_vote)
+        until(lambda: listed(scene, "--bootstrap-server") == {1, 2, 3, OBSERVER})
+        yield scene
 
 
 def tool(scene: Scene, command: str, how: str, *arguments: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.client import TopicCollection, blocking
-from tests.quorum.test_broker_cluster import Scene
+from tests.quorum.scene import Scene
 from tests.upgrade.stored import DELETED, FOR_EVER, facts, fill, offsets_of, records, undeleted
 
 SETTINGS = {**FOR_EVER, "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2"}

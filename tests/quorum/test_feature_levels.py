@@ -12,7 +12,7 @@ import pytest
 from pybroker.broker.metadata.feature_levels import HIGHEST, METADATA_VERSIONS
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.support.kafka_tools import ToolError, run_tool
 from tests.wire.client import WireClient
 
@@ -43,19 +43,15 @@ class OlderRelease(Scene):
 
 @pytest.fixture
 def older(tmp_path: Path) -> Iterator[OlderRelease]:
-    scene = OlderRelease(tmp_path)
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with OlderRelease(tmp_path) as scene:
+        yield scene
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    scene.start()
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with Scene(tmp_path) as scene:
+        scene.start()
+        yield scene
 
 
 def finalized(port: int) -> tuple[dict[str, int], int]:

@@ -13,7 +13,7 @@ import pytest
 
 from pybroker.client import KafkaError, NewTopic, blocking
 from tests.quorum.kit import NodeProcess, Quorum
-from tests.quorum.test_broker_cluster import Scene, until
+from tests.quorum.scene import Scene, until
 from tests.quorum.test_processes import propose
 from tests.support.disks import LoopDisk, can_mount
 

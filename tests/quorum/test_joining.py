@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from click.testing import CliRunner
 from pybroker.cli import cli
 from pybroker.client import NewTopic, blocking
 from pybroker.testing.child_processes import free_port
-from tests.quorum.test_broker_cluster import PARTITIONS, Scene, until
+from tests.quorum.scene import PARTITIONS, Scene, until
 from tests.support.brokers import PybrokerProcess
 
 
@@ -83,18 +81,8 @@ class JoiningScene(Scene):
             admin.create_topics([NewTopic(name, PARTITIONS, replicas)]).all()
 
 
-@contextmanager
-def scene_of(folder: Path, size: int) -> Iterator[JoiningScene]:
-    scene = JoiningScene(folder, size)
-    try:
-        yield scene
-    finally:
-        for broker in scene.brokers.values():
-            broker.kill()
-
-
 def test_brokers_join_by_an_address(tmp_path: Path) -> None:
-    with scene_of(tmp_path, 4) as scene:
+    with JoiningScene(tmp_path, 4) as scene:
         scene.start_these(1)
         assert scene.voters() == {1: scene.brokers[1].directory_id}
         scene.create("alone", 1)
@@ -128,7 +116,7 @@ def test_brokers_join_by_an_address(tmp_path: Path) -> None:
 
 
 def test_commands_change_voters(tmp_path: Path) -> None:
-    with scene_of(tmp_path, 4) as scene:
+    with JoiningScene(tmp_path, 4) as scene:
         scene.start_these(1)
         scene.start_these(2, 3)
         scene.until_voters(1, 2, 3)
@@ -148,7 +136,7 @@ def test_commands_change_voters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 def test_a_wiped_disk_is_another_voter(leads: bool, tmp_path: Path) -> None:
-    with scene_of(tmp_path, 3) as scene:
+    with JoiningScene(tmp_path, 3) as scene:
         scene.start_these(1)
         scene.start_these(2, 3)
         scene.until_voters(1, 2, 3)
@@ -221,7 +209,7 @@ class Load:
 
 
 def test_three_five_three_voters_under_load(tmp_path: Path) -> None:
-    with scene_of(tmp_path, 5) as scene:
+    with JoiningScene(tmp_path, 5) as scene:
         scene.start_these(1)
         scene.start_these(2, 3)
         scene.until_voters(1, 2, 3)
@@ -234,7 +222,7 @@ def test_three_five_three_voters_under_load(tmp_path: Path) -> None:
                 scene.quorum("add", str(one))
                 load.goes_on()
             assert set(scene.voters()) == {1, 2, 3, 4, 5}
-            # The leader is the last of those that leave.
+            # Remove the leader last.
             for one in sorted((1, 2), key=lambda one: one == scene.quorum("status")["leader"]):
                 scene.quorum("remove", str(one))
                 load.goes_on()

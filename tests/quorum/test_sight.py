@@ -17,7 +17,7 @@ from pybroker.cli import cli
 from pybroker.client import NewTopic, blocking
 from pybroker.testing.child_processes import free_port
 from tests.console.console_process import Browserless, console, text_of
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 
 RAFT = "kafka_server_raft_metrics"
 ROOT = Path(__file__).parents[2]
@@ -25,14 +25,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    for broker in scene.brokers.values():
-        broker.settings["metrics.listener"] = f"127.0.0.1:{free_port()}"
-    scene.start()
-    until(scene.all_vote)
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with Scene(tmp_path) as scene:
+        for broker in scene.brokers.values():
+            broker.settings["metrics.listener"] = f"127.0.0.1:{free_port()}"
+        scene.start()
+        until(scene.all_vote)
+        yield scene
 
 
 def page(broker: QuorumBroker) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaError, NewTopic, blocking
-from tests.quorum.test_broker_cluster import SIZE, WAIT_S, QuorumBroker, Scene, until
+from tests.quorum.scene import SIZE, WAIT_S, QuorumBroker, Scene, until
 from tests.quorum.test_dump_log import dump
 
 TOPICS = 100
@@ -32,13 +32,9 @@ RESOURCES = [ConfigResource(ConfigResourceType.TOPIC, f"t{number}") for number i
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    for broker in scene.brokers.values():
-        broker.settings |= TINY
-    scene.start()
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with Scene(tmp_path, TINY) as scene:
+        scene.start()
+        yield scene
 
 
 def log_of(broker: QuorumBroker) -> Path:
@@ -136,7 +132,7 @@ def test_brokers_killed_while_they_write_a_snapshot_lose_nothing(scene: Scene) -
     def change() -> None:
         while not enough.is_set():
             number = next(rounds)
-            # The broker that is asked may be the one that dies.
+            # The test may kill the broker that gets this request.
             with contextlib.suppress(KafkaError):
                 change_settings(scene, range(number, number + 1))
                 acknowledged.append(number)

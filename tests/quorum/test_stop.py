@@ -10,7 +10,7 @@ import pytest
 from pybroker.broker.offline.quorum_directory import read_image
 from pybroker.client import NewTopic, blocking
 from pybroker.testing.child_processes import free_port
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 
 WITHOUT_MAJORITY = "no majority of the other voters answers: the metadata does not record this stop"
 RETRIES = ("cannot hand over leadership", "cannot record this stop", "is unreachable; leadership")
@@ -18,12 +18,10 @@ RETRIES = ("cannot hand over leadership", "cannot record this stop", "is unreach
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    scene.start()
-    until(scene.all_vote)
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    with Scene(tmp_path) as scene:
+        scene.start()
+        until(scene.all_vote)
+        yield scene
 
 
 def test_the_only_voter_records_its_stop(tmp_path: Path) -> None:

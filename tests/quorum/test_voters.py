@@ -14,22 +14,18 @@ from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.support.kafka_tools import run_tool
 from tests.wire.client import WireClient
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    for broker in scene.brokers.values():
-        # So long that a slow machine does not depose a leader.
-        broker.settings["controller.quorum.fetch.timeout.ms"] = "20000"
-    scene.start()
-    until(scene.all_vote)
-    yield scene
-    for broker in scene.brokers.values():
-        broker.kill()
+    # So long that a slow machine does not depose a leader.
+    with Scene(tmp_path, {"controller.quorum.fetch.timeout.ms": "20000"}) as scene:
+        scene.start()
+        until(scene.all_vote)
+        yield scene
 
 
 def tool(scene: Scene, *arguments: str) -> str:

@@ -20,11 +20,11 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import free_port
 from tests.client.fake_broker import Answer, FakeBroker
-from tests.quorum.test_broker_cluster import QuorumBroker, Scene, until
+from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.wire.client import WireClient
 
 CLUSTER_ID = "cI3nMBYCQHaSq9dLLyuxqA"
-NOBODY = 99
+UNKNOWN_NODE = 99
 """A node id that no broker has."""
 TOPIC_ID_RECORD = re.compile(rb"\x00\x00\x00\x05.\x00\x00\x00\x01\x01\x90\x4e\x10(.{16})", re.DOTALL)
 """The control record with the topic's id: key, length of the value, KRaftVersionRecord with pybroker's tag 10000."""
@@ -66,7 +66,8 @@ class Node:
             partition_max_bytes=1 << 20,
         )
         topic = ib.FetchRequest_FetchTopic(topic_id=topic_id, partitions=[partition])
-        return ib.FetchRequest(cluster_id=fields.get("cluster_id", self.cluster_id), replica_id=NOBODY, topics=[topic])
+        cluster_id = fields.get("cluster_id", self.cluster_id)
+        return ib.FetchRequest(cluster_id=cluster_id, replica_id=UNKNOWN_NODE, topics=[topic])
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def vote(cluster_id: str, topic_id: Uuid, epoch: int, **fields: Any) -> Any:
     partition = ib.VoteRequest_PartitionData(
         partition_index=0,
         candidate_epoch=epoch,
-        candidate_id=NOBODY,
+        candidate_id=UNKNOWN_NODE,
         last_offset_epoch=fields.pop("last_epoch", 0),
         last_offset=fields.pop("last", 0),
         **fields,
@@ -92,14 +93,14 @@ def vote(cluster_id: str, topic_id: Uuid, epoch: int, **fields: Any) -> Any:
 
 
 def begin_epoch(cluster_id: str, topic_id: Uuid, epoch: int) -> Any:
-    partition = ib.BeginQuorumEpochRequest_PartitionData(partition_index=0, leader_id=NOBODY, leader_epoch=epoch)
+    partition = ib.BeginQuorumEpochRequest_PartitionData(partition_index=0, leader_id=UNKNOWN_NODE, leader_epoch=epoch)
     topic = ib.BeginQuorumEpochRequest_TopicData(topic_id=topic_id, partitions=[partition])
     return ib.BeginQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
 
 
 def end_epoch(cluster_id: str, topic_id: Uuid, epoch: int) -> Any:
     partition = ib.EndQuorumEpochRequest_PartitionData(
-        partition_index=0, leader_id=NOBODY, leader_epoch=epoch, preferred_successors=[1]
+        partition_index=0, leader_id=UNKNOWN_NODE, leader_epoch=epoch, preferred_successors=[1]
     )
     topic = ib.EndQuorumEpochRequest_TopicData(topic_id=topic_id, partitions=[partition])
     return ib.EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
@@ -112,7 +113,7 @@ def fetch_snapshot(cluster_id: str, topic_id: Uuid, epoch: int) -> Any:
         snapshot_id=ib.FetchSnapshotRequest_SnapshotId(end_offset=12345, epoch=1),
     )
     topic = ib.FetchSnapshotRequest_TopicSnapshot(topic_id=topic_id, partitions=[partition])
-    return ib.FetchSnapshotRequest(cluster_id=cluster_id, replica_id=NOBODY, topics=[topic])
+    return ib.FetchSnapshotRequest(cluster_id=cluster_id, replica_id=UNKNOWN_NODE, topics=[topic])
 
 
 MESSAGES = [(vote, 0), (vote, 1), (begin_epoch, 0), (begin_epoch, 1), (end_epoch, 0), (end_epoch, 1)]
@@ -308,7 +309,7 @@ def _vote_by_sentinel(port: int) -> tuple[Any, Any]:
     with WireClient(port, interbroker=True) as client:
         first = vote(CLUSTER_ID, Uuid.METADATA, 7)
         second = vote(CLUSTER_ID, Uuid.METADATA, 7)
-        second.topics[0].partitions[0].candidate_id = NOBODY + 1
+        second.topics[0].partitions[0].candidate_id = UNKNOWN_NODE + 1
         responses = [client.call(request, 0) for request in (first, second)]
         assert [response.topics[0].topic_id for response in responses] == [Uuid.METADATA] * 2
         granted, refused = map(partition_of, responses)
