@@ -97,7 +97,7 @@ class ZooKeeperState:
         return {int(partition): sorted(map(int, epochs)) for partition, epochs in found.items()}
 
     def known_of(self, broker: int) -> list[str]:
-        """What is kept of a broker that is not registered."""
+        """Return what the metadata still has of a broker without a registration."""
         paths = [f"/admin/running/{broker}", f"/admin/staged/{broker}"]
         epochs = (self._get("/brokers/epochs") or b"").decode()
         return [path for path in paths if self._get(path) is not None] + ["epoch"] * (f'"{broker}"' in epochs)

@@ -14,7 +14,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, two timestamps, producer id and epoch,
 first sequence, record count."""
 FRAME = 12
-"""Bytes before those that the length field counts."""
+"""Size of the base offset and the length field: the length counts the bytes after them."""
 COMPRESSION = 7
 
 

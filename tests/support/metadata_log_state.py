@@ -62,7 +62,7 @@ class MetadataLogState:
         return {} if found is None else {index: sorted(epochs) for index, epochs in found.departed.items()}
 
     def known_of(self, broker: int) -> list[str]:
-        """What is kept of a broker that is not registered."""
+        """Return what the metadata still has of a broker without a registration."""
         image = self._read().image
         kept = {"running": image.running, "staged": image.staged, "epoch": image.broker_epochs}
         return [name for name, brokers in kept.items() if broker in brokers]

@@ -53,7 +53,7 @@ def data_threads(pid: int) -> list[list[int]]:
 
 
 def kill_all(pids: list[int]) -> None:
-    """Kill the processes (SIGKILL); skip those that have ended."""
+    """Send SIGKILL to the processes. A process that has already ended is no error."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -136,8 +136,8 @@ class TokenAdmin:
     def describe(
         self, owners: Sequence[str] | None, visible: Callable[[DelegationToken], bool]
     ) -> list[tuple[DelegationToken, bytes]]:
-        """Return the tokens that the caller may see, with their HMACs: all, or those that one of `owners` owns, has
-        requested or may renew. Raises KafkaError.
+        """Return tokens with their HMACs. The caller must be allowed to see each of them; if `owners` is given, one of
+        the owners must own it, have requested it, or be allowed to renew it. Raises KafkaError.
         """
         secret = self.require()
         tokens = self._view.image.tokens.values()

@@ -3,7 +3,7 @@ another voter.
 
 Behavior
 - Any broker answers; the leader resigns. It needs ALTER on the cluster.
-- Successor -1 stands for the voter with the longest log.
+- Successor -1: the leader prefers the voter with the longest log.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class QuorumAddress(msgspec.Struct, frozen=True):
 
 
 class QuorumReplicaState(msgspec.Struct, frozen=True):
-    """A replica of the metadata log as the leader knows it; -1 stands for unknown."""
+    """A replica of the metadata log as the leader knows it. A number of -1 is unknown."""
 
     node_id: int
     directory_id: Uuid

@@ -224,7 +224,7 @@ class QuorumNode:
         for item in self._native.take():
             try:
                 self._take_one(item)
-            except Exception:
+            except Exception:  # Whatever it is: the image lacks the record now, so the broker must not go on.
                 log.exception("metadata record failed to apply")
                 self._on_fatal(FatalError("a committed metadata record cannot be applied"))
                 self._loop.remove_reader(self._fd)

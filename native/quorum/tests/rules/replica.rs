@@ -62,7 +62,7 @@ impl Replica {
         self.step(Event::Time);
     }
 
-    /// All writes and flushes so far are done, and those that follow from them.
+    /// Complete all pending writes and flushes, also the ones that their completion causes.
     pub(crate) fn write(&mut self) {
         for index in 0.. {
             let event = match self.actions.get(index) {

@@ -126,7 +126,7 @@ class Rebalances:
         for interceptor in self._interceptors:
             try:
                 interceptor.on_commit(offsets)
-            except Exception:
+            except Exception:  # The user's code may raise anything; the offsets are committed.
                 log.exception("%s.on_commit failed", type(interceptor).__name__)
 
     def commits(self) -> GroupCommits:
