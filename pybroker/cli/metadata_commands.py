@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.local_broker import local_broker, settings_options
 from pybroker.cli.output import say
 
 
@@ -15,12 +16,7 @@ def metadata() -> None:
 
 @metadata.command()
 @click.option("--to", "to", type=click.Choice(["zookeeper"]), required=True, help="Store to move the metadata to.")
-@click.option(
-    "--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker for the cluster."
-)
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-)
+@settings_options("Settings file of the broker for the cluster.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
     """Turn a single stopped broker into the first broker of a cluster.
@@ -32,21 +28,12 @@ def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) 
     import asyncio
 
     from pybroker.broker.offline.zookeeper_migration import migrate as move
-    from pybroker.config import ConfigError, load_config
-    from pybroker.errors import StartError
-    from pybroker.files import keep_private
 
-    try:
-        config = load_config(file, assignments).config
-        keep_private(config.get_str("log.dirs.group.access"))
+    with local_broker(file, assignments) as config:
         where = config["zookeeper.connect"]
         if not yes:
             click.confirm(f"Move the metadata of {config.log_dirs[0]} to {to} at {where}?", abort=True)
         done = asyncio.run(move(config, lambda step: say(f"{step}: done")))
-    except (ConfigError, StartError) as problem:
-        raise click.ClickException(str(problem)) from None
-    except OSError as problem:
-        raise click.ClickException(f"{problem.filename or config.log_dirs[0]}: {problem.strerror}") from None
     copied = f"{done.nodes:,} nodes" if done.nodes else "nodes copied by an earlier run"
     say(f"cluster {done.cluster_id}: {done.topics:,} topics, {copied}, at zookeeper.connect={where}")
     say("Start the broker with these settings, then run `pybroker cluster health` for the remaining steps.")

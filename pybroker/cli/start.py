@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import click
 
+from pybroker.cli.local_broker import settings_options
+
 
 @click.command()
-@click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=click.Path(),
-    help="Settings file: one key=value per line, as in Kafka's server.properties.",
-)
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-)
+@settings_options("Settings file: one key=value per line, as in Kafka's server.properties.")
 @click.option(
     "--join",
     "addresses",

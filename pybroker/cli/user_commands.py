@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pybroker.cli.grammar import VerbGroup, named
+from pybroker.cli.local_broker import local_broker, settings_options
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.target import Target
@@ -42,10 +43,7 @@ def offline_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--config`, `--set` and `--data-dir`; the function gets the store's place as `place`, None for a running
     broker."""
 
-    @click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a stopped broker.")
-    @click.option(
-        "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-    )
+    @settings_options("Settings file of a stopped broker.")
     @click.option("--data-dir", type=click.Path(path_type=Path), help="First data directory of a stopped broker.")
     @functools.wraps(command)
     def with_place(
@@ -58,21 +56,15 @@ def offline_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _place(file: str | None, assignments: tuple[str, ...], data_dir: Path | None) -> Place | None:
     """Return the first data directory, or the settings of a broker in a cluster; None for a running broker."""
-    from pybroker.files import keep_private
-
     if data_dir is not None:
+        from pybroker.files import keep_private
+
         keep_private()
         return data_dir
     if file is None and not assignments:
         return None
-    from pybroker.config import ConfigError, load_config
-
-    try:
-        config = load_config(file, assignments).config
-    except ConfigError as problem:
-        raise click.ClickException(str(problem)) from None
-    keep_private(config.get_str("log.dirs.group.access"))
-    return config if config.in_cluster else Path(config.log_dirs[0])
+    with local_broker(file, assignments) as config:
+        return config if config.in_cluster else Path(config.log_dirs[0])
 
 
 def _offline(work: Coroutine[Any, Any, Result]) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pybroker.cli.local_broker import local_broker, settings_options
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
 from pybroker.cli.target import Target
@@ -40,10 +41,7 @@ async def _unregister(target: Target, broker: int) -> None:
 
 @click.command("adopt-id")
 @click.argument("cluster_id", metavar="ID")
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker.")
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-)
+@settings_options()
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
     """Set the cluster id of a stopped broker to ID.
@@ -55,30 +53,18 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
     import asyncio
 
     from pybroker.broker.offline.cluster_id_change import adopt_cluster_id
-    from pybroker.config import ConfigError, load_config
-    from pybroker.errors import StartError
-    from pybroker.files import keep_private
 
-    try:
-        config = load_config(file, assignments).config
-        keep_private(config.get_str("log.dirs.group.access"))
+    with local_broker(file, assignments) as config:
         if not yes:
             click.confirm(f"Set the cluster id of {', '.join(config.log_dirs)} to {cluster_id}?", abort=True)
         done = asyncio.run(adopt_cluster_id(config, cluster_id))
-    except (ConfigError, StartError) as problem:
-        raise click.ClickException(str(problem)) from None
-    except OSError as problem:
-        raise click.ClickException(f"{problem.filename or config.log_dirs[0]}: {problem.strerror}") from None
     say(f"cluster id {done.before or '(none)'} -> {cluster_id}")
     for directory in done.directories:
         say(f"rewrote {directory / 'meta.properties'}")
 
 
 @click.command("accept-restored-store")
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker.")
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-)
+@settings_options()
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
     """Accept a restored ZooKeeper.
@@ -91,21 +77,14 @@ def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: b
     import asyncio
 
     from pybroker.broker.offline.restored_store import accept_restored_store as accept
-    from pybroker.config import ConfigError, load_config
-    from pybroker.errors import StartError
-    from pybroker.files import keep_private
 
-    try:
-        config = load_config(file, assignments).config
-        keep_private(config.get_str("log.dirs.group.access"))
+    with local_broker(file, assignments) as config:
         reason = asyncio.run(accept(config, agree=yes))
         if reason is not None and not yes:
             click.confirm(
                 f"{reason}. Accept the current contents of ZooKeeper at {config['zookeeper.connect']}?", abort=True
             )
             reason = asyncio.run(accept(config, agree=True))
-    except (ConfigError, StartError) as problem:
-        raise click.ClickException(str(problem)) from None
     if reason is None:
         raise click.ClickException(
             "This broker already uses the current state of ZooKeeper; there is nothing to accept."

@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from pybroker.cli.local_broker import local_broker, settings_options
 from pybroker.cli.output import say, write_json
-
-if TYPE_CHECKING:
-    from pybroker.config import BrokerConfig
-
-
-def of_broker(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name the broker."""
-    file = click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of the broker.")
-    setting = click.option(
-        "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-    )
-    return file(setting(command))
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    from pybroker.config import ConfigError
-    from pybroker.errors import StartError
-
-    try:
-        yield
-    except (ConfigError, StartError) as problem:
-        raise click.ClickException(str(problem)) from None
-    except OSError as problem:
-        raise click.ClickException(f"{problem.filename}: {problem.strerror}") from None
-
-
-def _config(file: str | None, assignments: tuple[str, ...]) -> BrokerConfig:
-    from pybroker.config import load_config
-    from pybroker.files import keep_private
-
-    config = load_config(file, assignments).config
-    keep_private(config.get_str("log.dirs.group.access"))
-    return config
 
 
 @click.command()
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
-@of_broker
+@settings_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def backup(target: Path, file: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
     """Copy the newest snapshot of the metadata log.
@@ -60,8 +26,8 @@ def backup(target: Path, file: str | None, assignments: tuple[str, ...], as_json
 
     from pybroker.broker.offline import quorum_copies
 
-    with _reported():
-        made = quorum_copies.backup(_config(file, assignments), target)
+    with local_broker(file, assignments) as config:
+        made = quorum_copies.backup(config, target)
     manifest = made.manifest
     if as_json:
         write_json({"path": str(made.path), **msgspec.structs.asdict(manifest)})
@@ -72,7 +38,7 @@ def backup(target: Path, file: str | None, assignments: tuple[str, ...], as_json
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
-@of_broker
+@settings_options()
 @click.option("--accept-older", is_flag=True, help="Restore the backup although this broker has newer metadata.")
 def restore(source: Path, file: str | None, assignments: tuple[str, ...], accept_older: bool) -> None:
     """Begin the metadata log of a stopped broker with a backup.
@@ -82,8 +48,8 @@ def restore(source: Path, file: str | None, assignments: tuple[str, ...], accept
     """
     from pybroker.broker.offline import quorum_copies
 
-    with _reported():
-        config, made = _config(file, assignments), quorum_copies.read_backup(source)
+    with local_broker(file, assignments) as config:
+        made = quorum_copies.read_backup(source)
         reason = quorum_copies.objection(config, made.manifest)
         if reason is not None and not accept_older:
             raise click.ClickException(
@@ -97,7 +63,7 @@ def restore(source: Path, file: str | None, assignments: tuple[str, ...], accept
 
 
 @click.command()
-@of_broker
+@settings_options()
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def recover(file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
     """Make a stopped broker the only voter.
@@ -107,8 +73,7 @@ def recover(file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
     """
     from pybroker.broker.offline import quorum_copies
 
-    with _reported():
-        config = _config(file, assignments)
+    with local_broker(file, assignments) as config:
         found = quorum_copies.survivor(config)
         for line in _what_is_left(found):
             say(line)
@@ -133,7 +98,7 @@ def _what_is_left(found: Any) -> Iterator[str]:
 
 
 @click.command("accept-restored")
-@of_broker
+@settings_options()
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def accept_restored(file: str | None, assignments: tuple[str, ...], yes: bool) -> None:
     """Let a stopped broker follow a restored metadata log.
@@ -143,8 +108,7 @@ def accept_restored(file: str | None, assignments: tuple[str, ...], yes: bool) -
     """
     from pybroker.broker.offline import quorum_copies
 
-    with _reported():
-        config = _config(file, assignments)
+    with local_broker(file, assignments) as config:
         if not yes:
             click.confirm(
                 f"Set aside the metadata log of broker {config.broker_id}, which may be newer than the cluster's?",

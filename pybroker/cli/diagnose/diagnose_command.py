@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli.local_broker import settings_options
 from pybroker.cli.options import refusals_told
 from pybroker.cli.output import say, write_json
 from pybroker.cli.target import address_option, target_of
@@ -24,10 +25,7 @@ LOG_BYTES_MAX = 4 << 20
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker on this machine.")
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-)
+@settings_options("Settings file of a broker on this machine.")
 @click.option(
     "--log",
     "logs",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.doctor.finding import Finding, FindingState, bad, warn, worst
+from pybroker.cli.local_broker import settings_options
 from pybroker.cli.options import refusals_told
 from pybroker.cli.output import write_json
 from pybroker.cli.target import address_option, target_of
@@ -23,10 +24,7 @@ STYLES = {FindingState.OK: "green", FindingState.WARN: "yellow", FindingState.BA
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker on this machine.")
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override one setting of the file; repeatable."
-)
+@settings_options("Settings file of a broker on this machine.")
 @address_option("Check these running brokers instead of this machine; add --config to check both.")
 @click.option(
     "--command-config",
