@@ -17,13 +17,15 @@ from pybroker.broker.quorum.fetch_reports import FetchReports, is_served
 from pybroker.broker.quorum.native_log import PortRefusedError, UnreachableNodeError
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, decode, encode
-from pybroker.native_quorum import QuorumRequest
+from pybroker.native_quorum import QuorumReplicaStatus, QuorumRequest, QuorumStatus
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 
 ANSWER_S = 5.0
 CONNECT_S = 1.0
+VOTERS_S_MAX = 0.7
+"""Limit of waiting for answers of voters."""
 
 
 class QuorumTransport:
@@ -71,9 +73,29 @@ class QuorumTransport:
                 raise PortRefusedError from problem
             raise UnreachableNodeError(str(problem)) from problem
 
-    async def answers(self, node_id: int, host: str, port: int) -> bool:
-        """Return whether a node answers."""
-        broker = self._address_of(node_id, host, port)
+    async def answering_voters(self, status: QuorumStatus) -> int:
+        """Return how many voters besides this broker answer in time. The wait ends when they are a majority: a broker
+        that stops must not wait for voters that are away.
+        """
+        others = [voter for voter in status.voters if voter.node_id != self._broker_id]
+        waiting = {asyncio.ensure_future(self._answers(voter)) for voter in others}
+        end, count = asyncio.get_running_loop().time() + VOTERS_S_MAX, 0
+        try:
+            while waiting and count < majority_of(status):
+                left = end - asyncio.get_running_loop().time()
+                done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                count += sum(answer.result() for answer in done)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return count
+
+    async def _answers(self, voter: QuorumReplicaStatus) -> bool:
+        host, port = next(((endpoint.host, endpoint.port) for endpoint in voter.endpoints), ("", 0))
+        broker = self._address_of(voter.node_id, host, port)
         return broker is not None and await cluster_id_of(self._open_connection, broker, self._broker_id) is not None
 
     async def _connection(self, key: tuple[int, bool], broker: BrokerImage) -> InterBrokerConnection:
@@ -88,6 +110,11 @@ class QuorumTransport:
         """Close the connections; waiting requests fail."""
         for connection in self._open.values():
             connection.abort()
+
+
+def majority_of(status: QuorumStatus) -> int:
+    """Return how many voters are a majority."""
+    return len(status.voters) // 2 + 1
 
 
 def _refused(problem: BaseException) -> bool:

@@ -421,16 +421,17 @@ class Broker:
             return
 
     async def _can_hand_over(self) -> bool:
-        """Return whether the cluster can elect new leaders while this broker stops. Its node of the quorum has stopped
-        by then, so the other voters must be a majority.
+        """Return whether a majority of the voters, this broker included, answers: they can elect new leaders now.
+        `_leaves` tells whether the others are a majority without it. Only they can record the stop, because this
+        broker's node no longer votes then.
         """
         if self._quorum is None:
             return True
-        from pybroker.broker.lifecycle.majority import answering_voters, majority_of
+        from pybroker.broker.interbroker.quorum_transport import majority_of
 
         quorum, here = self._quorum, self._config.broker_id
         status = quorum.log.status()
-        others = await answering_voters(status, here, quorum.answers)
+        others = await quorum.transport.answering_voters(status)
         votes = any(voter.node_id == here for voter in status.voters)
         self._only_voter = votes and len(status.voters) == 1
         self._leaves = self._only_voter or others >= majority_of(status)

@@ -26,7 +26,7 @@ from pybroker.config.listener_addresses import VoterAddress
 from pybroker.errors import FatalError, StartError
 from pybroker.files import write_atomically
 from pybroker.native import NativeError, NativeMetadata, Uuid
-from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica, QuorumReplicaStatus, QuorumStatus
+from pybroker.native_quorum import MetadataQuorum, QuorumEndpoint, QuorumReplica, QuorumStatus
 from pybroker.protocol import messages as m
 
 log = logging.getLogger(__name__)
@@ -165,11 +165,6 @@ class OpenQuorum(NamedTuple):
     reports: FetchReports
     directory_id: Uuid
     addresses: tuple[QuorumAddress, ...]
-
-    async def answers(self, voter: QuorumReplicaStatus) -> bool:
-        """Return whether a voter answers."""
-        host, port = next(((endpoint.host, endpoint.port) for endpoint in voter.endpoints), ("", 0))
-        return await self.transport.answers(voter.node_id, host, port)
 
 
 async def open_quorum(
