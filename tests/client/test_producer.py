@@ -30,7 +30,7 @@ from pybroker.client import (
 )
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.client.conftest import known, recreate
+from tests.client.conftest import forgotten, known, recreate
 from tests.client.fake_broker import FakeBroker
 
 
@@ -184,6 +184,7 @@ async def test_a_deleted_topic_ends_the_wait(admin: AdminClient, bootstrap: str,
     async with Producer({"bootstrap.servers": bootstrap, "max.block.ms": 10_000}) as producer:
         await producer.send(name, "first")
         await admin.delete_topics([name])
+        await forgotten(admin, name)
         with pytest.raises(KafkaError) as gone:
             await producer.send(name, "second")
         assert gone.value.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
