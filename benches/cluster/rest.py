@@ -11,7 +11,7 @@ from pybroker.broker.controller.local_controller_client import LocalControllerCl
 LOOK_S = 0.05
 
 
-class WatchedPort(LocalControllerClient):
+class WatchedClient(LocalControllerClient):
     """Tracks whether the controller is processing an event: much of its work runs in threads and sends nothing."""
 
     def __init__(self, broker_id: int) -> None:
@@ -47,12 +47,12 @@ class WatchedChannels(Protocol):
         ...
 
 
-async def until_at_rest(port: WatchedPort, channels: WatchedChannels, quiet_s: float) -> float:
+async def until_at_rest(client: WatchedClient, channels: WatchedChannels, quiet_s: float) -> float:
     """Wait until nothing is in progress and nothing has happened for `quiet_s`. Return the time of the last
     activity."""
     while True:
         await channels.drain()
-        ended = max(port.moved, channels.moved)
-        if port.rests and time.perf_counter() - ended >= quiet_s:
+        ended = max(client.moved, channels.moved)
+        if client.rests and time.perf_counter() - ended >= quiet_s:
             return ended
         await asyncio.sleep(LOOK_S)

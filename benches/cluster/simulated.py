@@ -18,7 +18,7 @@ from typing import Any
 
 import uvloop
 
-from benches.cluster.rest import WatchedPort, until_at_rest
+from benches.cluster.rest import WatchedClient, until_at_rest
 from benches.compare.peers import cpu_seconds, resident_mib
 from benches.readme import shown
 from pybroker.broker.clock import SystemClock
@@ -138,13 +138,13 @@ class Simulation:
     def __init__(self, store: ZooKeeperStore) -> None:
         self._store = store
         self._turns = Turns()
-        self.port = WatchedPort(1)
+        self.client = WatchedClient(1)
         self.channels = AnsweringChannels()
         self.controller = self._controller()
         self._before: Controller | None = None
 
     def _controller(self) -> Controller:
-        self.port = WatchedPort(1)
+        self.client = WatchedClient(1)
         self.channels = AnsweringChannels()
 
         def fatal(problem: BaseException) -> None:
@@ -152,7 +152,7 @@ class Simulation:
 
         clock = SystemClock()
         return Controller(
-            port=self.port,
+            client=self.client,
             terms=StoreTerms(self._store, clock, 1),
             clock=clock,
             broker_id=1,
@@ -189,7 +189,7 @@ class Simulation:
         cpu, since = cpu_seconds(os.getpid()), time.perf_counter()
         await work()
         decided = time.perf_counter() - since
-        took = max(decided, await until_at_rest(self.port, self.channels, QUIET_S) - since)
+        took = max(decided, await until_at_rest(self.client, self.channels, QUIET_S) - since)
         counts = self.channels.counts
         cells = (decided, took, cpu_seconds(os.getpid()) - cpu, self._turns.longest_s * 1e3, counts["messages"],
                  counts["bytes"] / 1e6, resident_mib(os.getpid()))  # fmt: skip
@@ -220,7 +220,7 @@ async def simulate(address: str, brokers: int, topics: int) -> None:
         async def create(first: int, count: int) -> None:
             for number in range(first, first + count):
                 topic = NewTopic(f"topic-{number}", PARTITIONS, REPLICAS, None, {})
-                answer = await one.port.submit(CreateTopics((topic,), False, number * 7, 0))
+                answer = await one.client.submit(CreateTopics((topic,), False, number * 7, 0))
                 if isinstance(answer.reply[0], Exception):
                     raise answer.reply[0]
                 made.append(answer.reply[0].topic_id)
@@ -231,7 +231,7 @@ async def simulate(address: str, brokers: int, topics: int) -> None:
         await one.measured("a broker is lost", lambda: store.multi([Delete(f"{znodes.BROKER_IDS}/{brokers}")]))
         await one.measured("it is back", lambda: store.multi([_registration(brokers)]))
         gone = DeleteTopics((made[0],), "bench", 0, 60_000)
-        await one.measured("a topic is deleted", lambda: one.port.submit(gone))
+        await one.measured("a topic is deleted", lambda: one.client.submit(gone))
         await one.controller.stop()
     finally:
         await store.close()

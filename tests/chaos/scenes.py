@@ -40,8 +40,8 @@ class Impatient(Lives):
             return client.call(request, version)
 
 
-class Ground(NamedTuple):
-    """What a scene stands on. later: what is undone when the brokers have ended."""
+class SceneSettings(NamedTuple):
+    """Directory and planted fault of a scene. `later`: closed after the brokers have ended."""
 
     folder: Path
     fault: str | None
@@ -51,8 +51,8 @@ class Ground(NamedTuple):
 class Scene:
     """A running cluster and what was acknowledged in it."""
 
-    def __init__(self, ground: Ground, cluster: BrokerCluster, links: Links, state: ClusterState) -> None:
-        self._ground = ground
+    def __init__(self, settings: SceneSettings, cluster: BrokerCluster, links: Links, state: ClusterState) -> None:
+        self._settings = settings
         self.cluster = cluster
         self.links = links
         self.state = state
@@ -177,10 +177,10 @@ class Scene:
         broker = self.cluster.brokers[number]
         broker.stop()
         self.links.refuse(number)
-        flushed = self._ground.folder / f"flushed-{number}"
+        flushed = self._settings.folder / f"flushed-{number}"
         if can_mount():
             disk = LoopDisk(flushed, 64)
-            self._ground.later.callback(disk.close)
+            self._settings.later.callback(disk.close)
             shutil.copytree(broker.data_dir, disk.path / "data")
             broker.settings["log.dirs"] = str(disk.path / "data")
             os.sync()
@@ -193,7 +193,7 @@ class Scene:
             if can_mount():
                 disk.cut()
                 disk.reboot()
-            elif self._ground.fault is not None:
+            elif self._settings.fault is not None:
                 shutil.rmtree(broker.data_dir)
                 shutil.copytree(flushed, broker.data_dir)
 
@@ -259,4 +259,4 @@ def scene(folder: Path, fault: str | None, settings: Mapping[str, str]) -> Itera
         running_cluster(folder, settings=chosen, links=links, module=module) as cluster,
         state_of(cluster) as state,
     ):
-        yield Scene(Ground(folder, fault, later), cluster, links, state)
+        yield Scene(SceneSettings(folder, fault, later), cluster, links, state)

@@ -39,7 +39,7 @@ class Lived(NamedTuple):
     living: Uuid
 
 
-class Ground(NamedTuple):
+class Scene(NamedTuple):
     cluster: BrokerCluster
     topics: dict[int, Lived]
     """By the broker that has their only replica."""
@@ -63,7 +63,7 @@ def _told(client: WireClient, name: str) -> Uuid:
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Ground]:
+def scene(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Scene]:
     with running_cluster(tmp_path_factory.mktemp("ids"), 3, SETTINGS, store=store) as cluster:
         topics = {}
         with WireClient(cluster.brokers[1].port) as client:
@@ -77,29 +77,29 @@ def ground(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[G
                 until(lambda: all(_told(client, one.name) == one.living for one in topics.values()))
                 own = topics[broker].living
                 until(lambda own=own: produce(client, own, batch(b"a", b"b")).error_code == 0)
-        yield Ground(cluster, topics)
+        yield Scene(cluster, topics)
 
 
 @pytest.fixture(params=BROKERS)
-def asked(ground: Ground, request: pytest.FixtureRequest) -> Iterator[tuple[int, WireClient]]:
+def asked(scene: Scene, request: pytest.FixtureRequest) -> Iterator[tuple[int, WireClient]]:
     """Each broker in turn."""
-    with WireClient(ground.cluster.brokers[request.param].port) as client:
+    with WireClient(scene.cluster.brokers[request.param].port) as client:
         yield request.param, client
 
 
 @pytest.mark.checklist(233, 234, 236, 237, 239, 242, "U11", "D39")
 @pytest.mark.parametrize("what", REQUESTS)
-def test_each_broker_refuses_a_dead_id(ground: Ground, asked: tuple[int, WireClient], what: str) -> None:
+def test_each_broker_refuses_a_dead_id(scene: Scene, asked: tuple[int, WireClient], what: str) -> None:
     broker, client = asked
     of = REQUESTS[what]
 
     def ask(name: str, topic_id: Uuid) -> tuple[int, str, Uuid]:
         return of.read(client.call(of.make(name, topic_id), of.version))
 
-    for lived in ground.topics.values():
+    for lived in scene.topics.values():
         assert ask("", lived.dead) == (UNKNOWN, "", lived.dead)
         assert ask(lived.name, lived.dead) == (INCONSISTENT, lived.name, lived.dead)
-    own = ground.topics[broker]
+    own = scene.topics[broker]
     assert ask("", own.living) == (of.works, "", own.living)
 
 
@@ -137,7 +137,7 @@ def _repeated(ask: Callable[[], Any], code: Callable[[Any], int]) -> Any:
 
 
 @pytest.mark.checklist(240, "U11", "D39")
-def test_each_coordinator_refuses_a_dead_id_in_a_transaction(ground: Ground, asked: tuple[int, WireClient]) -> None:
+def test_each_coordinator_refuses_a_dead_id_in_a_transaction(scene: Scene, asked: tuple[int, WireClient]) -> None:
     broker, client = asked
     key = _key_of(client, broker, TRANSACTION)
     request = m.InitProducerIdRequest(transactional_id=key, transaction_timeout_ms=60_000)
@@ -154,21 +154,21 @@ def test_each_coordinator_refuses_a_dead_id_in_a_transaction(ground: Ground, ask
         (row,) = client.call(wanted, 3).results_by_topic_v3_and_below
         return int(row.results_by_partition[0].partition_error_code)
 
-    for lived in ground.topics.values():
+    for lived in scene.topics.values():
         assert add(lived.dead) == UNKNOWN
         assert add(lived.living) == 0
 
 
 @pytest.mark.checklist("U11", "D39")
 def test_each_coordinator_refuses_to_delete_offsets_of_a_dead_id(
-    ground: Ground, asked: tuple[int, WireClient]
+    scene: Scene, asked: tuple[int, WireClient]
 ) -> None:
     broker, client = asked
     key = _key_of(client, broker, GROUP)
     partition = m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [
         m.OffsetCommitRequest_OffsetCommitRequestTopic(name=lived.name, partitions=[partition])
-        for lived in ground.topics.values()
+        for lived in scene.topics.values()
     ]
     request = m.OffsetCommitRequest(group_id=key, generation_id_or_member_epoch=-1, topics=topics)
     _repeated(lambda: client.call(request, 8), lambda answer: int(answer.topics[0].partitions[0].error_code))
@@ -182,23 +182,23 @@ def test_each_coordinator_refuses_to_delete_offsets_of_a_dead_id(
     def committed() -> list[int]:
         wanted = [
             m.OffsetFetchRequest_OffsetFetchRequestTopic(name=lived.name, partition_indexes=[0])
-            for lived in ground.topics.values()
+            for lived in scene.topics.values()
         ]
         answer = client.call(m.OffsetFetchRequest(group_id=key, topics=wanted), 7)
         return [topic.partitions[0].committed_offset for topic in answer.topics]
 
-    assert {remove(lived.dead) for lived in ground.topics.values()} == {UNKNOWN}
+    assert {remove(lived.dead) for lived in scene.topics.values()} == {UNKNOWN}
     assert committed() == [1, 1, 1]
-    assert {remove(lived.living) for lived in ground.topics.values()} == {0}
+    assert {remove(lived.living) for lived in scene.topics.values()} == {0}
     assert committed() == [-1, -1, -1]
 
 
 @pytest.mark.checklist(235, 238, "U11", "D39")
 def test_each_broker_moves_and_describes_replicas_of_living_ids(
-    ground: Ground, asked: tuple[int, WireClient]
+    scene: Scene, asked: tuple[int, WireClient]
 ) -> None:
     broker, client = asked
-    path = str(ground.cluster.brokers[broker].log_dir)
+    path = str(scene.cluster.brokers[broker].log_dir)
 
     def described(topic_id: Uuid) -> list[Uuid]:
         topic = m.DescribeLogDirsRequest_DescribableLogDirTopic(topic="", topic_id=topic_id, partitions=[0])
@@ -211,10 +211,10 @@ def test_each_broker_moves_and_describes_replicas_of_living_ids(
         (row,) = client.call(m.AlterReplicaLogDirsRequest(dirs=[directory]), 2).results
         return int(row.partitions[0].error_code)
 
-    for lived in ground.topics.values():
+    for lived in scene.topics.values():
         # DescribeLogDirs has no place for the error of a topic: it leaves out what does not exist.
         assert described(lived.dead) == []
         assert moved(lived.dead) == UNKNOWN
-    own = ground.topics[broker]
+    own = scene.topics[broker]
     assert described(own.living) == [own.living]
     assert moved(own.living) == 0, "it is there already"

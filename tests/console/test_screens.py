@@ -207,20 +207,20 @@ def test_the_theme_is_switched(browser: Chromium, address: str) -> None:
     browser.script("localStorage.removeItem('theme')")
     browser.open(address + "/")
 
-    def ground() -> str:
+    def background() -> str:
         return str(browser.script("return getComputedStyle(document.body).backgroundColor"))
 
-    system = ground()
+    system = background()
     seen = {system}
     for theme in ("light", "dark"):
         browser.click("#theme")
         assert browser.one("#theme").text == f"Theme: {theme}"
-        seen.add(ground())
+        seen.add(background())
     assert len(seen) == 2
     browser.open(address + "/topics")
     assert browser.one("#theme").text == "Theme: dark"
     browser.click("#theme")
-    assert ground() == system
+    assert background() == system
 
 
 def test_a_table_is_sorted_by_its_head(browser: Chromium, address: str) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pybroker.__main__ import main
+from pybroker.broker.coordinators.shards.interfaces import Record
 from pybroker.broker.coordinators.shards.log import ShardLog, Written
-from pybroker.broker.coordinators.shards.ports import Record
 from pybroker.protocol.error_codes import ErrorCode
 from tests.transactions.dies_writing import Death
 

@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from benches.cluster.rest import WatchedPort, until_at_rest
+from benches.cluster.rest import WatchedClient, until_at_rest
 from benches.compare.cases import CASES
 from benches.compare.front_page import PEERS, README, ROWS, replaced
 from benches.warm import Warmth, until_steady
@@ -68,17 +68,17 @@ class Silent:
 
 async def test_a_row_is_open_while_the_controller_works_however_quiet_it_is() -> None:
     """Work on a large image is done on a thread, and nothing is sent meanwhile."""
-    port = WatchedPort(1)
-    answered = port.open(ElectAnyLeaders())
+    client = WatchedClient(1)
+    answered = client.open(ElectAnyLeaders())
     assert answered is not None
-    assert not port.rests, "an event waits"
-    submission = await port.take()
-    resting = asyncio.create_task(until_at_rest(port, Silent(), quiet_s=0.01))
+    assert not client.rests, "an event waits"
+    submission = await client.take()
+    resting = asyncio.create_task(until_at_rest(client, Silent(), quiet_s=0.01))
     await asyncio.sleep(0.3)
     assert not resting.done(), "an event is worked on"
     before = time.perf_counter()
     submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, ""))
-    next_one = asyncio.create_task(port.take())
+    next_one = asyncio.create_task(client.take())
     ended = await resting
     assert before <= ended <= time.perf_counter()
     next_one.cancel()

@@ -36,9 +36,9 @@ therefore read and remove every entry.
 class AclAdmin:
     """The ACL requests. Reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient, *, enabled: bool) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient, *, enabled: bool) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
         self._enabled = enabled
 
     def _require_authorizer(self) -> None:
@@ -64,7 +64,7 @@ class AclAdmin:
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
         if good:
-            answer = await self._port.submit(CreateAcls(good), caller=caller)
+            answer = await self._controller.submit(CreateAcls(good), caller=caller)
             for binding in good:
                 log.info("ACL added by=%r: %s", caller.principal, describe_binding(binding))
             if answer.late is not None:
@@ -86,7 +86,7 @@ class AclAdmin:
                 results.append(())
         if not good:
             return results
-        answer = await self._port.submit(DeleteAcls(tuple(good)), caller=caller)
+        answer = await self._controller.submit(DeleteAcls(tuple(good)), caller=caller)
         removed = answer.reply
         found = iter(removed)
         results = [result if isinstance(result, KafkaError) else next(found) for result in results]

@@ -46,7 +46,7 @@ class Administration:
         clock: Clock,
         native: NativeBroker,
         view: ClusterView,
-        port: ControllerClient,
+        controller: ControllerClient,
         cache: MetadataCache,
         topics: TopicAdmin,
         replicas: ReplicaManager,
@@ -64,7 +64,7 @@ class Administration:
         self._clock = clock
         self._native = native
         self._view = view
-        self._port = port
+        self._controller = controller
         self._cache = cache
         self._topics = topics
         self._replicas = replicas
@@ -77,31 +77,31 @@ class Administration:
     def acls(self) -> AclAdmin:
         from pybroker.broker.admin.acls import AclAdmin
 
-        return AclAdmin(self._view, self._port, enabled=self._authorizes)
+        return AclAdmin(self._view, self._controller, enabled=self._authorizes)
 
     @cached_property
     def brokers(self) -> BrokerAdmin:
         from pybroker.broker.admin.replica_assignment import BrokerAdmin
 
-        return BrokerAdmin(self._port, self._voters)
+        return BrokerAdmin(self._controller, self._voters)
 
     @cached_property
     def configs(self) -> ConfigAdmin:
         from pybroker.broker.admin.configs import ConfigAdmin
 
-        return ConfigAdmin(self._broker_id, self._config, self._view, self._port)
+        return ConfigAdmin(self._broker_id, self._config, self._view, self._controller)
 
     @cached_property
     def elections(self) -> ElectionAdmin:
         from pybroker.broker.admin.replica_assignment import ElectionAdmin
 
-        return ElectionAdmin(self._port)
+        return ElectionAdmin(self._controller)
 
     @cached_property
     def features(self) -> FeatureAdmin:
         from pybroker.broker.admin.features import FeatureAdmin
 
-        return FeatureAdmin(self._view, self._port)
+        return FeatureAdmin(self._view, self._controller)
 
     @cached_property
     def history(self) -> HistoryAdmin:
@@ -114,7 +114,7 @@ class Administration:
         """Return the handler that undeletes, purges and truncates topics."""
         from pybroker.broker.admin.topic_incarnations import LineageAdmin
 
-        return LineageAdmin(self._view, self._port, self._config, self._clock)
+        return LineageAdmin(self._view, self._controller, self._config, self._clock)
 
     @cached_property
     def log_dirs(self) -> LogDirAdmin:
@@ -127,19 +127,19 @@ class Administration:
         """Return the handler of the metadata quorum's voters."""
         from pybroker.broker.admin.quorum import VoterAdmin
 
-        return VoterAdmin(self._cluster_id, self._config, self._port)
+        return VoterAdmin(self._cluster_id, self._config, self._controller)
 
     @cached_property
     def quotas(self) -> QuotaAdmin:
         from pybroker.broker.admin.quotas import QuotaAdmin
 
-        return QuotaAdmin(self._view, self._port)
+        return QuotaAdmin(self._view, self._controller)
 
     @cached_property
     def reassignments(self) -> ReassignmentAdmin:
         from pybroker.broker.admin.replica_assignment import ReassignmentAdmin
 
-        return ReassignmentAdmin(self._view, self._port)
+        return ReassignmentAdmin(self._view, self._controller)
 
     @cached_property
     def records(self) -> RecordAdmin:
@@ -163,4 +163,4 @@ class Administration:
     def users(self) -> UserAdmin:
         from pybroker.broker.admin.users import UserAdmin
 
-        return UserAdmin(self._view, self._port)
+        return UserAdmin(self._view, self._controller)

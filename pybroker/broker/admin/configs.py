@@ -71,11 +71,11 @@ READ_S_MAX = 10.0
 class ConfigAdmin:
     """Describes and alters settings of this broker and of the cluster's topics and groups."""
 
-    def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, port: ControllerClient) -> None:
+    def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, controller: ControllerClient) -> None:
         self._broker_id = broker_id
         self._config = config
         self._view = view
-        self._port = port
+        self._controller = controller
         self._turn = asyncio.Lock()
 
     def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
@@ -120,7 +120,7 @@ class ConfigAdmin:
             for attempt in range(ATTEMPTS_MAX):
                 try:
                     if attempt:
-                        await self._port.catch_up()
+                        await self._controller.catch_up()
                     submitted = await self._prepared(resources, left, results, validate_only=validate_only)
                     if validate_only or not submitted:
                         return results
@@ -182,7 +182,7 @@ class ConfigAdmin:
         """Submit changes and store their results. Return the indexes of the resources whose settings another broker has
         changed since they were read.
         """
-        answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
+        answer = await self._controller.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
         again: list[int] = []
         for (index, change), reply in zip(submitted, answer.reply, strict=True):
             results[index] = reply

@@ -36,9 +36,9 @@ TOKENS_MAX = 100_000
 class TokenAdmin:
     """The token requests. Reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
         self._config = config
         self._clock = clock
         self._secret = secret_of(config)
@@ -77,7 +77,7 @@ class TokenAdmin:
             for token in tuple(self._view.image.tokens.values()):
                 if token.expires_ms < now_ms:
                     try:
-                        await self._port.submit(ChangeToken(token.token_id, None, now_ms, None))
+                        await self._controller.submit(ChangeToken(token.token_id, None, now_ms, None))
                     except KafkaError as error:
                         log.info("cannot remove an expired delegation token yet, retrying: %s", error)
 
@@ -155,7 +155,7 @@ class TokenAdmin:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such delegation token.")
 
     async def _submit(self, event: CreateToken | ChangeToken, caller: Caller) -> int:
-        answer = await self._port.submit(event, caller=caller)
+        answer = await self._controller.submit(event, caller=caller)
         if answer.late is not None:
             raise answer.late
         return int(answer.reply or 0)

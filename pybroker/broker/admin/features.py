@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 class FeatureAdmin:
     """The feature requests: reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
 
     def require_consumer_groups(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups (KIP-848) are disabled."""
@@ -52,7 +52,7 @@ class FeatureAdmin:
         if twice is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Feature {twice!r} is named more than once.")
         event = UpdateFeatures(tuple(changes), validate_only)
-        answer = await self._port.submit(event, max(timeout_ms, 0), caller=caller)
+        answer = await self._controller.submit(event, max(timeout_ms, 0), caller=caller)
         if changes and not validate_only:
             levels = {change.name: change.level for change in changes}
             log.info("feature levels changed by=%r: %s", caller.principal, levels)

@@ -28,15 +28,15 @@ CHANGE_MS_MAX = 25_000
 class VoterAdmin:
     """Each call asks the leader, wherever it is. Raises KafkaError."""
 
-    def __init__(self, cluster_id: str, config: BrokerConfig, port: ControllerClient) -> None:
+    def __init__(self, cluster_id: str, config: BrokerConfig, controller: ControllerClient) -> None:
         self._cluster_id = cluster_id
-        self._port = port
+        self._controller = controller
         self.listener = config.between_brokers or ""
         """The listener under which voters are reachable."""
 
     async def describe(self, caller: Caller) -> QuorumState:
         """Return voters, observers and their progress."""
-        return (await self._port.submit(DescribeQuorum(), caller=caller)).reply
+        return (await self._controller.submit(DescribeQuorum(), caller=caller)).reply
 
     async def add(
         self,
@@ -59,12 +59,12 @@ class VoterAdmin:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"The voter needs an address of the listener {self.listener}.")
         limit_ms = max(0, min(timeout_ms - REPLY_MS, CHANGE_MS_MAX))
         event = AddVoter(node_id, directory_id, here, limit_ms, when_committed)
-        await self._port.submit(event, limit_ms + REPLY_MS, caller=caller)
+        await self._controller.submit(event, limit_ms + REPLY_MS, caller=caller)
 
     async def remove(self, cluster_id: str | None, voter: tuple[int, Uuid], caller: Caller) -> None:
         """Make a voter, named by node id and directory id, an observer."""
         self._require_cluster(cluster_id)
-        await self._port.submit(RemoveVoter(*voter), caller=caller)
+        await self._controller.submit(RemoveVoter(*voter), caller=caller)
 
     async def transfer(self, successor: int | None, timeout_ms: int, caller: Caller) -> None:
         """Let the leader resign in favour of a voter; None: of any other voter."""
@@ -73,7 +73,7 @@ class VoterAdmin:
         while True:
             limit_ms = max(0, int((until - loop.time()) * 1000))
             event = TransferQuorumLeader(successor, limit_ms)
-            leader = (await self._port.submit(event, limit_ms + REPLY_MS, caller=caller)).reply
+            leader = (await self._controller.submit(event, limit_ms + REPLY_MS, caller=caller)).reply
             if successor in (None, leader):
                 return
             # Another voter was quicker; it resigns, too.

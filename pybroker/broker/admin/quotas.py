@@ -71,9 +71,9 @@ class Component(msgspec.Struct, frozen=True):
 class QuotaAdmin:
     """The quota requests. Reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
 
     async def alter(
         self, alterations: Sequence[Alteration], caller: Caller, *, validate_only: bool
@@ -89,7 +89,7 @@ class QuotaAdmin:
         if validate_only or not changes:
             return results
         try:
-            answer = await self._port.submit(AlterClientQuotas(tuple(changes)), caller=caller)
+            answer = await self._controller.submit(AlterClientQuotas(tuple(changes)), caller=caller)
         except KafkaError as refusal:
             # The response has no error code for the request: each entity gets the request's error.
             return [problem or refusal for problem in results]

@@ -23,8 +23,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ElectionAdmin:
-    def __init__(self, port: ControllerClient) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient) -> None:
+        self._controller = controller
 
     async def elect(
         self, partitions: Sequence[ElectedPartition] | None, timeout_ms: int, *, unclean: bool, caller: Caller
@@ -35,7 +35,7 @@ class ElectionAdmin:
         if partitions is not None:
             # Remove duplicates: the second election of a partition would return ELECTION_NOT_NEEDED.
             partitions = tuple(dict.fromkeys(partitions))
-        answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
+        answer = await self._controller.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
         if answer.in_force:
             return answer.reply
         late = "The leader is elected, but not all brokers have applied the change yet."
@@ -48,9 +48,9 @@ class ElectionAdmin:
 
 
 class ReassignmentAdmin:
-    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
 
     async def alter(
         self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool, caller: Caller
@@ -66,7 +66,7 @@ class ReassignmentAdmin:
             else msgspec.structs.replace(partition, topic_id=topics[partition.topic].topic_id)
             for partition in partitions
         )
-        answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
+        answer = await self._controller.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
         if answer.in_force:
             return answer.reply
         late = KafkaError(
@@ -88,9 +88,9 @@ class ReassignmentAdmin:
 
 
 class BrokerAdmin:
-    def __init__(self, port: ControllerClient, voters: Callable[[], frozenset[int]] | None) -> None:
+    def __init__(self, controller: ControllerClient, voters: Callable[[], frozenset[int]] | None) -> None:
         """`voters` returns the voters of the metadata quorum, if there is one."""
-        self._port = port
+        self._controller = controller
         self._voters = voters
 
     async def unregister(self, broker_id: int, *, caller: Caller) -> None:
@@ -103,7 +103,7 @@ class BrokerAdmin:
                 f"Broker {broker_id} is a voter of the metadata quorum: remove it as a voter first (`pybroker cluster "
                 "quorum remove`, or `kafka-metadata-quorum remove-controller`).",
             )
-        answer = await self._port.submit(UnregisterBroker(broker_id), caller=caller)
+        answer = await self._controller.submit(UnregisterBroker(broker_id), caller=caller)
         if not answer.in_force:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,

@@ -54,9 +54,9 @@ class _Debt(msgspec.Struct, frozen=True):
 class LateOffsets:
     """Sends committed offsets of deleted topics to the controller if their deletion records lack them."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(
@@ -86,7 +86,7 @@ class LateOffsets:
         def retrying(error: KafkaError) -> None:
             log.warning("retrying to keep committed offsets of a deleted topic topic=%s: %s", name, error)
 
-        await submit_until_accepted(self._port, event, RETRY_S, retrying)
+        await submit_until_accepted(self._controller, event, RETRY_S, retrying)
         kept()
 
 
@@ -96,7 +96,7 @@ class RestoredOffsets:
     def __init__(
         self,
         view: ClusterView,
-        port: ControllerClient,
+        controller: ControllerClient,
         give_back: GiveBack,
         loaded: Callable[[], Awaitable[None]],
         is_shown: Callable[[Uuid], bool],
@@ -104,7 +104,7 @@ class RestoredOffsets:
         """`loaded`: waits until all groups are loaded. `is_shown`: returns whether clients see a topic id."""
         self._is_shown = is_shown
         self._view = view
-        self._port = port
+        self._controller = controller
         self._give_back = give_back
         self._loaded = loaded
         self._restoring: dict[_Debt, asyncio.Task[None]] = {}
@@ -198,7 +198,7 @@ class RestoredOffsets:
 
     async def _told(self, debt: _Debt, name: str, groups: tuple[str, ...]) -> bool:
         try:
-            await self._port.submit(OffsetsRestored(debt.topic_id, debt.target, groups))
+            await self._controller.submit(OffsetsRestored(debt.topic_id, debt.target, groups))
         except KafkaError as error:
             log.warning(
                 "retrying notification that offsets of an undeleted topic were restored topic=%s: %s", name, error

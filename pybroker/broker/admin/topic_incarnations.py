@@ -51,9 +51,9 @@ class Truncate(msgspec.Struct, frozen=True):
 class LineageAdmin:
     """The undelete, purge and truncate requests."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
         self._config = config
         self._clock = clock
 
@@ -79,7 +79,7 @@ class LineageAdmin:
             if one.new_name is not None:
                 check_new_name(one.new_name)
             event = UndeleteTopic(one.topic_id, one.new_name, caller.principal, self._clock.wall_ms())
-            answer = await self._port.submit(event, timeout_ms, caller=caller)
+            answer = await self._controller.submit(event, timeout_ms, caller=caller)
         except KafkaError as error:
             return error
         if not answer.in_force:
@@ -97,7 +97,7 @@ class LineageAdmin:
         """Wait until this broker has applied all earlier decisions of the controller, unless it knows all these
         deletions: another broker may have deleted a topic a moment ago."""
         if not all(topic_id in self._view.image.deletions for topic_id in topics):
-            await self._port.catch_up(timeout_ms)
+            await self._controller.catch_up(timeout_ms)
 
     async def purge(
         self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int
@@ -111,7 +111,7 @@ class LineageAdmin:
         if not topics:
             return []
         event = PurgeTopics(tuple(topics), caller.principal, self._clock.wall_ms(), delay_ms)
-        answer = await self._port.submit(event, timeout_ms, caller=caller)
+        answer = await self._controller.submit(event, timeout_ms, caller=caller)
         done = [reply for reply in answer.reply if isinstance(reply, PurgedTopic)]
         log_purged(event.purged_by, done, delay_ms)
         return answer.reply
@@ -140,7 +140,7 @@ class LineageAdmin:
             results.append(None)
         if found:
             event = self._truncation(topics, found, caller.principal)
-            answer = await self._port.submit(event, timeout_ms, caller=caller)
+            answer = await self._controller.submit(event, timeout_ms, caller=caller)
             done = [reply for reply in answer.reply if isinstance(reply, TruncatedTopic)]
             log_truncated(event.truncated_by, done, event.now_ms + event.delay_ms)
             late = KafkaError(

@@ -92,9 +92,9 @@ class Results(msgspec.Struct, Generic[R], frozen=True):
 class TopicAdmin:
     """The requests that create, delete and grow topics."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
         self._config = config
         self._clock = clock
         self._held_back: dict[str, Uuid] = {}
@@ -182,7 +182,7 @@ class TopicAdmin:
     async def _create(
         self, event: CreateTopics, timeout_ms: int, caller: Caller | None
     ) -> Results[CreatedTopic | KafkaError]:
-        answer = await self._port.submit(event, timeout_ms, caller=caller)
+        answer = await self._controller.submit(event, timeout_ms, caller=caller)
         if not event.validate_only:
             log_created(event.created_by, [result for result in answer.reply if isinstance(result, CreatedTopic)])
         if answer.in_force:
@@ -328,7 +328,7 @@ class TopicAdmin:
             return timeout_ms
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await self._port.catch_up(timeout_ms)
+        await self._controller.catch_up(timeout_ms)
         return max(0, timeout_ms - int((loop.time() - began) * 1000))
 
     # --- delete -------------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ class TopicAdmin:
         event = DeleteTopics(
             tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
         )
-        answer = await self._port.submit(event, timeout_ms, caller=caller)
+        answer = await self._controller.submit(event, timeout_ms, caller=caller)
         replies = iter(answer.reply)
         decided = [unknown[asked] if asked in unknown else next(replies) for asked in which]
         deleted = [result for result in answer.reply if isinstance(result, DeletedTopic)]
@@ -412,7 +412,7 @@ class TopicAdmin:
             log.warning("dropped ordered deletions, because delete.topic.enable is false topics=%s", ", ".join(living))
             dropped |= frozenset(living)
         if dropped:
-            await self._port.submit(DropDeleteOrders(tuple(sorted(dropped))))
+            await self._controller.submit(DropDeleteOrders(tuple(sorted(dropped))))
 
     # --- grow ---------------------------------------------------------------------------------------------------------
 
@@ -448,7 +448,7 @@ class TopicAdmin:
             else msgspec.structs.replace(change, topic_id=topic.topic_id)
             for change in changes
         ]
-        answer = await self._port.submit(
+        answer = await self._controller.submit(
             CreatePartitions(tuple(changes), validate_only, random.getrandbits(31)), timeout_ms, caller=caller
         )
         late = KafkaError(

@@ -50,9 +50,9 @@ class Upsertion(msgspec.Struct, frozen=True):
 class UserAdmin:
     """The SCRAM credential requests. Reads the cluster view and submits changes to the controller."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient) -> None:
         self._view = view
-        self._port = port
+        self._controller = controller
 
     async def alter(
         self, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion], caller: Caller
@@ -83,7 +83,7 @@ class UserAdmin:
         if changes:
             event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
             try:
-                answer = await self._port.submit(event, caller=caller)
+                answer = await self._controller.submit(event, caller=caller)
             except KafkaError as refusal:
                 # The response has no error code for the request: each user gets the request's error.
                 return {name: problem or refusal for name, problem in results.items()}

@@ -71,7 +71,7 @@ async def handle_control(receiver: ControlReceiver, context: RequestContext, mes
 def broker_routes(
     services: Services,
     receiver: ControlReceiver,
-    port: InProcessControllerClient,
+    controller: InProcessControllerClient,
     term_view: ControllerTermView,
     *,
     probe: Callable[[int, int], Awaitable[bool]],
@@ -80,14 +80,14 @@ def broker_routes(
     """`probe`: see `PeerWatch`. `quorum` is this broker's node of the metadata quorum."""
     brokers_only: dict[int, Handler] = {
         **dict.fromkeys(CONTROLLERS, partial(handle_control, receiver)),
-        k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
-        k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
+        k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, controller),
+        k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, controller),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k32171_staged_replicas.API_KEY: partial(k32171_staged_replicas.handle, services.admin.staged_replicas),
-        k58_envelope.API_KEY: partial(k58_envelope.handle, port, term_view, services.cluster_id),
+        k58_envelope.API_KEY: partial(k58_envelope.handle, controller, term_view, services.cluster_id),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
-        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum, port)),
+        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum, controller)),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},
         k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
         k32168_append_dead_letters.API_KEY: partial(k32168_append_dead_letters.handle, services.shares.dead_letters),

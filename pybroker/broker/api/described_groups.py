@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType
 from pybroker.errors import KafkaError

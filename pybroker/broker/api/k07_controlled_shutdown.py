@@ -19,13 +19,13 @@ delay the stop any longer.
 """
 
 
-async def handle(port: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
+async def handle(controller: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
     """Respond when other brokers have taken over what they can."""
     event = ShutDownBroker(request.broker_id, request.broker_epoch)
     try:
         outcome = ShutDownOutcome(more=True)
         while outcome.more:
-            outcome = (await port.submit(event, TIMEOUT_MS, asked_by=event.broker_id)).reply
+            outcome = (await controller.submit(event, TIMEOUT_MS, asked_by=event.broker_id)).reply
     except KafkaError as error:
         return wire.ControlledShutdownResponse(error_code=error.code)
     remaining = [

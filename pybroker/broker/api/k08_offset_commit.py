@@ -21,7 +21,7 @@ from __future__ import annotations
 from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.requests.context import RequestContext, StandingCommits
 from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

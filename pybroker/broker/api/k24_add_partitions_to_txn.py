@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from pybroker.broker.api.topic_ids import ResolvedTopic, meant
 from pybroker.broker.api.transactional_requests import part_of, require_transactional_id, told
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition, TransactionProducer
 from pybroker.broker.requests.context import RequestContext

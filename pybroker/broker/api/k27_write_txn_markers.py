@@ -16,9 +16,9 @@ import asyncio
 
 from pybroker.broker.api.topic_ids import meant
 from pybroker.broker.api.transactional_requests import part_of
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
+from pybroker.broker.coordinators.transaction.interfaces import Marker
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
-from pybroker.broker.coordinators.transaction.ports import Marker
 from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

@@ -16,7 +16,7 @@ from typing import Any
 from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.api.transactional_requests import require_transactional_id
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pybroker.broker.coordinators.transaction.interfaces import Marker
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
-from pybroker.broker.coordinators.transaction.ports import Marker
 from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.broker.requests.context import RequestContext
 from pybroker.protocol import interbroker as wire

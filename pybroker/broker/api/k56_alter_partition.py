@@ -14,11 +14,11 @@ from pybroker.protocol.api_keys import ApiKey
 API_KEY = ApiKey.ALTER_PARTITION
 
 
-async def handle(port: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
+async def handle(controller: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
     """Respond when the accepted proposals are durable."""
     event = event_of(request)
     try:
-        answer = await port.submit(event, asked_by=event.broker_id)
+        answer = await controller.submit(event, asked_by=event.broker_id)
     except KafkaError as error:
         return wire.AlterPartitionResponse(error_code=error.code)
     return response_of(request, answer.reply)

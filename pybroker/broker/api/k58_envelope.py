@@ -24,7 +24,7 @@ API_KEY = ApiKey.ENVELOPE
 
 
 async def handle(
-    port: InProcessControllerClient,
+    controller: InProcessControllerClient,
     term_view: ControllerTermView,
     cluster_id: str,
     context: RequestContext,
@@ -48,11 +48,11 @@ async def handle(
         # Any broker answers this.
         answer = wire.SubmitEventResponse(error_code=0, error_message=None, reply=pack_reply(cluster_id), in_force=True)
         return wire.EnvelopeResponse(response_data=encode(answer, 0), error_code=0)
-    if not port.is_open:
+    if not controller.is_open:
         return _not_controller(term_view)
     try:
         asked = RequestIdentity(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
-        decided = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
+        decided = await controller.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
         reply = wire.SubmitEventResponse(
             error_code=0,
             error_message=None,

@@ -13,7 +13,7 @@ from typing import Protocol
 from pybroker.broker.admin.topic_names import is_topic_name
 from pybroker.broker.api.topic_ids import ResolvedTopic, meant
 from pybroker.broker.api.transactional_requests import part_of
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.native import ActiveProducer, NativeError, Uuid

@@ -17,7 +17,7 @@ from pybroker.broker.api.described_groups import DescribedGroupSources, describe
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import ConsumerMember, Partition
 from pybroker.broker.coordinators.consumer.records import by_topic
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import Authorizer
 from pybroker.protocol.messages import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pybroker.broker.admin.cluster_description import OPERATIONS_NOT_ASKED
 from pybroker.broker.api.described_groups import DescribedGroupSources, described
 from pybroker.broker.coordinators.consumer.records import by_topic
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.share.assignor import NAME
 from pybroker.broker.coordinators.share.group import ShareGroup, ShareGroupMember
 from pybroker.broker.requests.context import RequestContext

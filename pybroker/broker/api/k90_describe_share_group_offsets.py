@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.share_partition.ends import PartitionEnds
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer

@@ -50,7 +50,7 @@ class QuorumAnswers(Protocol):
 
 
 async def handle(
-    quorum: QuorumAnswers | None, port: InProcessControllerClient, context: RequestContext, request: Any
+    quorum: QuorumAnswers | None, controller: InProcessControllerClient, context: RequestContext, request: Any
 ) -> Any:
     """Respond as this broker's node does. UNSUPPORTED_VERSION: the cluster has no metadata quorum."""
     if quorum is None:
@@ -67,5 +67,5 @@ async def handle(
     if key == ApiKey.FETCH and request.replica_epoch >= 0 and is_served(response):
         # If the controller does not know this broker epoch, the metadata says so to the broker.
         with contextlib.suppress(KafkaError):
-            await port.submit(BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset))
+            await controller.submit(BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset))
     return response

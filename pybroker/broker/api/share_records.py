@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pybroker.broker.admin.features import FeatureAdmin
 from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.share.settings import ShareSettings
 from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType
 from pybroker.broker.coordinators.share_partition.manager import SharePartitions

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pybroker.broker.api.topic_ids import ResolvedTopic
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.transaction.transaction import TransactionPartition
 from pybroker.broker.requests.context import RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer, ResourceType

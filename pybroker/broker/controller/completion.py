@@ -75,8 +75,8 @@ class DurableDecision(msgspec.Struct, frozen=True):
 class DecisionCompleter:
     """The decision completion of one controller, on the event loop's thread."""
 
-    def __init__(self, port: ControllerClient, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
+        self._controller = controller
         self._deletions = deletions
         self._wall_ms = wall_ms
 
@@ -126,7 +126,9 @@ class DecisionCompleter:
         doomed = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id in failed]
         if not doomed:
             return results
-        await self._port.submit(DeleteTopics(tuple(topic.topic_id for topic in doomed), BY_BROKER, self._wall_ms(), 0))
+        await self._controller.submit(
+            DeleteTopics(tuple(topic.topic_id for topic in doomed), BY_BROKER, self._wall_ms(), 0)
+        )
         errors = {
             topic.topic_id: KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

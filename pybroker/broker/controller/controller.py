@@ -66,7 +66,7 @@ class Controller:
     def __init__(
         self,
         *,
-        port: LocalControllerClient,
+        client: LocalControllerClient,
         terms: ControllerTerms,
         clock: Clock,
         broker_id: int,
@@ -83,7 +83,7 @@ class Controller:
         clients for creating and deleting partitions. `rights` authorizes clients; it is None if no authorizer is
         configured.
         """
-        self._port = port
+        self._client = client
         self._terms = terms
         self._broker_id = broker_id
         self._on_fatal = on_fatal
@@ -91,10 +91,10 @@ class Controller:
         self._writer: DecisionWriter
         self._migrations = Migrations()
         self._deletions = Deletions(
-            terms.staged, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
+            terms.staged, client, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
         )
-        self._pending_removals = PendingRemovals(port, self._send_departures_again)
-        self._unregistrations = Unregistrations(terms.notes, port, lambda: self._image)
+        self._pending_removals = PendingRemovals(client, self._send_departures_again)
+        self._unregistrations = Unregistrations(terms.notes, client, lambda: self._image)
         self._confirmations = Confirmations(
             ConfirmationListeners(self._migrations, self._deletions, self._pending_removals),
             lambda: self._image,
@@ -103,11 +103,11 @@ class Controller:
         )
         self._outbox = terms.outbox(broker_id, channels, between, self._confirmations.answered)
         self._fences = WriteFences(broker_id, self._outbox)
-        self._completer = DecisionCompleter(port, self._deletions, clock.wall_ms)
+        self._completer = DecisionCompleter(client, self._deletions, clock.wall_ms)
         self._outcomes = RequestOutcomes(clock.wall_ms) if between is not None else None
         self._brokers = terms.watch(self._report)
-        self._balance = None if between is None else LeaderBalance(port, settings)
-        self._reassignments = Reassignments(port)
+        self._balance = None if between is None else LeaderBalance(client, settings)
+        self._reassignments = Reassignments(client)
         self._unclean = unclean_elections
         self._mutations = mutations
         self._acls = acls
@@ -136,8 +136,8 @@ class Controller:
         gone = self._migrations.start(self._image, start.unfinished)
         # The event with the registrations announces the brokers and elects leaders for their partitions. It comes
         # first: the other decisions need brokers.
-        self._port.heartbeats = self._terms.heartbeat
-        first = self._port.open(await self._brokers.start())
+        self._client.heartbeats = self._terms.heartbeat
+        first = self._client.open(await self._brokers.start())
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
@@ -146,7 +146,7 @@ class Controller:
         self._pending_removals.start(self._image)
         self._unregistrations.start(self._image)
         if gone:
-            await self._port.submit(FinishMigrations(gone))
+            await self._client.submit(FinishMigrations(gone))
         for name in self._image.leftovers:
             self._report(RemoveLeftovers(name))
         self._reassignments.start(self._image)
@@ -162,7 +162,7 @@ class Controller:
 
     async def stop(self) -> None:
         """Finish the current event, fail the queued ones, and wait until the brokers have responded to all requests."""
-        self._port.close()
+        self._client.close()
         if self._loop is not None:
             self._writer.give_up()
         await self._brokers.stop()
@@ -178,7 +178,7 @@ class Controller:
         await self._outbox.close()
         # The tasks end by themselves: all that they wait for has arrived by now, or has failed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for submission in self._port.left():
+        for submission in self._client.left():
             submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
 
     @property
@@ -190,7 +190,7 @@ class Controller:
 
     async def _run(self) -> None:
         while True:
-            submission = await self._port.take()
+            submission = await self._client.take()
             # A cancellation of the loop does not stop a decision that has begun: a part of it may already be durable.
             work = asyncio.ensure_future(self._serve(submission))
             try:
@@ -263,7 +263,7 @@ class Controller:
     async def _fence_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
         """Fence the topics, then queue the submission again. The controller decides other events in the meantime."""
         submission.closed = await self._fences.close(self._image, topics)
-        self._port.put_back(submission)
+        self._client.put_back(submission)
 
     async def _decide(self, submission: Submission, granted: AuthorizedEvent) -> DurableDecision:
         before = self._image
@@ -362,8 +362,8 @@ class Controller:
         try:
             return await work
         except ResignedError as error:
-            if self._port.is_open:
-                self._port.close()
+            if self._client.is_open:
+                self._client.close()
                 log.error("another broker has become controller: %s", error.message)
             self.resigned.set()
             raise
@@ -372,8 +372,8 @@ class Controller:
                 self._on_fatal(fatal)
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
             # Nothing was written. The next controller reads everything and decides again.
-            if self._port.is_open:
-                self._port.close()
+            if self._client.is_open:
+                self._client.close()
                 log.error(
                     "%s; this broker resigns as controller, and the next controller reads the metadata store again",
                     fatal,
@@ -399,11 +399,11 @@ class Controller:
 
     def _report(self, event: Event[Any]) -> None:
         """Queue an event that results from the brokers' responses."""
-        if self._port.is_open:
+        if self._client.is_open:
             self._spawn(self._record(event))
 
     async def _record(self, event: Event[Any]) -> None:
-        await self._recorded(type(event).__name__, self._port.submit(event))
+        await self._recorded(type(event).__name__, self._client.submit(event))
 
     @staticmethod
     async def _recorded(what: str, answer: Awaitable[Any]) -> None:

@@ -54,12 +54,12 @@ class Deletions:
     def __init__(
         self,
         staged: StagedData,
-        port: ControllerClient,
+        controller: ControllerClient,
         send_again: Callable[[int, Sequence[Uuid]], None],
         tombstones_max: Callable[[], int],
     ) -> None:
         self._staged_data = staged
-        self._port = port
+        self._controller = controller
         self._send_again = send_again
         self._tombstones_max = tombstones_max
         self._image = ClusterImage.initial(-1)
@@ -273,20 +273,20 @@ class Deletions:
 
     async def _record(self) -> None:
         for finish in self._pending_undeletes.ready(self._image):
-            answer = await self._port.submit(finish)
+            answer = await self._controller.submit(finish)
             waiting = self._undeletes.pop(finish.topic_id, None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer.reply)
         staged = tuple(self._newly_staged)
         confirmed = self._partly_confirmed()
         if staged or confirmed:
-            await self._port.submit(
+            await self._controller.submit(
                 AdvanceDeletions(confirmed=confirmed, staged=staged, tombstones_max=self._tombstones_max())
             )
             self._newly_staged.difference_update(staged)
         removed = await self._removed()
         if removed:
-            await self._port.submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
+            await self._controller.submit(AdvanceDeletions(removed=removed, tombstones_max=self._tombstones_max()))
 
     def _partly_confirmed(self) -> tuple[tuple[Uuid, tuple[int, ...]], ...]:
         if self._partly_due is not None:

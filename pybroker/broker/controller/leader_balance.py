@@ -21,8 +21,8 @@ PAUSE_S = 1.0
 class LeaderBalance:
     """The leader balance of one controller, on the event loop's thread."""
 
-    def __init__(self, port: ControllerClient, settings: Mapping[str, Any]) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient, settings: Mapping[str, Any]) -> None:
+        self._controller = controller
         self._settings = settings
         self._task: asyncio.Task[None] | None = None
 
@@ -44,7 +44,7 @@ class LeaderBalance:
             pause = self._settings["leader.imbalance.check.interval.seconds"]
             try:
                 event = BalanceLeaders(self._settings["leader.imbalance.per.broker.percentage"])
-                elected = await self._port.submit(event)
+                elected = await self._controller.submit(event)
             except KafkaError as error:
                 log.warning("leaders cannot be balanced now, retrying at the next interval: %s", error)
                 continue

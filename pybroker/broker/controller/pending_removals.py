@@ -32,8 +32,8 @@ AGAIN_S = 30.0
 class PendingRemovals:
     """The pending replica removals of one controller, on the event loop's thread."""
 
-    def __init__(self, port: ControllerClient, send_again: Callable[[int, Sequence[Uuid]], None]) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient, send_again: Callable[[int, Sequence[Uuid]], None]) -> None:
+        self._controller = controller
         self._send_again = send_again
         self._topics: dict[Uuid, TopicImage] = {}
         """Topics with pending replica removals."""
@@ -114,7 +114,7 @@ class PendingRemovals:
             due = tuple(self._confirmed)
             self._confirmed.clear()
             try:
-                await self._port.submit(ReplicasGone(due))
+                await self._controller.submit(ReplicasGone(due))
             except KafkaError as error:
                 if error.code == ErrorCode.NOT_CONTROLLER:
                     return

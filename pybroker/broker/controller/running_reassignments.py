@@ -23,8 +23,8 @@ RETRY_S = 1.0
 class Reassignments:
     """The reassignments of one controller, on the event loop's thread."""
 
-    def __init__(self, port: ControllerClient) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient) -> None:
+        self._controller = controller
         self._moving: dict[Uuid, str] = {}
         """Topic id → name, of topics with running reassignments."""
         self._due: set[Uuid] = set()
@@ -69,7 +69,7 @@ class Reassignments:
             if not due:
                 continue
             try:
-                await self._port.submit(AdvanceReassignments(due))
+                await self._controller.submit(AdvanceReassignments(due))
             except KafkaError as error:
                 if error.code == ErrorCode.NOT_CONTROLLER:
                     return

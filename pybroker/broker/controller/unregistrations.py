@@ -47,9 +47,9 @@ class BrokerNotes(Protocol):
 class Unregistrations:
     """The pending removals of one controller, on the event loop's thread."""
 
-    def __init__(self, notes: BrokerNotes, port: ControllerClient, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, notes: BrokerNotes, controller: ControllerClient, image: Callable[[], ClusterImage]) -> None:
         self._notes = notes
-        self._port = port
+        self._controller = controller
         self._image = image
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -86,7 +86,7 @@ class Unregistrations:
         while self._unregistered(broker_id):
             try:
                 if await self._notes.forget(broker_id, partial(self._unregistered, broker_id)):
-                    await self._port.submit(BrokerForgotten(broker_id))
+                    await self._controller.submit(BrokerForgotten(broker_id))
                     return
             except StoreClosedError:
                 return

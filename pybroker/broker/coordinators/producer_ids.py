@@ -117,14 +117,14 @@ class StoredBlocks:
 class AllocatedBlocks:
     """Blocks that the controller of a metadata quorum allocates."""
 
-    def __init__(self, port: ControllerClient, view: ClusterView, broker_id: int) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient, view: ClusterView, broker_id: int) -> None:
+        self._controller = controller
         self._view = view
         self._broker_id = broker_id
 
     async def take(self) -> tuple[int, int]:
         try:
-            block = (await self._port.submit(AllocateProducerIds(self._broker_id))).reply
+            block = (await self._controller.submit(AllocateProducerIds(self._broker_id))).reply
         except KafkaError as error:
             if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
                 raise
@@ -136,7 +136,7 @@ class AllocatedBlocks:
         decisions that were made before this call."""
         if self._view.image.next_producer_id <= producer_id:
             try:
-                await self._port.catch_up()
+                await self._controller.catch_up()
             except KafkaError as error:
                 raise _unavailable(error) from error
         return self._view.image.next_producer_id - 1

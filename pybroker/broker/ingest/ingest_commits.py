@@ -75,7 +75,7 @@ class IngestCommits:
         leader: IngestLeader,
         preparing: Preparing,
         view: ClusterView,
-        port: ControllerClient,
+        controller: ControllerClient,
         clock: Clock,
         removal: Removal,
         lock: Callable[[IngestKey], AbstractAsyncContextManager[Any]],
@@ -87,7 +87,7 @@ class IngestCommits:
         self._leader = leader
         self._preparing = preparing
         self._view = view
-        self._port = port
+        self._controller = controller
         self._clock = clock
         self._removal = removal
         self._lock = lock
@@ -323,4 +323,4 @@ class IngestCommits:
         return self._view.image.describe(record.topic_id)
 
     async def _decide(self, event: Event[R], caller: Caller | None = None) -> R:
-        return (await self._port.submit(event, caller=caller)).reply
+        return (await self._controller.submit(event, caller=caller)).reply

@@ -47,7 +47,7 @@ class Expiry:
         alone: bool,
         leader: IngestLeader,
         view: ClusterView,
-        port: ControllerClient,
+        controller: ControllerClient,
         config: BrokerConfig,
         clock: Clock,
         lock: Callable[[IngestKey], AbstractAsyncContextManager[Any]],
@@ -59,7 +59,7 @@ class Expiry:
         self._alone = alone
         self._leader = leader
         self._view = view
-        self._port = port
+        self._controller = controller
         self._config = config
         self._clock = clock
         self._lock = lock
@@ -118,7 +118,7 @@ class Expiry:
             if (record := open_now.get(key)) is not None and staged.touched_ms > record.last_ms + record.ttl_ms / 4
         )
         if news:
-            await self._port.submit(TouchIngests(news))
+            await self._controller.submit(TouchIngests(news))
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -146,7 +146,7 @@ class Expiry:
             if record.state == COMMITTED and record.committed_ms < before
         )
         if old:
-            await self._port.submit(DropIngests(committed=old))
+            await self._controller.submit(DropIngests(committed=old))
 
     def _is_responsible(self, record: IngestRecord) -> bool:
         image = self._view.image

@@ -58,7 +58,7 @@ class IngestView(msgspec.Struct, frozen=True):
 class Ingests:
     """The staged ingests of one broker.
 
-    `start` runs after the first LeaderAndIsr and before clients are accepted. `colleagues`: None on a broker without
+    `start` runs after the first LeaderAndIsr and before clients are accepted. `peers`: None on a broker without
     peers.
     """
 
@@ -67,22 +67,22 @@ class Ingests:
         *,
         broker_id: int,
         leader: IngestLeader,
-        colleagues: IngestPeers | None,
+        peers: IngestPeers | None,
         view: ClusterView,
-        port: ControllerClient,
+        controller: ControllerClient,
         config: BrokerConfig,
         clock: Clock,
         resolved_config: Callable[[Uuid], dict[str, str]],
     ) -> None:
         self._broker_id = broker_id
         self._leader = leader
-        self._alone = colleagues is None
+        self._alone = peers is None
         self._preparing = Preparing(
-            broker_id, leader, view, colleagues, lambda topic: int(resolved_config(topic)["min.insync.replicas"])
+            broker_id, leader, view, peers, lambda topic: int(resolved_config(topic)["min.insync.replicas"])
         )
         self.joining = Joining(leader, view)
         self._view = view
-        self._port = port
+        self._controller = controller
         self._config = config
         self._clock = clock
         self._resolved_config = resolved_config
@@ -96,7 +96,7 @@ class Ingests:
             leader=leader,
             preparing=self._preparing,
             view=view,
-            port=port,
+            controller=controller,
             clock=clock,
             removal=self._removal,
             lock=self._lock,
@@ -108,7 +108,7 @@ class Ingests:
             alone=self._alone,
             leader=leader,
             view=view,
-            port=port,
+            controller=controller,
             config=config,
             clock=clock,
             lock=self._lock,
@@ -332,4 +332,4 @@ class Ingests:
             log.error("ingest work failed: this is a bug in pybroker", exc_info=problem)
 
     async def _decide(self, event: Event[R], timeout_ms: int | None = None, caller: Caller | None = None) -> R:
-        return (await self._port.submit(event, timeout_ms, caller=caller)).reply
+        return (await self._controller.submit(event, timeout_ms, caller=caller)).reply

@@ -45,18 +45,18 @@ class Preparing:
         broker_id: int,
         leader: IngestLeader,
         view: ClusterView,
-        colleagues: IngestPeers | None,
+        peers: IngestPeers | None,
         min_in_sync: Callable[[Uuid], int],
     ) -> None:
         self._broker_id = broker_id
         self._leader = leader
         self._view = view
-        self._colleagues = colleagues
+        self._peers = peers
         self._min_in_sync = min_in_sync
 
     async def prepare(self, record: IngestRecord, listed: Sequence[ListedAttempt]) -> PreparedIngest:
         """Prepare a commit. Raise KafkaError; in that case some brokers may have prepared it nevertheless."""
-        if self._colleagues is None:
+        if self._peers is None:
             return PreparedIngest(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
         leaders, holders, versions = self._states(record.topic_id, {share.partition for share in listed})
         plan = random.randint(1, PLAN_MAX)
@@ -128,8 +128,8 @@ class Preparing:
     async def _ask(self, broker_id: int, order: PrepareIngest) -> Rows:
         if broker_id == self._broker_id:
             return await self.here(order)
-        assert self._colleagues is not None
-        return await self._colleagues.prepare(broker_id, order)
+        assert self._peers is not None
+        return await self._peers.prepare(broker_id, order)
 
 
 def _fields(one: ListedAttempt) -> tuple[int, int, int, int, int, int]:

@@ -23,8 +23,8 @@ Outcome = dict[int, tuple[int, int]]
 
 
 class IngestOrders:
-    """`cluster.ingest_orders.Colleagues` of a broker in a cluster. Each order has its own connection, so a slow one
-    does not delay others."""
+    """The `IngestPeers` of a broker in a cluster. Each order has its own connection, because a slow one must
+    not delay others."""
 
     def __init__(
         self, view: ClusterView, open_connection: Callable[[BrokerImage], Awaitable[InterBrokerConnection]]

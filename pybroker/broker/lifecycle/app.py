@@ -332,7 +332,7 @@ class Broker:
         controller."""
         while not self.failed.done():
             try:
-                await parts.port.catch_up(CATCH_UP_MS)
+                await parts.controller.catch_up(CATCH_UP_MS)
             except KafkaError as problem:
                 log.info("waiting for the controller of the metadata quorum: %s", problem)
                 continue
@@ -392,7 +392,7 @@ class Broker:
             try:
                 outcome = ShutDownOutcome(more=True)
                 while outcome.more and self._loop.time() < give_up:
-                    outcome = (await parts.port.submit(event, HAND_OVER_MS)).reply
+                    outcome = (await parts.controller.submit(event, HAND_OVER_MS)).reply
             except KafkaError as error:
                 if not parts.services.cluster_state.session.connected:
                     store = "the metadata quorum" if config.in_quorum else "ZooKeeper"
@@ -573,7 +573,12 @@ class Broker:
         assert parts.peers is not None
         quorum = None if self._quorum is None else self._quorum.log
         return broker_routes(
-            parts.services, parts.receiver, parts.own_port, parts.election, probe=parts.peers.probe, quorum=quorum
+            parts.services,
+            parts.receiver,
+            parts.local_controller,
+            parts.election,
+            probe=parts.peers.probe,
+            quorum=quorum,
         )
 
     async def _leave(self, parts: BrokerParts) -> None:

@@ -131,7 +131,7 @@ class InterBrokerParts(msgspec.Struct, frozen=True):
     """The connections to other brokers."""
 
     view: KnownCluster
-    port: ControllerClient
+    controller: ControllerClient
     open_connection: Connector | None
     """None on a single broker."""
     lines: ConnectionPool | None = None
@@ -202,8 +202,8 @@ class BrokerParts(msgspec.Struct):
     """None on a single broker."""
     following: LeaderFollowing | None
     """None on a single broker."""
-    port: ControllerClient
-    own_port: LocalControllerClient
+    controller: ControllerClient
+    local_controller: LocalControllerClient
     """The queue from which this broker's controller takes events while it leads."""
     election: SoleController | ControllerElection | QuorumElection
     """How this broker becomes the controller."""

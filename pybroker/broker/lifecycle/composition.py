@@ -1,7 +1,7 @@
 """Builds the objects of one broker, bottom up: each gets its dependencies in its constructor.
 
-The controller notifies brokers, and brokers submit events to the controller. The controller client (`port`) breaks this
-cycle: it queues events, and the controller, built last, takes them from it.
+The controller notifies brokers, and brokers submit events to the controller. The controller client (`local_controller`)
+breaks this cycle: it queues events, and the controller, built last, takes them from it.
 """
 
 from __future__ import annotations
@@ -87,28 +87,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
+def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
     """Build and connect all objects. `on_fatal` is called when the broker cannot go on."""
-    own_port, leadership = LocalControllerClient(ground.broker_id), ControllerLeadership()
-    changes = PartitionChangeMetrics(ground.broker_id, lambda: own_port.is_open)
-    view, authorizer, credentials = _view(ground, changes)
+    local_controller, leadership = LocalControllerClient(dependencies.broker_id), ControllerLeadership()
+    changes = PartitionChangeMetrics(dependencies.broker_id, lambda: local_controller.is_open)
+    view, authorizer, credentials = _view(dependencies, changes)
     use_names(view.name_of)
-    between = ground.config.between_brokers
+    between_brokers = dependencies.config.between_brokers
     open_connection: Connector | None = None
     lines: ConnectionPool | None = None
     peers: PeerWatch | None = None
-    port: ControllerClient = own_port
+    controller: ControllerClient = local_controller
     disconnect: Callable[[], None] | None = None
-    quorum = ground.quorum
-    if between is not None:
+    quorum = dependencies.quorum
+    if between_brokers is not None:
         from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
         from pybroker.broker.interbroker.connection_pool import ConnectionPool
         from pybroker.broker.interbroker.connector import Connector
 
-        open_connection = Connector(ground.broker_id, between, ground.login)
-        port = cluster = ClusterControllerClient(
-            broker_id=ground.broker_id,
-            local=own_port,
+        open_connection = Connector(dependencies.broker_id, between_brokers, dependencies.login)
+        controller = cluster = ClusterControllerClient(
+            broker_id=dependencies.broker_id,
+            local=local_controller,
             changes=lambda: election.changes,
             leadership=leadership,
             view=view,
@@ -118,88 +118,96 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         )
         lines = ConnectionPool(view, open_connection)
         disconnect = partial(_close_all, cluster, lines)
-    staging, replicas, following = _replicas(ground, view, port)
+    staging, replicas, following = _replicas(dependencies, view, controller)
     local = Local(
-        view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
+        view,
+        MetadataCache(dependencies.native, dependencies.cluster_id),
+        staging,
+        replicas,
+        following,
+        authorizer,
+        credentials,
     )
-    topics = TopicAdmin(local.view, port, ground.config, ground.clock)
-    followers = topic_listeners(ground, local, topics, port, open_connection)
+    topics = TopicAdmin(local.view, controller, dependencies.config, dependencies.clock)
+    followers = topic_listeners(dependencies, local, topics, controller, open_connection)
     fence = ControllerFence()
-    closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
-    receiver = _receiver(ground, local, followers, fence, closing)
+    closing = TopicClosing(dependencies.native.partitions, followers.groups, local.view)
+    receiver = _receiver(dependencies, local, followers, fence, closing)
 
     def make_controller(terms: ControllerTerms) -> Controller:
         return Controller(
-            port=own_port,
+            client=local_controller,
             terms=terms,
-            clock=ground.clock,
-            broker_id=ground.broker_id,
-            channels=_channels(ground, LocalChannel(receiver.handle), open_connection),
-            between=between,
-            settings=ground.config,
-            unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
+            clock=dependencies.clock,
+            broker_id=dependencies.broker_id,
+            channels=_channels(dependencies, LocalChannel(receiver.handle), open_connection),
+            between=between_brokers,
+            settings=dependencies.config,
+            unclean_elections=dependencies.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
             on_fatal=on_fatal,
-            mutations=NativeMutationUsage(ground.native.quotas),
-            acls=PendingAcls(ground.config) if authorizer.enabled else None,
+            mutations=NativeMutationUsage(dependencies.native.quotas),
+            acls=PendingAcls(dependencies.config) if authorizer.enabled else None,
         )
 
     election: SoleController | ControllerElection | QuorumElection
     if quorum is not None:
         from pybroker.broker.lifecycle.quorum_composition import quorum_election
 
-        election = quorum_election(ground, quorum, leadership, make_controller, on_fatal)
+        election = quorum_election(dependencies, quorum, leadership, make_controller, on_fatal)
     elif open_connection is None:
-        election = SoleController(leadership, ground.broker_id, make_controller(_store_terms(ground)))
+        election = SoleController(leadership, dependencies.broker_id, make_controller(_store_terms(dependencies)))
     else:
-        election = _store_election(ground, leadership, make_controller, on_fatal)
+        election = _store_election(dependencies, leadership, make_controller, on_fatal)
     if open_connection is not None:
         assert not isinstance(election, SoleController)
         peers = _peer_watch(
-            ground, local.view, leadership, own_port, open_connection=open_connection, election=election
+            dependencies, local.view, leadership, local_controller, open_connection=open_connection, election=election
         )
     isr = IsrProposals(
-        ground.native,
-        port,
-        ground.broker_id,
+        dependencies.native,
+        controller,
+        dependencies.broker_id,
         lambda: fence.broker_epoch,
         bring=followers.ingests.joining.bring,
         leaving=lambda: view.image.leaving,
     )
     figures = Figures(
-        is_controller=lambda: own_port.is_open,
-        events_waiting=lambda: own_port.waiting,
-        queue=own_port.figures,
+        is_controller=lambda: local_controller.is_open,
+        events_waiting=lambda: local_controller.waiting,
+        queue=local_controller.figures,
         changes=changes,
         failed_isr_updates=lambda: isr.failed_updates,
-        commits=None if ground.quorum is None else ground.quorum.commits,
+        commits=None if dependencies.quorum is None else dependencies.quorum.commits,
     )
     roles = RoleReconciler(
-        broker_id=ground.broker_id,
+        broker_id=dependencies.broker_id,
         broker_epoch=lambda: fence.broker_epoch,
-        partitions=ground.native.partitions,
+        partitions=dependencies.native.partitions,
         view=view,
         cache=local.cache,
         closing=closing,
         replicas=local.replicas,
         on_led=followers.transactions.owed.led,
-        port=port,
+        controller=controller,
     )
     membership: BrokerRegistration | QuorumRegistration
     following_log: QuorumParts | None = None
     if quorum is not None:
         from pybroker.broker.lifecycle.quorum_composition import quorum_parts
 
-        following_log = quorum_parts(ground, quorum, view, port, on_fatal, receiver=receiver, closing=closing)
+        following_log = quorum_parts(
+            dependencies, quorum, view, controller, on_fatal, receiver=receiver, closing=closing
+        )
         membership = following_log.registration
     else:
-        membership = _registration(ground, on_fatal)
+        membership = _registration(dependencies, on_fatal)
     return BrokerParts(
         services=_services(
-            ground,
+            dependencies,
             local,
             followers,
             topics,
-            InterBrokerParts(local.view, port, open_connection, lines),
+            InterBrokerParts(local.view, controller, open_connection, lines),
             figures=figures,
             roles=roles,
         ),
@@ -217,9 +225,11 @@ def build(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) ->
         returned_offsets=followers.returned_offsets,
         following=local.following,
         isr=isr,
-        failed=None if open_connection is None else FailedReplicas(port, ground.broker_id, lambda: fence.broker_epoch),
-        port=port,
-        own_port=own_port,
+        failed=None
+        if open_connection is None
+        else FailedReplicas(controller, dependencies.broker_id, lambda: fence.broker_epoch),
+        controller=controller,
+        local_controller=local_controller,
         election=election,
         peers=peers,
         disconnect=disconnect,
@@ -232,39 +242,39 @@ def _no_address(broker_id: int) -> BrokerImage | None:
     return None
 
 
-def _store_terms(ground: BrokerDependencies) -> StoreTerms:
-    assert ground.store is not None
-    return StoreTerms(ground.store, ground.clock, ground.broker_id)
+def _store_terms(dependencies: BrokerDependencies) -> StoreTerms:
+    assert dependencies.store is not None
+    return StoreTerms(dependencies.store, dependencies.clock, dependencies.broker_id)
 
 
 def _store_election(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     leadership: ControllerLeadership,
     make_controller: Callable[[ControllerTerms], Controller],
     on_fatal: Callable[[FatalError], None],
 ) -> ControllerElection:
-    assert ground.store is not None
+    assert dependencies.store is not None
     return ControllerElection(
-        store=ground.store,
-        broker_id=ground.broker_id,
+        store=dependencies.store,
+        broker_id=dependencies.broker_id,
         leadership=leadership,
-        make_controller=lambda: make_controller(_store_terms(ground)),
+        make_controller=lambda: make_controller(_store_terms(dependencies)),
         on_fatal=on_fatal,
-        check=None if ground.guard is None else ground.guard.check,
+        check=None if dependencies.guard is None else dependencies.guard.check,
     )
 
 
-def _registration(ground: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerRegistration:
-    assert ground.store is not None
+def _registration(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerRegistration:
+    assert dependencies.store is not None
     return BrokerRegistration(
-        ground.store,
-        ground.clock,
-        ground.broker_id,
-        ground.config["log.flush.mode"],
+        dependencies.store,
+        dependencies.clock,
+        dependencies.broker_id,
+        dependencies.config["log.flush.mode"],
         on_fatal,
-        check=None if ground.guard is None else ground.guard.check,
-        log_dirs=ground.config.log_dirs,
-        cordoned=ground.config.cordoned_log_dirs,
+        check=None if dependencies.guard is None else dependencies.guard.check,
+        log_dirs=dependencies.config.log_dirs,
+        cordoned=dependencies.config.cordoned_log_dirs,
     )
 
 
@@ -274,10 +284,10 @@ def _close_all(*connections: ClusterControllerClient | ConnectionPool) -> None:
 
 
 def _peer_watch(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     view: KnownCluster,
     leadership: ControllerLeadership,
-    own_port: LocalControllerClient,
+    local_controller: LocalControllerClient,
     *,
     open_connection: Connector,
     election: ControllerElection | QuorumElection,
@@ -286,8 +296,8 @@ def _peer_watch(
 
     async def fence(broker: BrokerImage) -> None:
         try:
-            kind = FenceBroker if ground.quorum is None else BrokerSessionEnded
-            await own_port.submit(kind(broker.broker_id, broker.epoch))
+            kind = FenceBroker if dependencies.quorum is None else BrokerSessionEnded
+            await local_controller.submit(kind(broker.broker_id, broker.epoch))
         except KafkaError as error:
             log.info("broker not fenced broker=%d: %s", broker.broker_id, error)
 
@@ -295,7 +305,7 @@ def _peer_watch(
         await election.unseat(broker.broker_id)
 
     return PeerWatch(
-        broker_id=ground.broker_id,
+        broker_id=dependencies.broker_id,
         view=view,
         leadership=leadership,
         open_connection=open_connection,
@@ -304,31 +314,33 @@ def _peer_watch(
     )
 
 
-def _channels(ground: BrokerDependencies, local: LocalChannel, open_connection: Connector | None) -> Channels:
+def _channels(dependencies: BrokerDependencies, local: LocalChannel, open_connection: Connector | None) -> Channels:
     if open_connection is None:
-        return LocalOnly(ground.broker_id, local)
+        return LocalOnly(dependencies.broker_id, local)
     from pybroker.broker.interbroker.channels import BrokerChannels
     from pybroker.broker.interbroker.remote_channel import RemoteChannel
 
-    reach, config = open_connection, ground.config
+    reach, config = open_connection, dependencies.config
     turn = asyncio.Lock()
 
     def open_channel(broker: BrokerImage) -> RemoteChannel:
         return RemoteChannel(broker.broker_id, lambda: reach(broker), turn, lambda: config.topic_ids)
 
-    return BrokerChannels(ground.broker_id, local, open_channel)
+    return BrokerChannels(dependencies.broker_id, local, open_channel)
 
 
-def _view(ground: BrokerDependencies, changes: PartitionChangeMetrics) -> tuple[KnownCluster, Authorizer, Credentials]:
-    native, config = ground.native, ground.config
-    authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), ground.clock)
+def _view(
+    dependencies: BrokerDependencies, changes: PartitionChangeMetrics
+) -> tuple[KnownCluster, Authorizer, Credentials]:
+    native, config = dependencies.native, dependencies.config
+    authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), dependencies.clock)
     # ACLs come before topic settings: they must not wait for them.
-    guard = () if ground.guard is None else (ground.guard,)
+    guard = () if dependencies.guard is None else (dependencies.guard,)
     view = KnownCluster(
         [
             *guard,
             Security(authorizer, credentials),
-            DynamicConfigs(ground.broker_id, config, native),
+            DynamicConfigs(dependencies.broker_id, config, native),
             PublishedFeatures(native),
             ClientQuotas(native),
             changes,
@@ -339,45 +351,52 @@ def _view(ground: BrokerDependencies, changes: PartitionChangeMetrics) -> tuple[
     return view, authorizer, credentials
 
 
-def _is_doubtful(ground: BrokerDependencies) -> bool:
+def _is_doubtful(dependencies: BrokerDependencies) -> bool:
     """Return whether the store was restored and accepted, so that the broker must verify it before use."""
-    guard = ground.guard or ground.quorum
+    guard = dependencies.guard or dependencies.quorum
     if guard is None or guard.accepted_ms < 0:
         return False
-    delay_ms: int = ground.config["delete.topic.delay.ms"]
-    return ground.clock.wall_ms() < guard.accepted_ms + delay_ms
+    delay_ms: int = dependencies.config["delete.topic.delay.ms"]
+    return dependencies.clock.wall_ms() < guard.accepted_ms + delay_ms
 
 
 def _replicas(
-    ground: BrokerDependencies, view: KnownCluster, port: ControllerClient
+    dependencies: BrokerDependencies, view: KnownCluster, controller: ControllerClient
 ) -> tuple[Staging, ReplicaManager, LeaderFollowing | None]:
-    native, config = ground.native, ground.config
+    native, config = dependencies.native, dependencies.config
     known: TopicEvidence
     marks: StagedMarks
-    if ground.store is None:
-        known, marks = LoggedTopics(view, port, ground.broker_id), LoggedMarks(port, view, ground.broker_id)
+    if dependencies.store is None:
+        known, marks = (
+            LoggedTopics(view, controller, dependencies.broker_id),
+            LoggedMarks(controller, view, dependencies.broker_id),
+        )
     else:
         known = TopicEvidence(
-            view, ground.store, ground.broker_id, complete=config.in_cluster, doubtful=lambda: _is_doubtful(ground)
+            view,
+            dependencies.store,
+            dependencies.broker_id,
+            complete=config.in_cluster,
+            doubtful=lambda: _is_doubtful(dependencies),
         )
-        marks = StoredMarks(ground.store, ground.broker_id)
+        marks = StoredMarks(dependencies.store, dependencies.broker_id)
     staging = Staging(
         native,
         marks,
-        ground.clock,
+        dependencies.clock,
         known=known,
-        close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
-        found=StrayReports(native, port, ground.clock, ground.broker_id),
+        close=lambda topic_id: controller.submit(CloseDeletions((topic_id,))),
+        found=StrayReports(native, controller, dependencies.clock, dependencies.broker_id),
     )
     view.add_observer(Purges(staging))
-    following = LeaderFollowing(native, ground.broker_id) if config.in_cluster else None
-    log_ends = LogEndReports(native.partitions, view, port, ground.broker_id) if config.in_cluster else None
+    following = LeaderFollowing(native, dependencies.broker_id) if config.in_cluster else None
+    log_ends = LogEndReports(native.partitions, view, controller, dependencies.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
         native=native,
         view=view,
         config=config,
         staging=staging,
-        strays=Strays(native, ground.store, known, lambda: config.get_int("stale.replicas.max.percent")),
+        strays=Strays(native, dependencies.store, known, lambda: config.get_int("stale.replicas.max.percent")),
         following=following,
         log_ends=log_ends,
     )
@@ -385,7 +404,11 @@ def _replicas(
 
 
 def _receiver(
-    ground: BrokerDependencies, local: Local, followers: TopicListeners, fence: ControllerFence, closing: TopicClosing
+    dependencies: BrokerDependencies,
+    local: Local,
+    followers: TopicListeners,
+    fence: ControllerFence,
+    closing: TopicClosing,
 ) -> ControlReceiver:
     return ControlReceiver(
         fence=fence,
@@ -406,67 +429,67 @@ def _receiver(
     )
 
 
-def _rooms(ground: BrokerDependencies) -> Callable[[], Sequence[Room]]:
-    rooms, quorum = ground.native.log_dirs.rooms, ground.quorum
+def _rooms(dependencies: BrokerDependencies) -> Callable[[], Sequence[Room]]:
+    rooms, quorum = dependencies.native.log_dirs.rooms, dependencies.quorum
     if quorum is None:
         return rooms
-    return lambda: with_metadata_log(rooms(), ground.config.log_dirs[0], quorum.full_refusals())
+    return lambda: with_metadata_log(rooms(), dependencies.config.log_dirs[0], quorum.full_refusals())
 
 
-def _session(ground: BrokerDependencies) -> MetadataSession:
-    if isinstance(ground.metadata, QuorumMember):
+def _session(dependencies: BrokerDependencies) -> MetadataSession:
+    if isinstance(dependencies.metadata, QuorumMember):
         from pybroker.broker.quorum.loader import QuorumSession
 
-        return QuorumSession(ground.metadata.loader)
-    return StoreSession(ground.metadata)
+        return QuorumSession(dependencies.metadata.loader)
+    return StoreSession(dependencies.metadata)
 
 
 def _services(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     local: Local,
     followers: TopicListeners,
     topics: TopicAdmin,
-    between: InterBrokerParts,
+    interbroker: InterBrokerParts,
     *,
     figures: Figures,
     roles: RoleReconciler,
 ) -> Services:
-    native, config, view, port = ground.native, ground.config, local.view, between.port
-    cluster = ClusterAdmin(local.cache, None if ground.quorum is None else ground.quorum.voter_ids)
+    native, config, view, controller = dependencies.native, dependencies.config, local.view, interbroker.controller
+    cluster = ClusterAdmin(local.cache, None if dependencies.quorum is None else dependencies.quorum.voter_ids)
     gate = BrokerGate(config, local.authorizer) if config.in_cluster else None
     return Services(
-        broker_id=ground.broker_id,
-        cluster_id=ground.cluster_id,
+        broker_id=dependencies.broker_id,
+        cluster_id=dependencies.cluster_id,
         config=config,
         native=native,
         view=view,
         cache=local.cache,
         topics=topics,
         admin=Administration(
-            broker_id=ground.broker_id,
-            cluster_id=ground.cluster_id,
+            broker_id=dependencies.broker_id,
+            cluster_id=dependencies.cluster_id,
             config=config,
-            clock=ground.clock,
+            clock=dependencies.clock,
             native=native,
             view=view,
-            port=port,
+            controller=controller,
             cache=local.cache,
             topics=topics,
             replicas=local.replicas,
             staging=local.staging,
-            others=between.lines,
+            others=interbroker.lines,
             authorizes=local.authorizer.enabled,
-            voters=None if ground.quorum is None else ground.quorum.voter_ids,
+            voters=None if dependencies.quorum is None else dependencies.quorum.voter_ids,
         ),
         cluster=cluster,
         figures=figures,
         cluster_state=ClusterState(
-            ground.broker_id,
+            dependencies.broker_id,
             cluster,
-            Conditions(view, config, ground.broker_id),
-            _session(ground),
+            Conditions(view, config, dependencies.broker_id),
+            _session(dependencies),
             lambda: roles.wrong,
-            None if ground.quorum is None else ground.quorum.status,
+            None if dependencies.quorum is None else dependencies.quorum.status,
         ),
         groups=followers.groups,
         ingests=followers.ingests,
@@ -477,11 +500,15 @@ def _services(
         ends=followers.ends,
         authorizer=local.authorizer,
         sasl=SaslServer(
-            config, local.credentials, ground.clock, gate, OAuthListeners(config, ground.clock, ground.loop)
+            config,
+            local.credentials,
+            dependencies.clock,
+            gate,
+            OAuthListeners(config, dependencies.clock, dependencies.loop),
         ),
         gate=gate,
-        tokens=TokenAdmin(view, port, config, ground.clock),
-        telemetry=Telemetry(view, config, ground.clock),
-        disk_room=DiskRoom(_rooms(ground), ground.clock),
-        deleted_bytes=DeletedBytes(native.log_dirs.staged, ground.clock),
+        tokens=TokenAdmin(view, controller, config, dependencies.clock),
+        telemetry=Telemetry(view, config, dependencies.clock),
+        disk_room=DiskRoom(_rooms(dependencies), dependencies.clock),
+        deleted_bytes=DeletedBytes(native.log_dirs.staged, dependencies.clock),
     )

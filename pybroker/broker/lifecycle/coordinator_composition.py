@@ -10,12 +10,12 @@ from pybroker.broker.admin.restored_offsets import LateOffsets, RestoredOffsets
 from pybroker.broker.admin.topics import TopicAdmin
 from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
+from pybroker.broker.coordinators.group.interfaces import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.coordinators.producer_ids import AllocatedBlocks, ProducerIds, StoredBlocks
 from pybroker.broker.coordinators.shards.appends import NativeAppends
 from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
-from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
 from pybroker.broker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
 from pybroker.broker.coordinators.share_partition.ends import PartitionEnds
@@ -24,10 +24,10 @@ from pybroker.broker.coordinators.share_state.coordinator import Persister, Shar
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.dead_topics import KeptOutcomes, OwedMarkers
 from pybroker.broker.coordinators.transaction.finishing import Finishing
+from pybroker.broker.coordinators.transaction.interfaces import MarkerWriter, TransactionSettings
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers, OnlyHere
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership, TransactionPeers
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
-from pybroker.broker.coordinators.transaction.ports import MarkerWriter, TransactionSettings
 from pybroker.broker.coordinators.transaction.transactions import Transactions
 from pybroker.broker.ingest.ingest_leader import IngestLeader
 from pybroker.broker.ingest.ingests import Ingests
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 def topic_listeners(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     local: Local,
     topics: TopicAdmin,
-    port: ControllerClient,
+    controller: ControllerClient,
     open_connection: Connector | None,
 ) -> TopicListeners:
     """Build the coordinators, and what else follows topics."""
-    native, view = ground.native, local.view
+    native, view = dependencies.native, local.view
 
     def lineage(topic_id: Uuid) -> TopicLineage | None:
         topic = view.image.topic_by_id(topic_id)
@@ -63,27 +63,34 @@ def topic_listeners(
     def own_settings(group_id: str) -> Mapping[str, str]:
         return view.image.group_config(group_id)
 
-    appends = NativeAppends(native.partitions, ground.loop)
+    appends = NativeAppends(native.partitions, dependencies.loop)
     group_topics = CachedTopics(local.cache, lineage, deletions)
-    end_of_batch = EndOfBatchHook(ground.loop)
-    ports = Ports(
-        ground.broker_id, ground.clock, ground.loop, end_of_batch, appends, native.partitions, group_topics, topics
+    end_of_batch = EndOfBatchHook(dependencies.loop)
+    shared = CoordinatorDependencies(
+        dependencies.broker_id,
+        dependencies.clock,
+        dependencies.loop,
+        end_of_batch,
+        appends,
+        native.partitions,
+        group_topics,
+        topics,
     )
-    settings = GroupCoordinatorSettings(ground.config, own_settings)
+    settings = GroupCoordinatorSettings(dependencies.config, own_settings)
     states, persister, ends, dead_letters, disconnect = _share_states(
-        ground, ports, InterBrokerParts(view, port, open_connection), appends
+        dependencies, shared, InterBrokerParts(view, controller, open_connection), appends
     )
-    late_offsets = LateOffsets(view, port)
-    groups = GroupCoordinator(ports, settings, persister, late_offsets.keep)
+    late_offsets = LateOffsets(view, controller)
+    groups = GroupCoordinator(shared, settings, persister, late_offsets.keep)
 
     shares = Shares(
-        ShareCoordination(groups, group_topics, persister, ground.loop),
+        ShareCoordination(groups, group_topics, persister, dependencies.loop),
         partial(
             _share_partitions,
-            ground,
+            dependencies,
             local,
             topics,
-            ports,
+            shared,
             settings,
             groups=groups,
             persister=persister,
@@ -96,44 +103,44 @@ def topic_listeners(
         disconnect=disconnect,
     )
     producer_ids = ProducerIds(
-        AllocatedBlocks(port, view, ground.broker_id)
-        if ground.store is None
-        else StoredBlocks(ground.store, ground.broker_id)
+        AllocatedBlocks(controller, view, dependencies.broker_id)
+        if dependencies.store is None
+        else StoredBlocks(dependencies.store, dependencies.broker_id)
     )
     transactions = _transactions(
-        ground,
-        ports,
+        dependencies,
+        shared,
         groups,
         ids=producer_ids,
-        markers=LocalMarkers(appends, groups, ground.clock),
-        between=InterBrokerParts(view, port, open_connection),
+        markers=LocalMarkers(appends, groups, dependencies.clock),
+        interbroker=InterBrokerParts(view, controller, open_connection),
     )
-    colleagues = None
+    peers = None
     if open_connection is not None:
         from pybroker.broker.interbroker.remote_ingest_orders import IngestOrders
 
-        colleagues = IngestOrders(view, open_connection)
+        peers = IngestOrders(view, open_connection)
     ingests = Ingests(
-        broker_id=ground.broker_id,
+        broker_id=dependencies.broker_id,
         leader=IngestLeader(native.ingests),
-        colleagues=colleagues,
+        peers=peers,
         view=view,
-        port=port,
-        config=ground.config,
-        clock=ground.clock,
+        controller=controller,
+        config=dependencies.config,
+        clock=dependencies.clock,
         resolved_config=local.replicas.resolved_config,
     )
     view.add_observer(ingests)
     returned_offsets = RestoredOffsets(
         view,
-        port,
+        controller,
         groups.give_back,
         groups.loaded,
         is_shown=lambda topic_id: group_topics.topic_name(topic_id) is not None,
     )
     view.add_observer(returned_offsets)
-    if (between := ground.config.between_brokers) is not None:
-        view.add_observer(Addresses(native, ground.broker_id, between))
+    if (interbroker := dependencies.config.between_brokers) is not None:
+        view.add_observer(Addresses(native, dependencies.broker_id, interbroker))
     return TopicListeners(
         appends,
         end_of_batch,
@@ -150,10 +157,10 @@ def topic_listeners(
 
 
 def _share_partitions(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     local: Local,
     topics: TopicAdmin,
-    ports: Ports,
+    shared: CoordinatorDependencies,
     settings: GroupCoordinatorSettings,
     *,
     groups: GroupCoordinator,
@@ -167,13 +174,13 @@ def _share_partitions(
     from pybroker.broker.coordinators.share_partition.partition import SharePartitionDependencies
     from pybroker.broker.coordinators.share_partition.share_statistics import ShareStatistics
 
-    view, partitions = local.view, ground.native.partitions
+    view, partitions = local.view, dependencies.native.partitions
     statistics = ShareStatistics()
     queues = DeadLetterQueues(
         DeadLetterDependencies(
-            ground.clock,
-            ground.loop,
-            ports.topics,
+            dependencies.clock,
+            dependencies.loop,
+            shared.topics,
             partitions,
             DeadLetterTopics(topics, local.replicas.resolved_config),
             dead_letters,
@@ -182,9 +189,9 @@ def _share_partitions(
         ),
         statistics,
     )
-    dependencies = SharePartitionDependencies(
-        ground.clock,
-        ground.loop,
+    share_dependencies = SharePartitionDependencies(
+        dependencies.clock,
+        dependencies.loop,
         groups.timers,
         partitions,
         persister,
@@ -193,60 +200,67 @@ def _share_partitions(
         appends.watched,
         appends.unwatched,
     )
-    return SharePartitions(ground.broker_id, ports.topics, dependencies, statistics)
+    return SharePartitions(dependencies.broker_id, shared.topics, share_dependencies, statistics)
 
 
 def _share_states(
-    ground: BrokerDependencies, ports: Ports, between: InterBrokerParts, appends: NativeAppends
+    dependencies: BrokerDependencies,
+    shared: CoordinatorDependencies,
+    interbroker: InterBrokerParts,
+    appends: NativeAppends,
 ) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, DeadLetterAppends, Callable[[], None] | None]:
-    native, here = ground.native, ground.broker_id
-    states = ShareStateCoordinator(ports, ground.config, native.partitions)
-    if between.open_connection is None:
-        ends = PartitionEnds(here, ports.topics, native.partitions, None)
-        return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
+    native, here = dependencies.native, dependencies.broker_id
+    states = ShareStateCoordinator(shared, dependencies.config, native.partitions)
+    if interbroker.open_connection is None:
+        ends = PartitionEnds(here, shared.topics, native.partitions, None)
+        return states, Persister(shared, states, None), ends, DeadLetterAppends(here, appends, None), None
     from pybroker.broker.coordinators.share_state.share_state_peers import OtherShareCoordinators
     from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
-    lines = ConnectionPool(between.view, between.open_connection)
+    lines = ConnectionPool(interbroker.view, interbroker.open_connection)
     # An append waits for replicas; a query must not wait behind it, so it has other connections.
-    letters = ConnectionPool(between.view, between.open_connection)
+    letters = ConnectionPool(interbroker.view, interbroker.open_connection)
     others = OtherShareCoordinators(lines)
-    ends = PartitionEnds(here, ports.topics, native.partitions, lines)
+    ends = PartitionEnds(here, shared.topics, native.partitions, lines)
 
     def disconnect() -> None:
         others.close()
         letters.close()
 
-    return states, Persister(ports, states, others), ends, DeadLetterAppends(here, appends, letters), disconnect
+    return states, Persister(shared, states, others), ends, DeadLetterAppends(here, appends, letters), disconnect
 
 
 def _transactions(
-    ground: BrokerDependencies,
-    ports: Ports,
+    dependencies: BrokerDependencies,
+    shared: CoordinatorDependencies,
     groups: GroupCoordinator,
     *,
     ids: ProducerIds,
     markers: LocalMarkers,
-    between: InterBrokerParts,
+    interbroker: InterBrokerParts,
 ) -> Transactions:
-    writer: MarkerWriter = OnlyHere(ground.broker_id, markers)
-    colleagues: TransactionPeers | None = None
+    writer: MarkerWriter = OnlyHere(dependencies.broker_id, markers)
+    peers: TransactionPeers | None = None
     close = None
-    if between.open_connection is not None:
+    if interbroker.open_connection is not None:
         from pybroker.broker.coordinators.transaction.everywhere import Everywhere
         from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
         everywhere = Everywhere(
-            ground.broker_id,
+            dependencies.broker_id,
             markers,
-            ConnectionPool(between.view, between.open_connection),
-            ConnectionPool(between.view, between.open_connection),
+            ConnectionPool(interbroker.view, interbroker.open_connection),
+            ConnectionPool(interbroker.view, interbroker.open_connection),
         )
-        writer = colleagues = everywhere
+        writer = peers = everywhere
         close = everywhere.close
-    finishing = Finishing(ports.topics, writer, between.port, KeptOutcomes(between.port), ground.clock)
-    coordinator = TransactionCoordinator(ports, TransactionSettings(ground.config), ids, finishing)
-    owed = OwedMarkers(ground.broker_id, between.view, between.port, ground.native.partitions, markers)
-    membership = TransactionMembership(ground.broker_id, coordinator, ports.topics, colleagues)
-    commits = TransactionalCommits(groups, membership, ports.topics, ports.creator)
-    return Transactions(coordinator, membership, markers, owed, commits, ground.clock, close)
+    finishing = Finishing(
+        shared.topics, writer, interbroker.controller, KeptOutcomes(interbroker.controller), dependencies.clock
+    )
+    coordinator = TransactionCoordinator(shared, TransactionSettings(dependencies.config), ids, finishing)
+    owed = OwedMarkers(
+        dependencies.broker_id, interbroker.view, interbroker.controller, dependencies.native.partitions, markers
+    )
+    membership = TransactionMembership(dependencies.broker_id, coordinator, shared.topics, peers)
+    commits = TransactionalCommits(groups, membership, shared.topics, shared.creator)
+    return Transactions(coordinator, membership, markers, owed, commits, dependencies.clock, close)

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def quorum_election(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     quorum: QuorumMember,
     leadership: ControllerLeadership,
     make_controller: Callable[[ControllerTerms], Controller],
     on_fatal: Callable[[FatalError], None],
 ) -> QuorumElection:
     """Build the election: each epoch that this node leads has a controller of its own."""
-    session_s = ground.config.get_int("broker.session.timeout.ms") / 1000
+    session_s = dependencies.config.get_int("broker.session.timeout.ms") / 1000
 
-    bootstrap = BootstrapUsers(Path(ground.config.log_dirs[0]))
+    bootstrap = BootstrapUsers(Path(dependencies.config.log_dirs[0]))
     quorum.loader.follow(bootstrap.observe)
 
-    changes = VoterChanges(quorum.node, ground.broker_id, ground.config.voters_wanted)
+    changes = VoterChanges(quorum.node, dependencies.broker_id, dependencies.config.voters_wanted)
     changes.brokers = lambda: quorum.loader.image.brokers
 
     def of_epoch(epoch: int) -> Controller:
@@ -50,7 +50,7 @@ def quorum_election(
                 quorum.log,
                 quorum.loader,
                 epoch,
-                ground.broker_id,
+                dependencies.broker_id,
                 session_s,
                 bootstrap_users=bootstrap.users,
                 changes=changes,
@@ -60,7 +60,7 @@ def quorum_election(
     return QuorumElection(
         log=quorum.log,
         loader=quorum.loader,
-        broker_id=ground.broker_id,
+        broker_id=dependencies.broker_id,
         leadership=leadership,
         make_controller=of_epoch,
         on_fatal=on_fatal,
@@ -68,20 +68,20 @@ def quorum_election(
 
 
 def quorum_parts(
-    ground: BrokerDependencies,
+    dependencies: BrokerDependencies,
     quorum: QuorumMember,
     view: KnownCluster,
-    port: ControllerClient,
+    controller: ControllerClient,
     on_fatal: Callable[[FatalError], None],
     *,
     receiver: ControlReceiver,
     closing: TopicClosing,
 ) -> QuorumParts:
     """Build the registration, and what applies the log."""
-    config = ground.config
+    config = dependencies.config
     registration = QuorumRegistration(
-        port,
-        ground.broker_id,
+        controller,
+        dependencies.broker_id,
         config["log.flush.mode"],
         on_fatal,
         incarnation=quorum.incarnation,
@@ -90,9 +90,9 @@ def quorum_parts(
         log_dirs=config.log_dirs,
         cordoned=config.cordoned_log_dirs,
     )
-    reports = ReplicaReports(port, ground.broker_id)
+    reports = ReplicaReports(controller, dependencies.broker_id)
     publisher = BrokerMetadataPublisher(
-        broker_id=ground.broker_id,
+        broker_id=dependencies.broker_id,
         incarnation=quorum.incarnation,
         between=config.between_brokers,
         loader=quorum.loader,
@@ -104,13 +104,13 @@ def quorum_parts(
         on_fatal=on_fatal,
     )
     offers = VoterOffers(
-        port,
-        ground.broker_id,
+        controller,
+        dependencies.broker_id,
         quorum.directory_id,
         quorum.addresses,
         status=quorum.status,
         broker_epoch=lambda: registration.epoch,
-        membership=VoterMembership(Path(config.log_dirs[0]), ground.broker_id, quorum.directory_id),
+        membership=VoterMembership(Path(config.log_dirs[0]), dependencies.broker_id, quorum.directory_id),
         offers=config.joins_voters,
     )
     return QuorumParts(registration, publisher, reports, offers)

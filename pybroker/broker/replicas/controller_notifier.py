@@ -26,7 +26,7 @@ class ControllerNotifier:
 
     def __init__(
         self,
-        port: ControllerClient,
+        controller: ControllerClient,
         event_of: Callable[[tuple[Partition, ...]], Event[Any] | None],
         *,
         refused: str,
@@ -35,7 +35,7 @@ class ControllerNotifier:
         """`event_of` builds the event for some partitions just before it is sent, or returns None if the controller no
         longer needs it. `refused` is the log message if the controller refuses the event.
         """
-        self._port = port
+        self._controller = controller
         self._event_of = event_of
         self._refused = refused
         self._batch_max = batch_max
@@ -61,7 +61,7 @@ class ControllerNotifier:
             event = self._event_of(batch)
             if event is not None:
                 try:
-                    await self._port.submit(event, TIMEOUT_MS)
+                    await self._controller.submit(event, TIMEOUT_MS)
                 except KafkaError as error:
                     if error.code not in UNDECIDED:
                         log.error("%s: %s", self._refused, error)
@@ -78,9 +78,9 @@ class FailedReplicas:
     the loop's thread.
     """
 
-    def __init__(self, port: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, controller: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._telling = ControllerNotifier(
-            port,
+            controller,
             lambda told: ReplicasOffline(broker_id, told, broker_epoch()),
             refused="the controller refused the report of replicas on a failed log directory",
         )

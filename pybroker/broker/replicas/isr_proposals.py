@@ -41,7 +41,7 @@ class IsrProposals:
     def __init__(
         self,
         native: NativeBroker,
-        port: ControllerClient,
+        controller: ControllerClient,
         broker_id: int,
         broker_epoch: Callable[[], int],
         *,
@@ -52,7 +52,7 @@ class IsrProposals:
         there is no such data. `leaving` returns the brokers that are about to stop, as far as this broker knows.
         """
         self._native = native
-        self._port = port
+        self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._bring = bring
@@ -134,7 +134,7 @@ class IsrProposals:
             )
             try:
                 event = AlterIsr(self._broker_id, self._broker_epoch(), changes)
-                answer = await self._port.submit(event, TIMEOUT_MS)
+                answer = await self._controller.submit(event, TIMEOUT_MS)
             except KafkaError as error:
                 self.failed_updates += len(batch)
                 if error.code not in UNDECIDED:

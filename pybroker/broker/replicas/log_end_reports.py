@@ -21,14 +21,14 @@ class LogEndReports:
     """The log-end reports of a broker in a cluster. On the loop's thread."""
 
     def __init__(
-        self, partitions: NativePartitions, view: ClusterView, port: ControllerClient, broker_id: int
+        self, partitions: NativePartitions, view: ClusterView, controller: ControllerClient, broker_id: int
     ) -> None:
         self._partitions = partitions
         self._view = view
         self._broker_id = broker_id
         self._broker_epoch = -1
         self._telling = ControllerNotifier(
-            port, self._told, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
+            controller, self._told, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:

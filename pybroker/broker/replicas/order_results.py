@@ -37,8 +37,8 @@ STALE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST)
 class ReplicaReports:
     """The reports of one broker; on the loop's thread."""
 
-    def __init__(self, port: ControllerClient, broker_id: int) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient, broker_id: int) -> None:
+        self._controller = controller
         self._broker_id = broker_id
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -92,4 +92,4 @@ class ReplicaReports:
             log.info("cannot report to the controller yet, retrying event=%s: %s", type(event).__name__, error)
 
         with contextlib.suppress(KafkaError):
-            await submit_until_accepted(self._port, event, RETRY_S, retrying)
+            await submit_until_accepted(self._controller, event, RETRY_S, retrying)

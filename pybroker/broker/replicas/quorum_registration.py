@@ -38,7 +38,7 @@ class QuorumRegistration:
 
     def __init__(
         self,
-        port: ControllerClient,
+        controller: ControllerClient,
         broker_id: int,
         flush_mode: str,
         on_fatal: Callable[[FatalError], None],
@@ -49,7 +49,7 @@ class QuorumRegistration:
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
     ) -> None:
-        self._port = port
+        self._controller = controller
         self._broker_id = broker_id
         self._flush_mode = flush_mode
         self._on_fatal = on_fatal
@@ -126,7 +126,7 @@ class QuorumRegistration:
     async def _register(self, event: RegisterBroker) -> int:
         while True:
             try:
-                registered = (await self._port.submit(event, REGISTER_MS)).reply
+                registered = (await self._controller.submit(event, REGISTER_MS)).reply
             except KafkaError as error:
                 if error.code in REFUSED:
                     raise StartError(str(error)) from None
@@ -163,7 +163,7 @@ class QuorumRegistration:
 
     async def _beat(self) -> None:
         try:
-            await self._port.submit(BrokerHeartbeat(self._broker_id, self._epoch, self._applied), HEARTBEAT_MS)
+            await self._controller.submit(BrokerHeartbeat(self._broker_id, self._epoch, self._applied), HEARTBEAT_MS)
         except KafkaError as error:
             # Ignore the error: if the registration has ended, the metadata log says so.
             log.debug("heartbeat failed: %s", error)
@@ -188,7 +188,7 @@ class QuorumRegistration:
         self.stop_staying()
         await self.stop()
         with contextlib.suppress(KafkaError):
-            await self._port.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)
+            await self._controller.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)
 
     async def stop(self) -> None:
         """Send no more heartbeats."""

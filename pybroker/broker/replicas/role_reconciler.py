@@ -105,7 +105,7 @@ class RoleReconciler:
         closing: TopicClosing,
         replicas: ReplicaManager,
         on_led: Callable[[LeaderAndIsrRequest], None],
-        port: ControllerClient,
+        controller: ControllerClient,
     ) -> None:
         """`on_led` is called when a LeaderAndIsr has been executed."""
         self._broker_id = broker_id
@@ -116,7 +116,7 @@ class RoleReconciler:
         self._closing = closing
         self._replicas = replicas
         self._on_led = on_led
-        self._port = port
+        self._controller = controller
         self._before: frozenset[Mismatch] = frozenset()
         """The differences in the last pass."""
         self._controller_epoch = -1
@@ -261,6 +261,6 @@ class RoleReconciler:
         else:
             event = ReplicasOffline(self._broker_id, (partition,), self._broker_epoch())
         try:
-            await self._port.submit(event, TIMEOUT_MS)
+            await self._controller.submit(event, TIMEOUT_MS)
         except KafkaError as error:
             log.warning("cannot report a partition with a wrong role to the controller %s: %s", mismatch, error)

@@ -138,8 +138,8 @@ class StoredMarks:
 class LoggedMarks:
     """`StagedMarks` in the metadata log: events to the controller, and the image."""
 
-    def __init__(self, port: ControllerClient, view: ClusterView, broker_id: int) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient, view: ClusterView, broker_id: int) -> None:
+        self._controller = controller
         self._view = view
         self._broker_id = broker_id
 
@@ -157,7 +157,7 @@ class LoggedMarks:
         """Submit the marks. Raises UnavailableError if there is no controller."""
         if marks:
             try:
-                await self._port.submit(MarkStaged(self._broker_id, staged=marks))
+                await self._controller.submit(MarkStaged(self._broker_id, staged=marks))
             except KafkaError as error:
                 raise UnavailableError(str(error)) from error
 
@@ -169,7 +169,7 @@ class LoggedMarks:
         def retrying(error: KafkaError) -> None:
             log.warning("cannot store removal deadlines, retrying: %s", error)
 
-        await submit_until_accepted(self._port, event, RETRY_S, retrying)
+        await submit_until_accepted(self._controller, event, RETRY_S, retrying)
 
     async def deletion(self, topic_id: Uuid) -> DeletionHead | None:
         """Return the head of the record in the image."""

@@ -152,13 +152,13 @@ class TopicEvidence:
 class LoggedTopics(TopicEvidence):
     """Collector of evidence on a broker of a metadata quorum: its image is complete."""
 
-    def __init__(self, view: ClusterView, port: ControllerClient, broker_id: int) -> None:
+    def __init__(self, view: ClusterView, controller: ControllerClient, broker_id: int) -> None:
         super().__init__(view, None, broker_id, complete=True)
-        self._port = port
+        self._controller = controller
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
         """Look into the image after it has everything that was decided before. Raises KafkaError."""
-        await self._port.catch_up()
+        await self._controller.catch_up()
         image = self._view.image
         record = image.deletions.get(topic_id)
         if record is not None:

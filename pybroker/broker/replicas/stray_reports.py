@@ -24,9 +24,9 @@ RETRY_S = 5.0
 class StrayReports:
     """The reports of one broker; on the loop's thread."""
 
-    def __init__(self, native: NativeBroker, port: ControllerClient, clock: Clock, broker_id: int) -> None:
+    def __init__(self, native: NativeBroker, controller: ControllerClient, clock: Clock, broker_id: int) -> None:
         self._native = native
-        self._port = port
+        self._controller = controller
         self._clock = clock
         self._broker_id = broker_id
         self._names: dict[Uuid, str] = {}
@@ -50,7 +50,7 @@ class StrayReports:
             try:
                 found = await asyncio.get_running_loop().run_in_executor(None, self._look, names)
                 if found:
-                    await self._port.submit(FoundReplicas(self._broker_id, found, self._clock.wall_ms()))
+                    await self._controller.submit(FoundReplicas(self._broker_id, found, self._clock.wall_ms()))
             except (KafkaError, NativeError) as problem:
                 log.debug("retrying the report of stray replicas: %s", problem)
                 await asyncio.sleep(RETRY_S)

@@ -26,7 +26,7 @@ class VoterOffers:
 
     def __init__(
         self,
-        port: ControllerClient,
+        controller: ControllerClient,
         broker_id: int,
         directory_id: Uuid,
         addresses: Sequence[QuorumAddress],
@@ -37,7 +37,7 @@ class VoterOffers:
         offers: bool,
     ) -> None:
         """`offers`: the broker offers itself; otherwise it only remembers whether it is a voter."""
-        self._port = port
+        self._controller = controller
         self._broker_id = broker_id
         self._directory_id = directory_id
         self._addresses = tuple(addresses)
@@ -69,7 +69,7 @@ class VoterOffers:
             if self._offers and not votes and not self._membership.removed and epoch >= 0:
                 event = OfferVoter(self._broker_id, epoch, self._directory_id, self._addresses)
                 try:
-                    await self._port.submit(event, OFFER_MS)
+                    await self._controller.submit(event, OFFER_MS)
                 except KafkaError as error:
                     log.debug("offer to vote failed: %s", error)
             await asyncio.sleep(pause_s)

@@ -198,14 +198,14 @@ async def test_settings_that_the_store_does_not_take_are_refused(control_plane: 
 async def test_a_value_that_is_too_large_for_the_store_fails_its_request_only(control_plane: ControlPlane) -> None:
     broker = await control_plane.start()
     await create(control_plane, "t")
-    port, view = control_plane.parts.port, control_plane.parts.services.view
+    controller, view = control_plane.parts.controller, control_plane.parts.services.view
     entries = tuple(AclBinding(2, 3, "t", f"User:{number}", "h" * 30_000, 3, 3) for number in range(40))
     with pytest.raises(KafkaError) as caught:
-        await port.submit(CreateAcls(entries))
+        await controller.submit(CreateAcls(entries))
     assert caught.value.code == ErrorCode.INVALID_REQUEST
     assert "at most 1048576" in (caught.value.message or "")
     assert not broker.failed.done()
-    await port.submit(CreateAcls(entries[:1]))
+    await controller.submit(CreateAcls(entries[:1]))
     assert [node.bindings for node in view.image.acls.values()] == [entries[:1]]
 
 
@@ -224,7 +224,7 @@ async def test_settings_meant_for_one_incarnation_never_reach_the_next(control_p
     await control_plane.start()
     await create(control_plane, "t")
     event = AlterConfigs((ConfigChange("topic", "t", {"retention.ms": "5"}, topic_id=Uuid.random()),))
-    (refused,) = (await control_plane.parts.port.submit(event)).reply
+    (refused,) = (await control_plane.parts.controller.submit(event)).reply
     assert refused is not None
     assert refused.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert control_plane.parts.services.view.image.topics["t"].config == {}
@@ -297,7 +297,7 @@ async def test_what_another_version_stored_does_not_stop_the_start(control_plane
         "num.partitions": "9",
         "log.retention.bytes": "4",
     }
-    await control_plane.parts.port.submit(AlterConfigs((ConfigChange("broker", "<default>", dict(stored)),)))
+    await control_plane.parts.controller.submit(AlterConfigs((ConfigChange("broker", "<default>", dict(stored)),)))
     await control_plane.stop()
     broker = await control_plane.start()
     assert broker.services is not None

@@ -190,14 +190,14 @@ async def test_what_was_decided_counts_from_the_next_event_on_and_for_the_next_c
 
     async def create(*names: str) -> list[int]:
         event = CreateTopics(tuple(topic(name) for name in names), False, 0, 100)
-        answer = await control_plane.parts.port.submit(event, caller=CALLER)
+        answer = await control_plane.parts.controller.submit(event, caller=CALLER)
         return [0 if isinstance(one, CreatedTopic) else one.code for one in answer.reply]
 
     assert await create("a1") == [MAY_NOT_TOPIC]
     assert "principal='User:a' host=127.0.0.1 operation=CREATE resource=TOPIC:'a1' request=CreateTopics" in caplog.text
     with pytest.raises(KafkaError, match="Cluster authorization failed"):
-        await control_plane.parts.port.submit(e.CreateAcls((right,)), caller=CALLER)
-    await control_plane.parts.port.submit(e.CreateAcls((right,)), caller=root)
+        await control_plane.parts.controller.submit(e.CreateAcls((right,)), caller=CALLER)
+    await control_plane.parts.controller.submit(e.CreateAcls((right,)), caller=root)
     assert await create("b1", "a1") == [MAY_NOT_TOPIC, 0]
     await control_plane.stop()
     await control_plane.start()
@@ -205,7 +205,7 @@ async def test_what_was_decided_counts_from_the_next_event_on_and_for_the_next_c
     everything = AclFilter(1, 1, None, None, None, 1, 1)
     # Both wait in the queue: what comes behind the decision is refused, before any broker obeys it.
     removed, refused = await asyncio.gather(
-        control_plane.parts.port.submit(e.DeleteAcls((everything,)), caller=root), create("a3")
+        control_plane.parts.controller.submit(e.DeleteAcls((everything,)), caller=root), create("a3")
     )
     assert removed.reply == [(right,)]
     assert refused == [MAY_NOT_TOPIC]

@@ -50,14 +50,14 @@ def topic(name: str) -> CreateTopics:
 
 async def test_an_answer_in_force_is_seen_by_who_asked(control_plane: ControlPlane) -> None:
     await control_plane.start()
-    port, view = control_plane.parts.port, control_plane.parts.services.view
-    created = await port.submit(topic("a"))
+    controller, view = control_plane.parts.controller, control_plane.parts.services.view
+    created = await controller.submit(topic("a"))
     assert created.in_force
     (made,) = created.reply
     assert isinstance(made, CreatedTopic)
     assert view.image.topics["a"].topic_id == made.topic_id
     assert [order.topic for order in control_plane.native.applies[-1]] == ["a"]
-    deleted = await port.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50))
+    deleted = await controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50))
     assert (deleted.in_force, deleted.reply) == (True, [DeletedTopic("a", made.topic_id)])
     assert "a" not in view.image.topics
     assert control_plane.parts.services.cache.topic("a") is None
@@ -66,18 +66,18 @@ async def test_an_answer_in_force_is_seen_by_who_asked(control_plane: ControlPla
 async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch, LeaderAndIsrRequest, RestoreReplicasRequest)
     await control_plane.start()
-    port = control_plane.parts.port
+    controller = control_plane.parts.controller
     held.free.clear()
-    created = await port.submit(topic("a"), timeout_ms=1)
+    created = await controller.submit(topic("a"), timeout_ms=1)
     (made,) = created.reply
     assert isinstance(made, CreatedTopic), "it is decided"
     assert not created.in_force
     held.free.set()
     # It comes into force all the same.
     await until(lambda: control_plane.parts.services.cache.topic("a"))
-    await port.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
+    await controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
     held.free.clear()
-    undeleted = await port.submit(UndeleteTopic(made.topic_id, None, "User:a", 300), timeout_ms=1)
+    undeleted = await controller.submit(UndeleteTopic(made.topic_id, None, "User:a", 300), timeout_ms=1)
     assert not undeleted.in_force
     held.free.set()
     await until(lambda: control_plane.parts.services.cache.topic("a"))
@@ -87,7 +87,7 @@ async def test_who_goes_away_stops_nothing(control_plane: ControlPlane, monkeypa
     held = Held(monkeypatch, LeaderAndIsrRequest)
     await control_plane.start()
     held.free.clear()
-    asker = asyncio.create_task(control_plane.parts.port.submit(topic("a")))
+    asker = asyncio.create_task(control_plane.parts.controller.submit(topic("a")))
     await until(lambda: held.waiting == 2)  # the first was the registration's
     asker.cancel()
     await asyncio.gather(asker, return_exceptions=True)
@@ -101,16 +101,16 @@ async def test_who_waits_when_the_controller_stops_is_answered(
     held = Held(monkeypatch, RestoreReplicasRequest)
     await control_plane.start()
     parts = control_plane.parts
-    (made,) = (await parts.port.submit(topic("a"))).reply
+    (made,) = (await parts.controller.submit(topic("a"))).reply
     assert isinstance(made, CreatedTopic)
-    await parts.port.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
+    await parts.controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
     held.free.clear()
-    asker = asyncio.create_task(parts.port.submit(UndeleteTopic(made.topic_id, None, "User:a", 300)))
+    asker = asyncio.create_task(parts.controller.submit(UndeleteTopic(made.topic_id, None, "User:a", 300)))
     await until(lambda: held.waiting)
     stopping = asyncio.create_task(parts.election.stop())
     await asyncio.sleep(0)
     with pytest.raises(KafkaError) as refused:
-        await parts.port.submit(topic("b"))
+        await parts.controller.submit(topic("b"))
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
     held.free.set()
     await stopping
@@ -125,17 +125,17 @@ async def test_who_waits_when_the_controller_stops_is_answered(
 
 async def test_events_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_controller_client, "EVENTS_QUEUED_MAX", 2)
-    port = LocalControllerClient(1)
+    controller = LocalControllerClient(1)
     with pytest.raises(KafkaError) as closed:
-        await port.submit(topic("a"))
+        await controller.submit(topic("a"))
     assert closed.value.code == ErrorCode.NOT_CONTROLLER
-    port.open(None)
-    waiting = [asyncio.create_task(port.submit(topic(name), GENEROUS_MS)) for name in "ab"]
+    controller.open(None)
+    waiting = [asyncio.create_task(controller.submit(topic(name), GENEROUS_MS)) for name in "ab"]
     await asyncio.sleep(0)
     with pytest.raises(KafkaError) as refused:
-        await port.submit(topic("c"))
+        await controller.submit(topic("c"))
     assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
-    for submission in port.left():
+    for submission in controller.left():
         submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(one) for one in results] == [KafkaError, KafkaError]

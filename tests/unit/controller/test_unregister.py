@@ -167,12 +167,12 @@ async def test_an_undeletion_that_waited_for_it_alone_ends() -> None:
     assert image.deletions[topic_id].state == UNDELETING
     asked: asyncio.Future[FinishUndelete] = asyncio.get_running_loop().create_future()
 
-    class Port:
+    class FakeController:
         async def submit(self, event: FinishUndelete) -> None:
             asked.set_result(event)
             await asyncio.Event().wait()
 
-    deletions = Deletions(None, Port(), lambda *_: None, lambda: 10)  # type: ignore[arg-type]
+    deletions = Deletions(None, FakeController(), lambda *_: None, lambda: 10)  # type: ignore[arg-type]
     deletions.start(image)
     await asyncio.sleep(0)
     assert not asked.done(), "it may come back"

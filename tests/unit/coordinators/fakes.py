@@ -10,14 +10,14 @@ from typing import Any
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, JoinResult
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC, GroupCoordinatorSettings
 from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
-from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import TransactionSettings
+from pybroker.broker.coordinators.transaction.interfaces import TransactionSettings
 from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
@@ -306,12 +306,17 @@ class World:
         """A new broker on the same log."""
         loop = asyncio.get_running_loop()
         self.turn = EndOfBatchHook(loop)
-        ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
-        self.groups = GroupCoordinator(ports, GroupCoordinatorSettings(self.config), self.states, self._keep)
+        dependencies = CoordinatorDependencies(
+            1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics
+        )
+        self.groups = GroupCoordinator(dependencies, GroupCoordinatorSettings(self.config), self.states, self._keep)
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(
-            ports, TransactionSettings(self.config), nobody, Finishing(self.topics, nobody, nobody, nobody, self.clock)
+            dependencies,
+            TransactionSettings(self.config),
+            nobody,
+            Finishing(self.topics, nobody, nobody, nobody, self.clock),
         )
 
     def _keep(

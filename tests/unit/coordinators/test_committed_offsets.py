@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.records import (
     GroupKey,
     OffsetKey,

@@ -12,7 +12,7 @@ import pytest
 from pybroker.broker.coordinators.consumer.group import ConsumerGroup
 from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group_base.epoch_group import GOES_AWAY, JOINS, LEAVES
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest, LeavingMember, SyncRequest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroupState, JoinResult
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group_base.requests import LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

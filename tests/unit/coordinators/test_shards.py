@@ -11,8 +11,8 @@ import pytest
 
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.log import BATCH_BYTES_MAX, ShardLog
-from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
 from pybroker.broker.coordinators.shards.shards import LOAD_RETRY_MS, SHORT_OF_REPLICAS_MS, Shards
 from pybroker.broker.coordinators.shards.timers import TimerWheel
@@ -61,8 +61,10 @@ class World:
         self.made: list[WordShard] = []
         loop = asyncio.get_running_loop()
         self.turn = EndOfBatchHook(loop)
-        ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
-        self.shards = Shards(TOPIC, ports, self.timers, self._make, lambda: 1 << 20)
+        dependencies = CoordinatorDependencies(
+            1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics
+        )
+        self.shards = Shards(TOPIC, dependencies, self.timers, self._make, lambda: 1 << 20)
         self.shards.start()
 
     def _make(self, log: ShardLog) -> WordShard:

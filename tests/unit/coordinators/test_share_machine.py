@@ -28,7 +28,7 @@ from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.group_base.epoch_group import JOINS, LEAVES
 from pybroker.broker.coordinators.group_base.epoch_groups import EpochGroups
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind, GroupRegistry
-from pybroker.broker.coordinators.shards.ports import Record
+from pybroker.broker.coordinators.shards.interfaces import Record
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share import records
 from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember

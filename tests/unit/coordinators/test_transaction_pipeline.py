@@ -11,10 +11,15 @@ import pytest
 
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
-from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, CodesTold, Marker, TransactionSettings
+from pybroker.broker.coordinators.transaction.interfaces import (
+    TRANSACTIONS_TOPIC,
+    CodesTold,
+    Marker,
+    TransactionSettings,
+)
 from pybroker.broker.coordinators.transaction.records import decode_value
 from pybroker.broker.coordinators.transaction.transaction import (
     VERSION_2,
@@ -112,9 +117,9 @@ class World:
         self.topics.create(TRANSACTIONS_TOPIC, 1)
         self.part = TransactionPartition("t", self.topics.create("t", 2), 0)
         self.turn = EndOfBatchHook(loop)
-        ports = Ports(1, clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
+        dependencies = CoordinatorDependencies(1, clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         finishing = Finishing(self.topics, self.markers, nobody, nobody, clock)
-        self.coordinator = TransactionCoordinator(ports, TransactionSettings(CONFIG), Ids(), finishing)
+        self.coordinator = TransactionCoordinator(dependencies, TransactionSettings(CONFIG), Ids(), finishing)
         self.coordinator.start()
         self.me = TransactionProducer(-1, -1)
 

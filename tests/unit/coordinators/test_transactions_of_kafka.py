@@ -10,11 +10,11 @@ import pytest
 
 from pybroker.broker.clock import FakeClock
 from pybroker.broker.coordinators.shards.end_of_batch import EndOfBatchHook
-from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.topic_view import CachedTopics
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, TransactionSettings
+from pybroker.broker.coordinators.transaction.interfaces import TRANSACTIONS_TOPIC, TransactionSettings
 from pybroker.broker.coordinators.transaction.records import decode_value, encode_key, encode_value
 from pybroker.broker.coordinators.transaction.transaction import (
     CoordinatedTransaction,
@@ -57,9 +57,11 @@ class World:
         nobody: Any = None
         loop = asyncio.get_running_loop()
         clock = FakeClock(NOW_MS)
-        ports = Ports(1, clock, loop, EndOfBatchHook(loop), self.log, self.log, self.topics, self.topics)
+        dependencies = CoordinatorDependencies(
+            1, clock, loop, EndOfBatchHook(loop), self.log, self.log, self.topics, self.topics
+        )
         finishing = Finishing(self.topics, self.markers, nobody, self.kept, clock)
-        self.coordinator = TransactionCoordinator(ports, TransactionSettings(CONFIG), Ids(), finishing)
+        self.coordinator = TransactionCoordinator(dependencies, TransactionSettings(CONFIG), Ids(), finishing)
         self.coordinator.start()
         await self.coordinator.loaded()
         async with asyncio.timeout(60):

@@ -37,7 +37,7 @@ class Node:
         return self.body
 
 
-class Port:
+class FakeController:
     """This broker's controller, perhaps of an earlier registration."""
 
     def __init__(self, refusal: ErrorCode | None = None) -> None:
@@ -52,13 +52,13 @@ class Port:
 
 @pytest.mark.parametrize("refusal", [None, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
 def test_a_served_fetch_is_a_heartbeat(refusal: ErrorCode | None) -> None:
-    port: Any = Port(refusal)
-    response = asyncio.run(quorum_messages.handle(Node(ErrorCode.NONE), port, CONTEXT, REQUEST))
+    controller: Any = FakeController(refusal)
+    response = asyncio.run(quorum_messages.handle(Node(ErrorCode.NONE), controller, CONTEXT, REQUEST))
     assert response.responses[0].partitions[0].error_code == 0
-    assert port.heartbeats == [BrokerHeartbeat(2, 40, 55)]
+    assert controller.heartbeats == [BrokerHeartbeat(2, 40, 55)]
 
 
 def test_a_refused_fetch_is_none() -> None:
-    port: Any = Port()
-    asyncio.run(quorum_messages.handle(Node(ErrorCode.FENCED_LEADER_EPOCH), port, CONTEXT, REQUEST))
-    assert port.heartbeats == []
+    controller: Any = FakeController()
+    asyncio.run(quorum_messages.handle(Node(ErrorCode.FENCED_LEADER_EPOCH), controller, CONTEXT, REQUEST))
+    assert controller.heartbeats == []

@@ -33,7 +33,7 @@ class Told:
         self.sets.append(what)
 
 
-class Port:
+class FakeController:
     """A controller that writes everything."""
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ def proposal(*members: int) -> Any:
 async def test_who_is_about_to_stop_is_not_proposed() -> None:
     """Until the controller had refused it, what is written would wait for a broker that has gone; and a controller that
     stops says nothing for a while."""
-    told, port, leaving = Told(), Port(), {2}
+    told, controller, leaving = Told(), FakeController(), {2}
     native: Any = SimpleNamespace(isr=told)
-    keeper = IsrProposals(native, port, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
+    keeper = IsrProposals(native, controller, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
     keeper.proposed(proposal(1, 3, 2))
-    assert (told.refusals, port.asked) == ([(TOPIC, 0, 5, 7)], [])
+    assert (told.refusals, controller.asked) == ([(TOPIC, 0, 5, 7)], [])
     leaving.clear()
     keeper.proposed(proposal(1, 3, 2))
     await until(lambda: told.sets)
@@ -65,7 +65,7 @@ async def test_who_is_about_to_stop_is_not_proposed() -> None:
     await keeper.stop()
 
 
-class Refuses(Port):
+class Refuses(FakeController):
     """A controller that knows none of the brokers that are to join."""
 
     async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> EventAnswer[Any]:

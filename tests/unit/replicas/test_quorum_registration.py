@@ -12,7 +12,7 @@ from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.native import Uuid
 
 
-class Port:
+class FakeController:
     """A controller that accepts everything."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ async def turn() -> None:
 
 async def scene() -> list[list[tuple[int, int]]]:
     """The heartbeats after each step."""
-    port, reports = Port(), FetchReports()
+    controller, reports = FakeController(), FetchReports()
     registration: Any = QuorumRegistration(
-        port,  # type: ignore[arg-type]  # what it needs of it
+        controller,  # type: ignore[arg-type]  # what it needs of it
         1,
         "commit",
         lambda error: None,
@@ -49,8 +49,8 @@ async def scene() -> list[list[tuple[int, int]]]:
 
     async def after() -> None:
         await turn()
-        seen.append(port.beats)
-        port.beats = []
+        seen.append(controller.beats)
+        controller.beats = []
 
     registration.registered(7)
     await after()

@@ -58,7 +58,7 @@ def test_what_is_wrong(shown: PartitionImage, here: PartitionRole | None, settle
     assert wrong_role(shown, here, ME, settled) == wrong
 
 
-class Ground:
+class Scene:
     """All that a reconciler sees and calls."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Ground:
             closing=this,
             replicas=this,
             on_led=lambda _: None,
-            port=this,
+            controller=this,
         )
 
     @property
@@ -131,42 +131,42 @@ class Ground:
 
 
 @pytest.fixture
-def ground() -> Ground:
-    return Ground()
+def scene() -> Scene:
+    return Scene()
 
 
-async def test_what_two_passes_find_is_mended(ground: Ground) -> None:
-    ground.here = role(OTHER, 2)
-    await ground.passes(1)
-    assert ground.orders == []
-    await ground.passes(3)
-    (order,) = ground.orders
+async def test_what_two_passes_find_is_mended(scene: Scene) -> None:
+    scene.here = role(OTHER, 2)
+    await scene.passes(1)
+    assert scene.orders == []
+    await scene.passes(3)
+    (order,) = scene.orders
     assert (order.controller_id, order.controller_epoch, order.broker_epoch) == (7, 2, 5)
     ((state,),) = [topic.partition_states for topic in order.topic_states]
     assert (state.leader, state.leader_epoch, state.is_new) == (ME, 3, False)
 
 
-async def test_closings_of_a_controller_end_when_two_passes_have_seen_another(ground: Ground) -> None:
-    await ground.passes(2)
-    assert ground.expired == [-1, 2]
+async def test_closings_of_a_controller_end_when_two_passes_have_seen_another(scene: Scene) -> None:
+    await scene.passes(2)
+    assert scene.expired == [-1, 2]
 
 
-async def test_an_order_that_is_on_its_way_is_not_lost(ground: Ground) -> None:
+async def test_an_order_that_is_on_its_way_is_not_lost(scene: Scene) -> None:
     """Clients do not see the epoch yet: UpdateMetadata comes behind LeaderAndIsr."""
-    ground.here, ground.seen = role(OTHER, 2), (OTHER, 2)
-    await ground.passes(3)
-    assert ground.orders == []
+    scene.here, scene.seen = role(OTHER, 2), (OTHER, 2)
+    await scene.passes(3)
+    assert scene.orders == []
 
 
-async def test_a_fence_is_left_alone_as_long_as_a_decision_is_awaited(ground: Ground) -> None:
-    ground.here, ground.closed = role(ME, 3, fenced=True), True
-    await ground.passes(3)
-    ground.closed, ground.busy = False, True
-    await ground.passes(3)
-    assert ground.opened == 0
-    ground.busy = False
-    await ground.passes(2)
-    assert (ground.opened, ground.reconciler.wrong) == (1, ())
+async def test_a_fence_is_left_alone_as_long_as_a_decision_is_awaited(scene: Scene) -> None:
+    scene.here, scene.closed = role(ME, 3, fenced=True), True
+    await scene.passes(3)
+    scene.closed, scene.busy = False, True
+    await scene.passes(3)
+    assert scene.opened == 0
+    scene.busy = False
+    await scene.passes(2)
+    assert (scene.opened, scene.reconciler.wrong) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ async def test_a_fence_is_left_alone_as_long_as_a_decision_is_awaited(ground: Gr
     ],
 )
 async def test_what_cannot_be_mended_is_told_once_and_stays_known(
-    ground: Ground, code: ErrorCode, told: Event[Any]
+    scene: Scene, code: ErrorCode, told: Event[Any]
 ) -> None:
-    ground.here, ground.code = None, int(code)
-    await ground.passes(5)
-    assert len(ground.orders) == 1
-    assert ground.told == [told]
-    assert [one.found for one in ground.reconciler.wrong] == ["should lead but is not open"]
+    scene.here, scene.code = None, int(code)
+    await scene.passes(5)
+    assert len(scene.orders) == 1
+    assert scene.told == [told]
+    assert [one.found for one in scene.reconciler.wrong] == ["should lead but is not open"]

@@ -25,7 +25,7 @@ from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

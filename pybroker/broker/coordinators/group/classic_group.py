@@ -22,7 +22,7 @@ from pybroker.broker.coordinators.group_base.group_registry import Group, GroupK
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest, Protocols
 from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -31,7 +31,7 @@ from pybroker.broker.coordinators.group_base.epoch_groups import EpochGroups
 from pybroker.broker.coordinators.group_base.epoch_kind import Finish, Outcome
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid

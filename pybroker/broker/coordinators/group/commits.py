@@ -35,8 +35,8 @@ from pybroker.broker.coordinators.group_base.group_statistics import GroupStatis
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitItem, CommitRequest
 from pybroker.broker.coordinators.shards.cached_responses import COMMITS
+from pybroker.broker.coordinators.shards.interfaces import Record, Topics
 from pybroker.broker.coordinators.shards.log import TOO_LARGE
-from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.requests.context import CommitGrant
 from pybroker.errors import KafkaError
 from pybroker.native import CommitTopic, Uuid

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.broker.coordinators.group.commit_fence import CommitFence
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.group_base.group_registry import G, Group, GroupKind
 from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.log import ShardLog
-from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.shards.shards import Shards
 from pybroker.broker.coordinators.shards.timers import TimerWheel, WheelDriver
@@ -61,32 +61,36 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, ports: Ports, settings: GroupCoordinatorSettings, states: States, keep_offsets: KeepOffsetsOf
+        self,
+        dependencies: CoordinatorDependencies,
+        settings: GroupCoordinatorSettings,
+        states: States,
+        keep_offsets: KeepOffsetsOf,
     ) -> None:
         """states: the share-state coordinators, which store the state of share groups. keep_offsets: adds offsets of a
         deleted topic to its deletion record."""
-        self._ports = ports
+        self._dependencies = dependencies
         self._keep_offsets = keep_offsets
         self._states = states
         self.settings = settings
-        self._clock = ports.clock
-        self._loop = ports.loop
-        self._driver = WheelDriver(ports.clock, ports.loop)
-        self._deadlines = Deadlines(ports.loop)
+        self._clock = dependencies.clock
+        self._loop = dependencies.loop
+        self._driver = WheelDriver(dependencies.clock, dependencies.loop)
+        self._deadlines = Deadlines(dependencies.loop)
         self._removals = Removals()
         self._fence = CommitFence()
         self._statistics = GroupStatistics()
         self.shards: Shards[GroupShard] = Shards(
-            OFFSETS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
+            OFFSETS_TOPIC, dependencies, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )
         self._stopped = False
 
     @cached_property
-    def _dependencies(self) -> GroupDependencies:
+    def _shard_dependencies(self) -> GroupDependencies:
         from pybroker.broker.coordinators.group.shard_dependencies import GroupDependencies
 
         return GroupDependencies(
-            self._ports,
+            self._dependencies,
             self.settings,
             self._driver.wheel,
             states=self._states,
@@ -99,7 +103,7 @@ class GroupCoordinator:
         )
 
     def _new_shard(self, shard_log: ShardLog) -> GroupShard:
-        return self._dependencies.shard(shard_log)
+        return self._shard_dependencies.shard(shard_log)
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """Return the shard of a group.
@@ -169,7 +173,7 @@ class GroupCoordinator:
             GroupKind.STREAMS,
             code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         )
-        self._dependencies.member_metadata.require_room_of(request.protocols)
+        self._shard_dependencies.member_metadata.require_room_of(request.protocols)
         reply: Reply[JoinResult] = Reply()
         if kind is GroupKind.CONSUMER:
             shard.classic_members.join(group_id, request, reply)
@@ -246,7 +250,7 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         shard.groups.require(group_id, kind, GroupKind.CLASSIC)
         if not beat.is_plain:
-            self._dependencies.member_metadata.require_room(*shard.epochs.metadata_bytes(kind, group_id, beat))
+            self._shard_dependencies.member_metadata.require_room(*shard.epochs.metadata_bytes(kind, group_id, beat))
         reply: Reply[Any] = Reply()
         shard.heartbeat(kind, group_id, beat, reply)
         return reply.outcome(self._loop)
@@ -282,7 +286,7 @@ class GroupCoordinator:
         """
         shard = self.shard(request.group_id, empty_allowed=True)
         bounded = BoundedCallback(finished, len(request.items))
-        self._dependencies.commits.commit(shard, request, self._clock.wall_ms(), bounded)
+        self._shard_dependencies.commits.commit(shard, request, self._clock.wall_ms(), bounded)
         self._bound(bounded)
 
     def grant_commits(self, request: CommitRequest) -> CommitGrant | None:
@@ -294,7 +298,7 @@ class GroupCoordinator:
             shard = self.shard(request.group_id)
         except KafkaError:
             return None
-        return self._dependencies.commits.grant(shard, request, self.settings.commit_timeout_ms)
+        return self._shard_dependencies.commits.grant(shard, request, self.settings.commit_timeout_ms)
 
     def fetch(
         self,
@@ -339,7 +343,7 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
         bounded = BoundedCallback(reply, len(wanted))
-        self._dependencies.commits.delete(shard, group_id, wanted, bounded)
+        self._shard_dependencies.commits.delete(shard, group_id, wanted, bounded)
         self._bound(bounded)
         return reply.outcome(self._loop)
 
@@ -479,7 +483,7 @@ class GroupCoordinator:
         which gets the error code once the offsets are stored. Groups of other brokers get NOT_COORDINATOR at once, and
         groups that are loading get COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return self._dependencies.commits.give_back(topic_id, name, kept, self._loop.create_future)
+        return self._shard_dependencies.commits.give_back(topic_id, name, kept, self._loop.create_future)
 
     # --- retention ----------------------------------------------------------------------------------------------------
 
@@ -500,7 +504,7 @@ class GroupCoordinator:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self.settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
-            self._statistics.offset_expirations += self._dependencies.expire(shard, group, now_ms, retention_ms)
+            self._statistics.offset_expirations += self._shard_dependencies.expire(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
 

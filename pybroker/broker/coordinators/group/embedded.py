@@ -12,7 +12,7 @@ import msgspec
 
 from pybroker.broker.coordinators.consumer.model import Partition
 from pybroker.broker.coordinators.consumer.records import by_topic
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.native import CodecError, decode_data
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned, split_version

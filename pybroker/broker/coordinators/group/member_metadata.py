@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.group.classic_group import metadata_bytes
-from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
+from pybroker.broker.coordinators.group.interfaces import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.requests import Protocols
 from pybroker.errors import KafkaError

@@ -11,7 +11,7 @@ from pybroker.broker.coordinators.consumer.model import ClassicSide, ConsumerMem
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from pybroker.broker.coordinators.group.embedded import read_assignment, read_subscription, write_assignment
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError
 from pybroker.protocol.error_codes import ErrorCode

@@ -21,7 +21,7 @@ from pybroker.broker.coordinators.group.classic_group import (
     SyncResult,
     new_member_id,
 )
-from pybroker.broker.coordinators.group.ports import GroupSettings, GroupStore
+from pybroker.broker.coordinators.group.interfaces import GroupSettings, GroupStore
 from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.broker.coordinators.shards.timers import TimerWheel

@@ -21,10 +21,10 @@ from pybroker.broker.coordinators.group.classic_group import (
     JoinResult,
 )
 from pybroker.broker.coordinators.group.classic_members import ClassicMembers
+from pybroker.broker.coordinators.group.interfaces import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
-from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.rebalance import ClassicRebalances
 from pybroker.broker.coordinators.group.records import (
     GroupValue,
@@ -43,8 +43,8 @@ from pybroker.broker.coordinators.group_base.group_statistics import GroupStatis
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest, JoinRequest
 from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
+from pybroker.broker.coordinators.shards.interfaces import Record, Topics
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
-from pybroker.broker.coordinators.shards.ports import Record, Topics
 from pybroker.broker.coordinators.shards.shard import Shard, ShardState
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share.share_group_states import ShareGroupDependencies

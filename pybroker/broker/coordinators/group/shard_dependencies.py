@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pybroker.broker.coordinators.group.commit_fence import CommitFence
 from pybroker.broker.coordinators.group.commits import OffsetCommits
 from pybroker.broker.coordinators.group.expiry import expire
+from pybroker.broker.coordinators.group.interfaces import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.member_metadata import MemberMetadata
 from pybroker.broker.coordinators.group.offsets import KeepOffsetsOf
-from pybroker.broker.coordinators.group.ports import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.shard import GroupShard
 from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.log import ShardLog
-from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share.share_group_states import ShareGroupDependencies, States
 
@@ -28,7 +28,7 @@ class GroupDependencies:
 
     def __init__(
         self,
-        ports: Ports,
+        dependencies: CoordinatorDependencies,
         settings: GroupCoordinatorSettings,
         timers: TimerWheel,
         *,
@@ -41,16 +41,18 @@ class GroupDependencies:
         keep_offsets: KeepOffsetsOf,
     ) -> None:
         """states: the share-state coordinators. member_bytes: returns the bytes of all classic members' metadata."""
-        self._ports = ports
+        self._dependencies = dependencies
         self._settings = settings
         self._timers = timers
         self._removals = removals
         self._statistics = statistics
         self._keep_offsets = keep_offsets
-        self._share = ShareGroupDependencies(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
-        self.member_metadata = MemberMetadata(settings, statistics, ports.clock, member_bytes)
+        self._share = ShareGroupDependencies(
+            dependencies.clock, dependencies.loop, timers, dependencies.topics, settings.share, states
+        )
+        self.member_metadata = MemberMetadata(settings, statistics, dependencies.clock, member_bytes)
         self.commits = OffsetCommits(
-            ports.topics,
+            dependencies.topics,
             removals,
             fence=fence,
             metadata_bytes_max=lambda: settings.offset_metadata_max_bytes,
@@ -62,8 +64,8 @@ class GroupDependencies:
         """Create the shard for a partition's log."""
         return GroupShard(
             shard_log,
-            clock=self._ports.clock,
-            topics=self._ports.topics,
+            clock=self._dependencies.clock,
+            topics=self._dependencies.topics,
             removals=self._removals,
             settings=self._settings,
             share=self._share,

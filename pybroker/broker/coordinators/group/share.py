@@ -10,7 +10,7 @@ import msgspec
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.share.group import ShareGroup, TopicState
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError

@@ -18,7 +18,7 @@ from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.group_base.epoch_kind import Change, EpochKind, Finish, Outcome, Records, Reply
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, GroupRegistry
 from pybroker.broker.coordinators.group_base.metadata_size import MetadataSizes
-from pybroker.broker.coordinators.shards.ports import Record
+from pybroker.broker.coordinators.shards.interfaces import Record
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

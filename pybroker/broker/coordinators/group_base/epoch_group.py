@@ -14,7 +14,7 @@ import msgspec
 
 from pybroker.broker.coordinators.group_base.group_registry import Group
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from pybroker.broker.coordinators.shards.ports import Ended, Record
+from pybroker.broker.coordinators.shards.interfaces import Ended, Record
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, NativePartitions, RecordsWatch, Uuid
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pybroker.broker.coordinators.shards.ports import Ports, Record
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies, Record
 from pybroker.errors import KafkaError
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -50,7 +50,7 @@ class ShardLog:
 
     def __init__(
         self,
-        ports: Ports,
+        dependencies: CoordinatorDependencies,
         topic: str,
         topic_id: Uuid,
         partition: int,
@@ -63,10 +63,10 @@ class ShardLog:
         self.leader_epoch = leader_epoch
         self._name = f"{topic}-{partition}"
         self._short_of_replicas = short_of_replicas
-        self._appends = ports.appends
-        self._clock = ports.clock
-        self._loop = ports.loop
-        self._end_of_batch = ports.end_of_batch
+        self._appends = dependencies.appends
+        self._clock = dependencies.clock
+        self._loop = dependencies.loop
+        self._end_of_batch = dependencies.end_of_batch
         self._records: list[Record] = []
         self._bytes = 0
         self._waiting: list[tuple[int, Written]] = []

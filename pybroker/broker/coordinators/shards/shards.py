@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from pybroker.broker.coordinators.shards.hashing import partition_for
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies, Reads
 from pybroker.broker.coordinators.shards.log import ShardLog
-from pybroker.broker.coordinators.shards.ports import Ports, Reads
 from pybroker.broker.coordinators.shards.shard import Replay, Shard, ShardState
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
@@ -48,13 +48,13 @@ class Shards(Generic[S]):
     def __init__(
         self,
         topic: str,
-        ports: Ports,
+        dependencies: CoordinatorDependencies,
         timers: TimerWheel,
         make: Callable[[ShardLog], S],
         buffer_bytes: Callable[[], int],
     ) -> None:
         self._topic = topic
-        self._ports = ports
+        self._dependencies = dependencies
         self._timers = timers
         self._make = make
         self._buffer_bytes = buffer_bytes
@@ -73,7 +73,7 @@ class Shards(Generic[S]):
     def start(self) -> None:
         """Load all shards that this broker leads, and follow leadership changes."""
         self._started = True
-        self._ports.topics.on_leaders_changed(self._topic, self.follow_leaders)
+        self._dependencies.topics.on_leaders_changed(self._topic, self.follow_leaders)
         self.follow_leaders()
 
     async def loaded(self) -> None:
@@ -103,13 +103,13 @@ class Shards(Generic[S]):
         """
         if not self._started:
             return
-        topics = self._ports.topics
+        topics = self._dependencies.topics
         topic_id = topics.topic_id(self._topic)
         led: dict[int, int] = {}
         if topic_id is not None:
             for partition in range(topics.partition_count(topic_id)):
                 leader, epoch = topics.leader(topic_id, partition)
-                if leader == self._ports.broker_id:
+                if leader == self._dependencies.broker_id:
                     led[partition] = epoch
         for partition, shard in list(self._shards.items()):
             if shard.log.topic_id != topic_id or shard.log.leader_epoch != led.get(partition):
@@ -131,10 +131,10 @@ class Shards(Generic[S]):
     # --- loading ------------------------------------------------------------------------------------------------------
 
     def _take_over(self, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
-        ports = self._ports
+        dependencies = self._dependencies
         shard = self._make(
             ShardLog(
-                ports,
+                dependencies,
                 self._topic,
                 topic_id,
                 partition,
@@ -143,14 +143,14 @@ class Shards(Generic[S]):
             )
         )
         self._shards[partition] = shard
-        ends = ports.reads.offsets(topic_id, partition)
+        ends = dependencies.reads.offsets(topic_id, partition)
         if ends is not None and ends.log_end_offset <= ends.log_start_offset:
             shard.install(shard.replay())
             shard.state = ShardState.ACTIVE
             return
         if self._executor is None:
             self._executor = ThreadPoolExecutor(LOAD_THREADS, f"load-{self._topic}")
-        task = ports.loop.create_task(self._load(shard, self._executor))
+        task = dependencies.loop.create_task(self._load(shard, self._executor))
         self._loads[partition] = task
         task.add_done_callback(lambda done: self._load_over(partition, done))
 
@@ -161,8 +161,8 @@ class Shards(Generic[S]):
     async def _load(self, shard: S, executor: ThreadPoolExecutor) -> None:
         try:
             replay = shard.replay()
-            await self._ports.loop.run_in_executor(
-                executor, read_partition, self._ports.reads, shard.log, replay, self._buffer_bytes()
+            await self._dependencies.loop.run_in_executor(
+                executor, read_partition, self._dependencies.reads, shard.log, replay, self._buffer_bytes()
             )
             shard.install(replay)
         except Exception as problem:
@@ -192,7 +192,7 @@ class Shards(Generic[S]):
             self.follow_leaders()
 
     def _note_short_of_replicas(self) -> None:
-        now_ms = self._ports.clock.monotonic_ms()
+        now_ms = self._dependencies.clock.monotonic_ms()
         if self._said_short_ms is None or now_ms - self._said_short_ms >= SHORT_OF_REPLICAS_MS:
             self._said_short_ms = now_ms
             log.warning(
@@ -208,7 +208,7 @@ class Shards(Generic[S]):
 
         Raise KafkaError COORDINATOR_NOT_AVAILABLE while the partition has no leader.
         """
-        topics = self._ports.topics
+        topics = self._dependencies.topics
         topic_id = topics.topic_id(self._topic)
         if topic_id is None:
             await self.ensure_topic()
@@ -228,7 +228,7 @@ class Shards(Generic[S]):
         """Create the internal topic. Raise KafkaError COORDINATOR_NOT_AVAILABLE if that fails."""
         # In a new cluster many clients send FindCoordinator at once; one creation serves all of them.
         if self._creating is None or self._creating.done():
-            self._creating = self._ports.loop.create_task(self._create())
+            self._creating = self._dependencies.loop.create_task(self._create())
         try:
             await asyncio.shield(self._creating)
         except KafkaError as error:
@@ -237,15 +237,15 @@ class Shards(Generic[S]):
             ) from error
 
     async def _create(self) -> object:
-        return await self._ports.creator.ensure_internal(self._topic)
+        return await self._dependencies.creator.ensure_internal(self._topic)
 
     def of(self, key: str) -> S:
         """Return the shard of a key. Raise KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or
         COORDINATOR_LOAD_IN_PROGRESS."""
         if not self._started:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        topic_id = self._ports.topics.topic_id(self._topic)
-        partitions = 0 if topic_id is None else self._ports.topics.partition_count(topic_id)
+        topic_id = self._dependencies.topics.topic_id(self._topic)
+        partitions = 0 if topic_id is None else self._dependencies.topics.partition_count(topic_id)
         shard = self._shards.get(partition_for(key, partitions)) if partitions else None
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)

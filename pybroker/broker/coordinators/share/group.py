@@ -19,7 +19,7 @@ import msgspec
 from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind, is_not, not_found
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.native import Uuid
 
 Partition = tuple[Uuid, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from pybroker.broker.coordinators.shards.ports import BrokerConnections
+from pybroker.broker.coordinators.shards.interfaces import BrokerConnections
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, Uuid
 from pybroker.protocol import interbroker as wire

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.shards.ports import Reads, Topics
+from pybroker.broker.coordinators.shards.interfaces import Reads, Topics
 from pybroker.broker.coordinators.share_partition.in_flight import Failure
 from pybroker.broker.coordinators.share_partition.share_statistics import ShareStatistics
 from pybroker.broker.coordinators.share_state.state import Key

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.broker.coordinators.shards.ports import BrokerConnections, Topics
-from pybroker.broker.coordinators.share_partition.ports import Log
+from pybroker.broker.coordinators.shards.interfaces import BrokerConnections, Topics
+from pybroker.broker.coordinators.share_partition.interfaces import Log
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.share_partition.in_flight import AckBatch
 from pybroker.broker.coordinators.share_partition.partition import (
     SharePartition,

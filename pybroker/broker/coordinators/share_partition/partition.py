@@ -18,7 +18,7 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues, FailedRecords
 from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, InFlight, LogRead, Span
-from pybroker.broker.coordinators.share_partition.ports import Log, ShareGroupSettings, StatePersister
+from pybroker.broker.coordinators.share_partition.interfaces import Log, ShareGroupSettings, StatePersister
 from pybroker.broker.coordinators.share_partition.reading import Reading
 from pybroker.broker.coordinators.share_partition.start import first_offset
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, DeliveryState, Key, Write

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from pybroker.broker.coordinators.share_partition.ports import Log
+from pybroker.broker.coordinators.share_partition.interfaces import Log
 from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.native import FetchedBatches, NativeError
 

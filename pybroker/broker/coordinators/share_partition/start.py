@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.share_partition.ports import Log, ShareGroupSettings
+from pybroker.broker.coordinators.share_partition.interfaces import Log, ShareGroupSettings
 from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.config.group_defs import duration_ms
 from pybroker.errors import KafkaError

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pybroker.broker.coordinators.shards.hashing import partition_for
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.log import ShardLog
-from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.shards.shards import Shards
 from pybroker.broker.coordinators.shards.timers import WheelDriver
@@ -72,15 +72,15 @@ class ShareStateCoordinator:
     `ShareStateShard`.
     """
 
-    def __init__(self, ports: Ports, config: Mapping[str, Any], trimming: Trimming) -> None:
-        self._ports = ports
+    def __init__(self, dependencies: CoordinatorDependencies, config: Mapping[str, Any], trimming: Trimming) -> None:
+        self._dependencies = dependencies
         self._config = config
         self._trimming = trimming
-        self._driver = WheelDriver(ports.clock, ports.loop)
+        self._driver = WheelDriver(dependencies.clock, dependencies.loop)
         self._pruning: asyncio.Task[None] | None = None
         self.shards: Shards[ShareStateShard] = Shards(
             SHARE_STATE_TOPIC,
-            ports,
+            dependencies,
             self._driver.wheel,
             self._new_shard,
             lambda: int(config["share.coordinator.load.buffer.size"]),
@@ -91,7 +91,7 @@ class ShareStateCoordinator:
 
         return ShareStateShard(
             shard_log,
-            self._ports.clock,
+            self._dependencies.clock,
             lambda: int(self._config["share.coordinator.snapshot.update.records.per.snapshot"]),
         )
 
@@ -128,7 +128,7 @@ class ShareStateCoordinator:
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
         """See `ShareStateShard.read`."""
-        future: asyncio.Future[tuple[ErrorCode, ShareState | None]] = self._ports.loop.create_future()
+        future: asyncio.Future[tuple[ErrorCode, ShareState | None]] = self._dependencies.loop.create_future()
 
         def done(error: ErrorCode, state: ShareState | None) -> None:
             if not future.done():
@@ -145,7 +145,7 @@ class ShareStateCoordinator:
         return self._shard(key).found(key)
 
     async def _stored(self, begin: Callable[[Done], None]) -> None:
-        future: asyncio.Future[ErrorCode] = self._ports.loop.create_future()
+        future: asyncio.Future[ErrorCode] = self._dependencies.loop.create_future()
         begin(lambda error: None if future.done() else future.set_result(error))
         error = await future
         if error is not ErrorCode.NONE:
@@ -160,7 +160,7 @@ class ShareStateCoordinator:
     def _prune(self) -> None:
         self._watch_pruning()
         if self._pruning is None or self._pruning.done():
-            self._pruning = self._ports.loop.create_task(self._prune_all())
+            self._pruning = self._dependencies.loop.create_task(self._prune_all())
 
     async def _prune_all(self) -> None:
         """Delete records that are older than the last snapshots of all states."""
@@ -171,7 +171,7 @@ class ShareStateCoordinator:
             if needed <= shard.pruned_to:
                 continue
             try:
-                await self._ports.loop.run_in_executor(
+                await self._dependencies.loop.run_in_executor(
                     None, self._trimming.delete_records, shard.log.topic_id, shard.partition, needed
                 )
                 shard.pruned_to = needed
@@ -182,14 +182,16 @@ class ShareStateCoordinator:
 class Persister:
     """Calls the coordinator of a share state. `peers`: the other brokers; None on a broker without peers."""
 
-    def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, peers: ShareStatePeers | None) -> None:
-        self._ports = ports
+    def __init__(
+        self, dependencies: CoordinatorDependencies, coordinator: ShareStateCoordinator, peers: ShareStatePeers | None
+    ) -> None:
+        self._dependencies = dependencies
         self._coordinator = coordinator
         self._peers = peers
 
     async def _where(self, key: Key) -> int | None:
         """Return the broker that stores the state; None: this broker. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
-        topics = self._ports.topics
+        topics = self._dependencies.topics
         topic_id = topics.topic_id(SHARE_STATE_TOPIC)
         if topic_id is None:
             await self._coordinator.shards.ensure_topic()
@@ -198,7 +200,7 @@ class Persister:
         if topic_id is None or not partitions:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {SHARE_STATE_TOPIC} is being created.")
         leader, _ = topics.leader(topic_id, partition_for(key.coordinator_key, partitions))
-        if leader == self._ports.broker_id:
+        if leader == self._dependencies.broker_id:
             return None
         if leader < 0 or self._peers is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.broker.coordinators.shards.ports import BrokerConnections
+from pybroker.broker.coordinators.shards.interfaces import BrokerConnections
 from pybroker.broker.coordinators.share_state.records import batches_of
 from pybroker.broker.coordinators.share_state.state import NO_COUNT, Key, ShareState, Write
 from pybroker.errors import KafkaError

@@ -18,7 +18,7 @@ import msgspec
 from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.streams.model import StreamsGroupState, StreamsMember, Task, TaskOffsetReport, Tasks
 from pybroker.broker.coordinators.streams.topology import ConfiguredTopology, Topology
 from pybroker.native import Uuid

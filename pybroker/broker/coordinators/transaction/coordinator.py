@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pybroker.broker.coordinators.shards.interfaces import CoordinatorDependencies
 from pybroker.broker.coordinators.shards.log import ShardLog
-from pybroker.broker.coordinators.shards.ports import Ports
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.shards.shards import Shards
 from pybroker.broker.coordinators.shards.timers import WheelDriver
 from pybroker.broker.coordinators.transaction import transaction as decisions
 from pybroker.broker.coordinators.transaction.finishing import Finishing
-from pybroker.broker.coordinators.transaction.ports import (
+from pybroker.broker.coordinators.transaction.interfaces import (
     TRANSACTIONS_TOPIC,
     ProducerIdSource,
     TransactionSettings,
@@ -68,25 +68,29 @@ class TransactionCoordinator:
     """
 
     def __init__(
-        self, ports: Ports, settings: TransactionSettings, producer_ids: ProducerIdSource, finishing: Finishing
+        self,
+        dependencies: CoordinatorDependencies,
+        settings: TransactionSettings,
+        producer_ids: ProducerIdSource,
+        finishing: Finishing,
     ) -> None:
-        self._ports = ports
+        self._dependencies = dependencies
         self._settings = settings
-        self._clock = ports.clock
-        self._loop = ports.loop
+        self._clock = dependencies.clock
+        self._loop = dependencies.loop
         self._producer_ids = producer_ids
-        self._driver = WheelDriver(ports.clock, ports.loop)
+        self._driver = WheelDriver(dependencies.clock, dependencies.loop)
         self.statistics = finishing.statistics
         self._finishing = finishing
         self.shards = Shards(
-            TRANSACTIONS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
+            TRANSACTIONS_TOPIC, dependencies, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )
         self._stopped = False
 
     def _new_shard(self, shard_log: ShardLog) -> TransactionShard:
         return TransactionShard(
             shard_log,
-            self._ports.topics,
+            self._dependencies.topics,
             self._finishing.finish,
             self._abandon,
         )

@@ -18,8 +18,8 @@ import msgspec
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerClient, submit_until_accepted
 from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten
+from pybroker.broker.coordinators.transaction.interfaces import Marker
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
-from pybroker.broker.coordinators.transaction.ports import Marker
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest
 from pybroker.broker.metadata.deletion_records import LIVE, DeletionRecord, TransactionOutcome
@@ -38,12 +38,12 @@ RETRY_S_MAX = 5.0
 class KeptOutcomes:
     """Implements `ports.DeadTopics`: the controller stores the outcomes in the deletion record."""
 
-    def __init__(self, port: ControllerClient) -> None:
-        self._port = port
+    def __init__(self, controller: ControllerClient) -> None:
+        self._controller = controller
 
     async def keep(self, marker: Marker, parts: Sequence[TransactionPartition]) -> frozenset[Uuid]:
         """See `ports.DeadTopics.keep`."""
-        answer = await self._port.submit(
+        answer = await self._controller.submit(
             KeepOutcome(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -84,13 +84,13 @@ class OwedMarkers:
         self,
         broker_id: int,
         view: ClusterView,
-        port: ControllerClient,
+        controller: ControllerClient,
         partitions: MarkerPartitions,
         markers: LocalMarkers,
     ) -> None:
         self._broker_id = broker_id
         self._view = view
-        self._port = port
+        self._controller = controller
         self._partitions = partitions
         self._markers = markers
         self._tasks: set[asyncio.Task[None]] = set()
@@ -206,7 +206,7 @@ class OwedMarkers:
             log.info("retrying notification that the transactions of a topic have ended id=%s: %s", topic_id, error)
 
         event = OutcomesWritten(topic_id, tuple(indexes))
-        await submit_until_accepted(self._port, event, RETRY_S_MAX, retrying)
+        await submit_until_accepted(self._controller, event, RETRY_S_MAX, retrying)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

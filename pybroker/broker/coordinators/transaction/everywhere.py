@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from pybroker.broker.coordinators.shards.ports import BrokerConnections
+from pybroker.broker.coordinators.shards.interfaces import BrokerConnections
+from pybroker.broker.coordinators.transaction.interfaces import CodesTold, Marker
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
-from pybroker.broker.coordinators.transaction.ports import CodesTold, Marker
 from pybroker.broker.coordinators.transaction.transaction import TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
 from pybroker.protocol import interbroker as wire
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Everywhere:
-    """Implements `transaction.ports.MarkerWriter` and `transaction.membership.TransactionPeers` for a broker in a
+    """Implements `transaction.interfaces.MarkerWriter` and `transaction.membership.TransactionPeers` for a broker in a
     cluster."""
 
     def __init__(

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.transaction import transaction as decisions
-from pybroker.broker.coordinators.transaction.ports import DeadTopics, Knowledge, Marker, MarkerWriter
+from pybroker.broker.coordinators.transaction.interfaces import DeadTopics, Knowledge, Marker, MarkerWriter
 from pybroker.broker.coordinators.transaction.shard import TransactionEntry, TransactionShard
 from pybroker.broker.coordinators.transaction.transaction import (
     CoordinatedTransaction,

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Protocol
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.shards.ports import Ended
-from pybroker.broker.coordinators.transaction.ports import CodesTold, Marker
+from pybroker.broker.coordinators.shards.interfaces import Ended
+from pybroker.broker.coordinators.transaction.interfaces import CodesTold, Marker
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition
 from pybroker.errors import KafkaError
 from pybroker.native import NativeError, Uuid

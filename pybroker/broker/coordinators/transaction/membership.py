@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pybroker.broker.coordinators.shards.hashing import partition_for
-from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC
+from pybroker.broker.coordinators.transaction.interfaces import TRANSACTIONS_TOPIC
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
 from pybroker.native import TransactionQuestion

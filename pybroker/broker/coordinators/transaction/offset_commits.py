@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC
 from pybroker.broker.coordinators.shards.hashing import partition_for
-from pybroker.broker.coordinators.shards.ports import TopicCreator, Topics
+from pybroker.broker.coordinators.shards.interfaces import TopicCreator, Topics
 from pybroker.broker.coordinators.transaction.transaction import TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode

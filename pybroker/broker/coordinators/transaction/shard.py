@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
-from pybroker.broker.coordinators.shards.ports import Topics
 from pybroker.broker.coordinators.shards.shard import Shard
 from pybroker.broker.coordinators.transaction.loading import LoadedTransactions
 from pybroker.broker.coordinators.transaction.records import encode_key, encode_value

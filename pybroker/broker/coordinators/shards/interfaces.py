@@ -166,7 +166,7 @@ class BrokerConnections(Protocol):
         ...
 
 
-class Ports(msgspec.Struct, frozen=True):
+class CoordinatorDependencies(msgspec.Struct, frozen=True):
     """The dependencies that all coordinators of this broker share."""
 
     broker_id: int

@@ -1,4 +1,4 @@
-"""Interfaces of the group coordinator: towards the broker (besides `shards.ports`), and between its modules."""
+"""Interfaces of the group coordinator: towards the broker (besides `shards.interfaces`), and between its modules."""
 
 from __future__ import annotations
 
