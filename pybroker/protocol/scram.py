@@ -23,6 +23,10 @@ STORED_ITERATIONS_MAX = 16384
 CLIENT_ITERATIONS_MAX = 1_000_000
 """Iterations that a client computes at most: a hostile server could demand more, to keep the client busy."""
 
+CLIENT_MESSAGE_BYTES_MAX = 2_048
+"""Limit of a client's message: a broker keeps the first one, before the login, until the conversation expires. A user
+name has up to 255 bytes."""
+
 
 class ScramError(Exception):
     """The peer violates the protocol or does not know the password; the text says which of the two."""
@@ -174,6 +178,8 @@ class ServerConversation:
     def answer(self, token: bytes) -> tuple[bytes, str | None]:
         """Return (next message, authenticated user): first the challenge, with None, then the broker's signature.
         Raises ScramError, whose text is for the broker's log, not for the client."""
+        if len(token) > CLIENT_MESSAGE_BYTES_MAX:
+            raise ScramError(f"the message has {len(token)} bytes, at most {CLIENT_MESSAGE_BYTES_MAX} are allowed")
         try:
             text = token.decode()
         except UnicodeDecodeError:
