@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pybroker.config import advice, foreign_settings, single_node
-from pybroker.config.broker_cluster import EMBEDDED, METADATA_STORE
+from pybroker.config.broker_cluster import EMBEDDED, METADATA_STORE, QUORUM
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
-from pybroker.config.consistency import inconsistencies
+from pybroker.config.consistency import BETWEEN, CONTROLLERS, inconsistencies
 from pybroker.config.definition import nearest_name
 from pybroker.config.listener_addresses import SECURITY_BETWEEN
 from pybroker.config.listener_settings import check_listener_setting, listener_setting, nearest_listener_setting
@@ -21,6 +21,7 @@ from pybroker.config.properties import PropertiesError, read_properties
 from pybroker.config.providers import NAME as PROVIDERS
 from pybroker.config.providers import Providers
 from pybroker.config.setting_values import ConfigError, InvalidValue, render_value
+from pybroker.config.store_files import unusable_stores
 
 PROPERTIES_BYTES_MAX = 1 << 20
 """Size limit of a settings file. If a file is larger, it was named by mistake (a log, a device)."""
@@ -44,9 +45,11 @@ def load_config(
     file: str | os.PathLike[str] | None = None,
     assignments: Iterable[str] = (),
     settings: Mapping[str, object] | None = None,
+    *,
+    stores: bool = False,
 ) -> LoadedConfig:
-    """Load a file (in Java's properties format), overridden by `settings`, overridden by `key=value` assignments.
-    Raises ConfigError with all problems.
+    """Load a file (in Java's properties format), overridden by `settings`, overridden by `key=value` assignments. With
+    `stores`, also read keystores and truststores. Raises ConfigError with all problems.
     """
     given: dict[str, Setting] = {}
     problems: list[str] = []
@@ -60,7 +63,7 @@ def load_config(
             problems.append(f"--set {assignment}: expected key=value")
         else:
             given[name.strip()] = Setting(text.strip(), "--set")
-    return _Check(given, problems).loaded()
+    return _Check(given, problems).loaded(stores=stores)
 
 
 def _text_of(value: object) -> str:
@@ -107,7 +110,7 @@ class _Check:
         self._listener_settings: dict[str, str] = {}
         self._unused = advice.UnusedSettings()
 
-    def loaded(self) -> LoadedConfig:
+    def loaded(self, *, stores: bool) -> LoadedConfig:
         """Return the configuration. Raises ConfigError with all problems."""
         self._resolve_references()
         for name, setting in self._given.items():
@@ -123,6 +126,8 @@ class _Check:
             else:
                 in_force = render_value(config[of_name]) if of_name in BROKER_SETTINGS else None
                 self._fail(of_name, problem, in_force or "")
+        if stores and self._failed.isdisjoint(("listeners", "listener.security.protocol.map")):
+            self._problems += unusable_stores(config)
         if self._problems:
             raise ConfigError(*self._problems)
         self._unused.of_kafka += [key.name for key in WITHOUT_EFFECT if key.name in static]
@@ -143,6 +148,8 @@ class _Check:
             providers = Providers({name: setting.text for name, setting in self._given.items()})
         except InvalidValue as problem:
             self._fail(PROVIDERS, problem)
+            # A value with a reference is unknown; a check of it would report a problem that it may not have.
+            self._failed |= {name for name, setting in self._given.items() if "${" in setting.text}
             return
         for name, setting in self._given.items():
             if name.startswith(PROVIDERS):
@@ -169,6 +176,8 @@ class _Check:
 
     def _take_foreign(self, name: str, setting: Setting) -> None:
         """Refuse or ignore a setting that this broker lacks."""
+        if foreign_settings.is_of_providers(name):
+            return
         remedy = foreign_settings.refusal(name, setting.text)
         if remedy is not None:
             raise InvalidValue(remedy)
@@ -178,12 +187,16 @@ class _Check:
         if name in foreign_settings.OF_THE_PAST:
             self._unused.of_the_past.append(name)
             return
-        nearest = nearest_name(name, (*BROKER_SETTINGS, *foreign_settings.REFUSED)) or nearest_listener_setting(name)
+        if name in foreign_settings.NAMES_OF_OTHERS:
+            self._unused.of_others.append(name)
+            return
+        known = (*BROKER_SETTINGS, *foreign_settings.REFUSED, PROVIDERS)
+        nearest = nearest_name(name, known) or nearest_listener_setting(name)
         problem = f"unknown setting; did you mean {nearest}?" if nearest else None
         if problem is None and foreign_settings.is_of_others(name):
             self._unused.of_others.append(name)
             return
-        problem = problem or foreign_settings.protection(name)
+        problem = problem or foreign_settings.protection(name, setting.text)
         if problem is None:
             self._unused.unknown.append(name)
         else:
@@ -192,10 +205,13 @@ class _Check:
     def _drop_controller_listeners(self) -> None:
         """Drop the listener of a KRaft controller, which Kafka's sample file contains: in pybroker the controller is
         part of the process."""
-        names = self._given.get("controller.listener.names")
+        names = self._given.get(CONTROLLERS)
         if names is None:
             return
         controllers = {name.strip().upper() for name in names.text.split(",")}
+        if self._static.get(METADATA_STORE) == QUORUM:
+            # The voters have the addresses of this listener, so brokers may use it too.
+            controllers.discard(self._static.get(BETWEEN, "").upper())
         for setting in ("listeners", "advertised.listeners"):
             if setting in self._static:
                 kept = [

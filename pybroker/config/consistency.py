@@ -20,6 +20,7 @@ CHECKED_NAME = "ssl.endpoint.identification.algorithm"
 BETWEEN = "inter.broker.listener.name"
 VOTERS = "controller.quorum.voters"
 ADVERTISED = "advertised.listeners"
+CONTROLLERS = "controller.listener.names"
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 Problems = Iterator[tuple[str, str]]
@@ -40,6 +41,7 @@ def inconsistencies(
     else:
         listeners = list(_listeners(config, given))
         yield from listeners
+        failed = failed | {name for name, _ in listeners}
         checks = _WITHOUT_LISTENERS if listeners else _CHECKS
     if any("ssl." in name or "sasl." in name for name in failed):
         checks = tuple(check for check in checks if check not in (_security_of_listeners, _store))
@@ -78,52 +80,114 @@ def _security_of_listeners(config: BrokerConfig, given: Mapping[str, str]) -> Pr
 
 
 def _advertised(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
-    names = {listener.name for listener in config.listeners}
-    protocols = protocol_map(config.get_str(PROTOCOL_MAP))
+    try:
+        protocols = protocol_map(config.get_str(PROTOCOL_MAP))
+    except InvalidValue:
+        return
     try:
         advertised = parse_listeners(config.get_list(ADVERTISED), protocols, advertised=True)
     except InvalidValue as problem:
         yield ADVERTISED, str(problem)
         return
+    names = _names(config)
     for listener in advertised:
-        if listener.name not in names:
+        if names is not None and listener.name not in names:
             yield ADVERTISED, f"listener {listener.name} is not in listeners"
         elif listener.host in ("", "0.0.0.0", "::"):
             host = listener.host or "an empty host"
             yield ADVERTISED, f"clients cannot connect to {host}; use the host name or address of this broker"
 
 
-def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    between, names = config[BETWEEN], {listener.name for listener in config.listeners}
-    if between is not None and str(between).upper() not in names:
-        yield BETWEEN, "not in listeners"
+def _names(config: BrokerConfig) -> set[str] | None:
+    """Return the names of the listeners; None if `listeners` is invalid."""
+    try:
+        return {listener.name for listener in config.listeners}
+    except InvalidValue:
+        return None
+
+
+def _alone(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    """Check settings that only a cluster can have."""
+    if config.in_cluster:
         return
-    if not config.in_cluster:
-        # One address is that of this process, as in Kafka's sample file.
-        for name in (VOTERS, BOOTSTRAP):
-            if "," in given.get(name, ""):
-                yield name, f"a single broker has no other voters; set metadata.store={QUORUM}, or remove the line"
-        if given.get("zookeeper.connect"):
+    # One address is that of this process, as in Kafka's sample file.
+    for name in (VOTERS, BOOTSTRAP):
+        if "," in given.get(name, ""):
             yield (
-                "zookeeper.connect",
-                (
-                    "this broker keeps its metadata in its first data directory; remove the line, or make it join a "
-                    "cluster with metadata.store=zookeeper and a listener for brokers (inter.broker.listener.name)"
-                ),
+                name,
+                f"a single broker has no other voters; set metadata.store={QUORUM}{_and_listener(given)}, or remove "
+                "the line",
             )
+    if len(config.voters) == 1 and config.voters[0].node_id != config.broker_id:
+        yield (
+            VOTERS,
+            (
+                f"the voter is another node, and this is node {config.broker_id}; remove the line, or set "
+                f"metadata.store={QUORUM}{_and_listener(given)}"
+            ),
+        )
+    if given.get("zookeeper.connect"):
+        yield (
+            "zookeeper.connect",
+            (
+                "this broker keeps its metadata in its first data directory; remove the line, or make it join a "
+                "cluster with metadata.store=zookeeper and a listener for brokers (inter.broker.listener.name)"
+            ),
+        )
+
+
+def _and_listener(given: Mapping[str, str]) -> str:
+    """Return what a file for Kafka's controllers needs beside `metadata.store=quorum`; its voters have the addresses of
+    the controllers' listener.
+    """
+    name = _of_controllers(given)
+    return "" if name is None else f" and {BETWEEN}={name}, the listener of the voters"
+
+
+def _of_controllers(given: Mapping[str, str]) -> str | None:
+    """Return the controllers' listener of a file for Kafka if brokers do not use it yet."""
+    name = given.get(CONTROLLERS, "").partition(",")[0].strip()
+    return name if name and name.upper() != given.get(BETWEEN, "").upper() else None
+
+
+def _between(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    between, names = config[BETWEEN], _names(config)
+    if between is not None and names is not None and str(between).upper() not in names:
+        yield BETWEEN, "not in listeners"
+
+
+def _together(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    """Check settings of a cluster that need no valid listeners."""
+    if not config.in_cluster:
         return
-    if between is not None and SECURITY_BETWEEN in given:
-        yield SECURITY_BETWEEN, f"conflicts with {BETWEEN}={between}; remove one of the two"
+    if config[BETWEEN] is not None and SECURITY_BETWEEN in given:
+        yield SECURITY_BETWEEN, f"conflicts with {BETWEEN}={config[BETWEEN]}; remove one of the two"
+    if not config.in_quorum:
+        if not config["zookeeper.connect"]:
+            yield METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port"
+        return
+    if config["zookeeper.connect"]:
+        yield "zookeeper.connect", f"conflicts with {METADATA_STORE}={QUORUM}; remove one of the two"
+    if not config.topic_ids:
+        yield PROTOCOL_VERSION, f"must be 2.8 or later with {METADATA_STORE}={QUORUM}"
+
+
+def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    """Check the listener of brokers in a cluster."""
+    names = _names(config) or set()
+    if not config.in_cluster or (config[BETWEEN] is not None and config.between_brokers not in names):
+        return
     if config.in_quorum:
-        yield from _quorum(config)
-    elif not config["zookeeper.connect"]:
-        yield METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port"
+        yield from _quorum(config, given)
     if config.between_brokers is None or len(names) < 2:
+        name = _of_controllers(given) if config.in_quorum else None
         yield (
             METADATA_STORE,
             (
-                "brokers require a listener of their own that serves no clients; add one to listeners and "
+                f"brokers require a listener of their own that serves no clients; set {BETWEEN}={name}"
+                if name is not None
+                else "brokers require a listener of their own that serves no clients; add one to listeners and "
                 "listener.security.protocol.map, such as REPLICATION://host:port and REPLICATION:PLAINTEXT, and set "
                 "inter.broker.listener.name=REPLICATION"
             ),
@@ -134,14 +198,25 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield from _between_brokers(config, given)
 
 
-def _quorum(config: BrokerConfig) -> Problems:
+def _quorum(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     own = next((listener for listener in config.listeners if listener.name == config.between_brokers), None)
     if own is not None and own.port == 0 and not config.voters:
         yield "listeners", f"{own} needs a fixed port: voters of the metadata log keep each other's addresses"
-    if config["zookeeper.connect"]:
-        yield "zookeeper.connect", f"conflicts with {METADATA_STORE}={QUORUM}; remove one of the two"
-    if not config.topic_ids:
-        yield PROTOCOL_VERSION, f"must be 2.8 or later with {METADATA_STORE}={QUORUM}"
+    voter = next((voter for voter in config.voters if voter.node_id == config.broker_id), None)
+    if own is None or voter is None or voter.port in (0, own.port):
+        return
+    # `listeners` as it was given still has the listener of controllers.
+    for item in given.get("listeners", "").split(","):
+        name, _, address = item.strip().partition("://")
+        if name.upper() != own.name and address.rpartition(":")[2].strip() == str(voter.port):
+            yield (
+                VOTERS,
+                (
+                    f"port {voter.port} of node {voter.node_id} is that of the listener {name}, and brokers use "
+                    f"{own.name} ({BETWEEN}); let the voters have the addresses of that listener, or set "
+                    f"{BETWEEN}={name}"
+                ),
+            )
 
 
 def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
@@ -230,5 +305,15 @@ def _connection_overrides(config: BrokerConfig, given: Mapping[str, str]) -> Pro
         yield connection_overrides.NAME, str(problem)
 
 
-_WITHOUT_LISTENERS: tuple[Check, ...] = (_identity, _directories, _cordoned, _groups, _connection_overrides)
-_CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _advertised, _store, *_WITHOUT_LISTENERS[1:])
+_WITHOUT_LISTENERS: tuple[Check, ...] = (
+    _identity,
+    _advertised,
+    _between,
+    _alone,
+    _together,
+    _directories,
+    _cordoned,
+    _groups,
+    _connection_overrides,
+)
+_CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _store, *_WITHOUT_LISTENERS[1:])

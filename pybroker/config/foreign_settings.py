@@ -182,10 +182,13 @@ OF_OTHERS = (
     "cruise.control.",
     "dek.registry.",
     "event.logger.",
+    "external.kafka.",
     "io.",
+    "kafka.ganglia.",
     "kafka.http.",
     "kafka.logger.",
     "kafka.rest.",
+    "kafka.timeline.",
     "kroxylicious.",
     "li.",
     "mapr.",
@@ -194,6 +197,8 @@ OF_OTHERS = (
     "msk.",
     "opa.",
     "org.",
+    "producer.metrics.",
+    "prometheus.metrics.",
     "ranger.",
     "redpanda.",
     "rlmm.config.",
@@ -205,11 +210,15 @@ OF_OTHERS = (
 )
 """Prefixes of settings that other products and plugins read from the same file."""
 
+NAMES_OF_OTHERS = frozenset(("jmx.hostname", "jmx.port", "logs.dir"))
+"""Names of such settings. Bitnami's `logs.dir` is the directory of log4j, not a misspelt `log.dir`."""
+
 _OF_CLIENTS = {"security.protocol": "configure each listener instead: listeners, listener.security.protocol.map"}
 _PROTECTS = """
 acl acls auth authentication authorization authorizer jaas kerberos principal sasl security ssl super tls
 """
 _OF_PROTECTION = frozenset(_PROTECTS.split())
+_OFF = ("", "false", "none")
 
 LIMITS_OF_LISTENERS = frozenset(("max.connections",))
 """Settings that apply to all listeners together. The broker refuses such a setting for a single listener, because it
@@ -235,21 +244,26 @@ def is_foreign(name: str) -> bool:
     """Return whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as the
     setting behind the prefix.
     """
-    kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name)) or name.startswith(f"{PROVIDERS}.")
+    kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name))
     if name.startswith(PREFIX):
         return kafkas or any(part in BROKER_SETTINGS for part in _meanings(name))
-    return kafkas or name == PROVIDERS
+    return kafkas
+
+
+def is_of_providers(name: str) -> bool:
+    """Return whether `providers` reads this setting."""
+    return name == PROVIDERS or name.startswith(f"{PROVIDERS}.")
 
 
 def is_of_others(name: str) -> bool:
     """Return whether another product or a plugin reads this setting."""
-    return name.startswith(OF_OTHERS)
+    return name.startswith(OF_OTHERS) or name in NAMES_OF_OTHERS
 
 
-def protection(name: str) -> str | None:
-    """Return why an unknown setting cannot be ignored: its name requests protection that this broker lacks. None: it
-    can."""
-    if _OF_PROTECTION.isdisjoint(name.lower().split(".")):
+def protection(name: str, text: str) -> str | None:
+    """Return why an unknown setting cannot be ignored: its name and value request protection that this broker lacks.
+    None: it can."""
+    if _OF_PROTECTION.isdisjoint(name.lower().split(".")) or text.strip().lower() in _OFF:
         return None
     remedy = _OF_CLIENTS.get(name, "see docs/security.md for supported settings, or remove the line")
     return f"looks like a security setting, but this broker does not support it; {remedy}"

@@ -212,8 +212,10 @@ def unlike(value: Value) -> None:
 
 def not_empty(value: Value) -> None:
     """Refuse an empty text or list."""
-    if value in ("", (), None) or (isinstance(value, tuple) and "" in value):
+    if value in ("", (), None, ("",)):
         raise InvalidValue("must not be empty")
+    if isinstance(value, tuple) and "" in value:
+        raise InvalidValue("must not have an empty entry (two commas, or one at the beginning or end)")
 
 
 def gzip_level(value: Value) -> None:

@@ -72,9 +72,12 @@ class StoreFile(NamedTuple):
         named = {f"{self.prefix}type": self.kind.upper(), f"{self.prefix}location": self.location}
         return named if self.password is None else {**named, f"{self.prefix}password": self.password}
 
+    def content(self) -> bytes:
+        """Return the bytes of the file. Raises InvalidValue if it cannot be read."""
+        return _content(self.place, self.location, FILE_BYTES_MAX)
+
     def _read(self) -> TlsStore:
-        content = _content(self.place, self.location, FILE_BYTES_MAX)
-        return TlsStore(self.prefix, self.place, self.kind, content, self.password)
+        return TlsStore(self.prefix, self.place, self.kind, self.content(), self.password)
 
 
 class CrlFile(NamedTuple):

@@ -76,7 +76,7 @@ def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list
     from pybroker.config import ConfigError, load_config
 
     try:
-        loaded = load_config(file, assignments)
+        loaded = load_config(file, assignments, stores=True)
     except ConfigError as problem:
         return [
             bad(SETTINGS, each, "fix it: `pybroker start` fails with the same error; see docs/operations.md")

@@ -97,7 +97,7 @@ def listeners(settings: Mapping[str, str]) -> Iterator[Finding]:
     try:
         protocols = protocol_map(settings.get("listener.security.protocol.map", ""))
         listening = parse_listeners(_list(settings, "listeners"), protocols)
-        told = parse_listeners(_list(settings, "advertised.listeners"), protocols)
+        told = parse_listeners(_list(settings, "advertised.listeners"), protocols, advertised=True)
     except InvalidValue as problem:
         yield bad(LISTENERS, str(problem), "see docs/operations.md")
         return

@@ -98,6 +98,11 @@ def test_settings_that_endanger(given: dict[str, str], brokers: int, state: Find
     [
         {"listeners": "PLAINTEXT://[::1]:9092,SSL://localhost:9093"},
         {"listeners": "SSL://broker:9092", "ssl_client_auth": "required"},
+        {
+            "listeners": "A://127.0.0.1:9092,B://127.0.0.1:9093",
+            "listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT",
+            "advertised_listeners": "A://lb.example:9092,B://lb.example:9092",
+        },
     ],
 )
 def test_settings_that_do_not(given: dict[str, str]) -> None:

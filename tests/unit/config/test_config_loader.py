@@ -119,6 +119,10 @@ def test_properties_syntax(tmp_path: Path) -> None:
     assert config["broker.rack"] == "last"
 
 
+KRAFT = (
+    "node.id=1\nlisteners=P://:1,C://:2\ncontroller.quorum.voters=1@a:2,2@b:2,3@c:2\n"
+    "listener.security.protocol.map=P:PLAINTEXT,C:PLAINTEXT\ncontroller.listener.names=C"
+)
 CLUSTER = "metadata.store=zookeeper\nzookeeper.connect=zk:2181"
 MISTAKES = [
     ("num.partition=3", "num.partition ({file} line 2): unknown setting; did you mean num.partitions?"),
@@ -130,6 +134,10 @@ MISTAKES = [
     ),
     ("log.flush.mode=sometimes", "log.flush.mode=sometimes ({file} line 2): must be one of commit, os"),
     ("listeners=", "listeners= ({file} line 2): must not be empty"),
+    (
+        "listeners=PLAINTEXT://:1,",
+        "listeners=PLAINTEXT://:1, ({file} line 2): must not have an empty entry (two commas, or one at the beginning or end)",
+    ),
     (
         "listeners=PLAINTEXT://h:99999",
         "listeners=PLAINTEXT://h:99999 ({file} line 2): expected host:port with a port between 0 and 65535",
@@ -237,6 +245,27 @@ MISTAKES = [
         "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): a single broker has no other voters; set metadata.store=quorum, or remove the line",
     ),
     (
+        "node.id=2\ncontroller.quorum.voters=1@a:1\ncontroller.listener.names=C",
+        "controller.quorum.voters=1@a:1 ({file} line 3): the voter is another node, and this is node 2; remove the line, or set metadata.store=quorum and inter.broker.listener.name=C, the listener of the voters",
+    ),
+    (
+        KRAFT,
+        "controller.quorum.voters=1@a:2,2@b:2,3@c:2 ({file} line 4): a single broker has no other voters; set metadata.store=quorum and inter.broker.listener.name=C, the listener of the voters, or remove the line",
+    ),
+    (
+        KRAFT + "\nmetadata.store=quorum",
+        "metadata.store=quorum ({file} line 7): brokers require a listener of their own that serves no clients; set inter.broker.listener.name=C",
+    ),
+    (
+        KRAFT.replace("P://:1", "P://:1,B://:3").replace("P:PLAINTEXT", "P:PLAINTEXT,B:PLAINTEXT")
+        + "\nmetadata.store=quorum\ninter.broker.listener.name=B",
+        "controller.quorum.voters=1@a:2,2@b:2,3@c:2 ({file} line 4): port 2 of node 1 is that of the listener C, and brokers use B (inter.broker.listener.name); let the voters have the addresses of that listener, or set inter.broker.listener.name=C",
+    ),
+    (
+        "config.provider=env",
+        "config.provider ({file} line 2): unknown setting; did you mean config.providers?",
+    ),
+    (
         "authorizer.class.name=a.B",
         "authorizer.class.name=a.B ({file} line 2): custom authorizers are not supported; use org.apache.kafka.metadata.authorizer.StandardAuthorizer or kafka.security.authorizer.AclAuthorizer",
     ),
@@ -330,6 +359,13 @@ MISTAKES = [
         "org.apache.kafka.common.config.provider.FileConfigProvider, "
         "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
     ),
+    (
+        "config.providers=vault\nnum.partitions=${vault:a:b}",
+        "config.providers=vault ({file} line 2): config.providers.vault.class is missing; this broker supports "
+        "org.apache.kafka.common.config.provider.EnvVarConfigProvider, "
+        "org.apache.kafka.common.config.provider.FileConfigProvider, "
+        "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+    ),
     ("broker.rack=\\u12", "{file} line 2: a \\u must be followed by four hexadecimal digits"),
     (
         "log.cleaner.min.compaction.lag.ms=10\nlog.cleaner.max.compaction.lag.ms=5",
@@ -383,9 +419,59 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         "ssl.keystore.passwort (line 9)",
         "listeners=NOPE (line 4)",
         "broker.id=2 (line 11)",
+        "advertised.listeners=OTHER",
         "log.dirs=/a,/a (line 6)",
     ]
     assert "hunter2" not in str(caught.value)
+
+
+def test_bad_listeners_hide_no_problem_of_the_store(tmp_path: Path) -> None:
+    text = (
+        "listeners=PLAINTEXT://:1,\nadvertised.listeners=PLAINTEXT://0.0.0.0:1\nzookeeper.connect=zk:2181\n"
+        "controller.quorum.voters=1@a:1,2@b:1\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(written(tmp_path, text))
+    assert [problem.partition("=")[0] for problem in caught.value.problems] == [
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.voters",
+        "zookeeper.connect",
+    ]
+
+
+def test_missing_keystores_are_reported_with_the_other_problems(tmp_path: Path) -> None:
+    text = (
+        "listeners=A://:1,B://:2\nlistener.security.protocol.map=A:SSL,B:SSL\nssl.keystore.location=/none/k\n"
+        "ssl.truststore.location=/none/t\nlistener.name.b.ssl.client.auth=required\nnum.partitions=0\n"
+    )
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, stores=True)
+    assert caught.value.problems == (
+        f"num.partitions=0 ({file} line 6): must be at least 1",
+        "listeners A, B: ssl.keystore.location=/none/k: No such file or directory",
+        "listener B: ssl.truststore.location=/none/t: No such file or directory",
+    )
+
+
+def test_brokers_of_a_quorum_use_the_listener_of_kafkas_controllers(tmp_path: Path) -> None:
+    """The voters of a file for Kafka have the addresses of that listener."""
+    text = f"{KRAFT}\nmetadata.store=quorum\ninter.broker.listener.name=c\n"
+    config, _ = load_config(written(tmp_path, text))
+    assert [str(listener) for listener in config.listeners] == ["P://:1", "C://:2"]
+    assert config.between_brokers == "C"
+
+
+def test_protection_that_is_off_and_log4js_directory_are_ignored() -> None:
+    given = ["kerberos.auth.enable=false", "logs.dir=/var/log/kafka", "log.dir=/data"]
+    _, warnings = load_config(None, given)
+    assert warnings == [
+        "Settings that this broker ignores: from other products: logs.dir; unknown to this broker and to Apache Kafka: "
+        "kerberos.auth.enable"
+    ]
+    with pytest.raises(ConfigError, match="looks like a security setting"):
+        load_config(None, ["kerberos.auth.enable=true"])
 
 
 def test_settings_of_others_and_of_the_past_are_ignored_with_one_warning() -> None:

@@ -35,6 +35,11 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             rack(*given, f"broker.rack={text}")
 
 
+def test_the_settings_of_providers_are_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZONE", "b")
+    assert load_config(None, [*provider("env", "EnvVar"), "broker.rack=${env:ZONE}"]).warnings == []
+
+
 def test_files_and_directories(tmp_path: Path) -> None:
     secret = tmp_path / "secrets.properties"
     secret.write_text("zone=eu\\u0031\nother=x\n")

@@ -69,7 +69,7 @@ def start_command(
         die_with_parent(parent_fd)
     try:
         joins = (f"{METADATA_STORE}={QUORUM}", f"{BOOTSTRAP}={','.join(addresses)}") if addresses else ()
-        config, warnings = load_config(file, (*assignments, *joins))
+        config, warnings = load_config(file, (*assignments, *joins), stores=True)
     except ConfigError as problem:
         for each in problem.problems:
             _complain(each, EXIT_BAD_SETTINGS)
