@@ -117,7 +117,8 @@ sbom: need-build $(VENV)/.locked $(VENV)/tools/.locked ## the bill of materials:
 	$(VENV)/tools/bin/python -c 'import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import \
 		JsonStrictValidator as V; e = V(SchemaVersion.V1_6).validate_str(open("dist/pybroker.cdx.json").read()); sys.exit(e and str(e))'
 
-docs: $(VENV)/docs/.locked ## the pages of docs/ as one searchable site: build/site
+docs: need-chromium $(VENV)/.locked $(VENV)/.built $(VENV)/docs/.locked ## the console's screenshot, and the pages of docs/ as one searchable site: build/site
+	$(BIN)/python -m tests.console.screenshot docs/assets/console.png
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build -q --strict --site-dir build/site
 
 deploy-check: need-go $(VENV)/tools/.locked ## the files of deploy/ and .github by their own linters

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-NOT_PROSE = {".lock", ".sum", ".mod", ".typed", ".xz"}
+NOT_PROSE = {".lock", ".sum", ".mod", ".typed", ".xz", ".png"}
 DEFINES = ("tests/kip/", "docs/kip-coverage.md", "tests/architecture/test_words.py")
 
 MARK = re.compile(r"^[ \t]*// checklist: .*$", re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import shutil
@@ -158,9 +159,11 @@ class Chromium:
         finally:
             self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
-    def screenshot(self, path: Path) -> None:
-        """A PNG."""
-        self.driver.save_screenshot(str(path))
+    def screenshot(self, path: Path, width: int, height: int) -> None:
+        """A PNG of the upper left part of the page."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "clip": clip})
+        path.write_bytes(base64.b64decode(shot["data"]))
 
 
 TAB = Keys.TAB
