@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from tests.chaos.history import History, Place, Session
+from tests.chaos.history import Acknowledged, History, Place, Session
 from tests.support.log_files import ReplicaLog
 
 Disks = Mapping[int, Sequence[ReplicaLog]]
@@ -36,6 +36,7 @@ def check(history: History, disks: Disks, assigned: Assigned, compacted: frozens
             found += _differ_by_key(place, by_broker) + _stale_keys(history, place, by_broker)
         else:
             found += _differ(place, by_broker) + _against_history(history, place, by_broker)
+    found += _appended_too_early(history)
     found += _misplaced(history, replicas, assigned)
     found += _incarnations(history, disks)
     found += _consumed(history, replicas)
@@ -182,6 +183,27 @@ def _out_of_order(values: Iterable[tuple[int, str]]) -> list[str]:
         if int(number) < last.get(writer, -1):
             found.append(f"{value} at offset {offset} comes after {writer}/{last[writer]}")
         last[writer] = max(last.get(writer, -1), int(number))
+    return found
+
+
+def _appended_too_early(history: History) -> list[str]:
+    """A record that was sent after the acknowledgement of another one has the higher offset: the appends to a partition
+    are linearizable, with their offsets as the order."""
+    found = []
+    for place, acknowledged in sorted(history.acknowledged.items()):
+        latest: Acknowledged | None = None
+        wrong = []
+        for record in sorted(acknowledged, key=lambda record: record.offset):
+            if record.offset < 0:
+                continue
+            if latest is not None and record.answered_at < latest.sent_at:
+                wrong.append(
+                    f"partition {place.partition} of topic {place.topic_id}: {latest.value} at offset {latest.offset} "
+                    f"was sent after {record.value} had been acknowledged at the higher offset {record.offset}"
+                )
+            if latest is None or record.sent_at > latest.sent_at:
+                latest = record
+        found += _some(wrong)
     return found
 
 

@@ -6,14 +6,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pybroker.native import CodecError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from tests.chaos.history import History, Place
 from tests.topic_ids.lives import Lives
-from tests.wire.client import WireClient
 
 PARTITIONS = 2
 RECORDS = (3, 25)
@@ -21,6 +20,7 @@ RECORDS = (3, 25)
 UNDELETED = 0.3
 """The share of incarnations that come back."""
 ANSWER_S = 8.0
+"""A broker may be paused: its answer is not waited for longer."""
 PAUSE_S = 0.03
 STUCK_S = 300.0
 """No run lasts so long with a cluster in which nothing can be decided."""
@@ -45,21 +45,13 @@ MAY_PASS = frozenset(
 R = TypeVar("R")
 
 
-class _Impatient(Lives):
-    """A broker may be paused."""
-
-    def call(self, request: Any, version: int) -> Any:
-        with WireClient(self.port, timeout_s=ANSWER_S) as client:
-            return client.call(request, version)
-
-
 class Churn(threading.Thread):
     """One name. Each request goes to a broker of its own choice, as any can be asked."""
 
     def __init__(self, name: str, ports: Mapping[int, int], history: History, seed: int) -> None:
         """`ports`: of the brokers, for clients."""
         super().__init__(daemon=True, name=name)
-        self._brokers = {number: _Impatient(port) for number, port in ports.items()}
+        self._brokers = {number: Lives(port, ANSWER_S) for number, port in ports.items()}
         self._history = history
         self._random = random.Random(seed)
         self._numbers: dict[Uuid, int] = {}
@@ -126,11 +118,12 @@ class Churn(threading.Thread):
                 return None
             value = f"{life.hex}/{number}"
             self._numbers[life] = number + 1
+            sent_at = time.monotonic()
             answer = leader.produce(life, value, partition=partition)
             if answer.error_code:
                 self._note("Produce", answer.error_code)
                 return None
-            self._history.acknowledge(Place(life.hex, partition), answer.base_offset, value)
+            self._history.acknowledge(Place(life.hex, partition), answer.base_offset, value, sent_at)
             return 1
 
         return all(self._until(attempt, unless_enough=True) for _ in range(wanted)) or self.enough.is_set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +20,8 @@ class Acknowledged(NamedTuple):
 
     offset: int
     value: str
+    sent_at: float
+    answered_at: float
 
 
 class Delivered(NamedTuple):
@@ -59,7 +62,7 @@ class History:
     counts: Counter[str] = field(default_factory=Counter)
     """How much happened."""
 
-    def acknowledge(self, place: Place, offset: int, value: str) -> None:
-        """The cluster has answered that it keeps it."""
-        self.acknowledged[place].append(Acknowledged(offset, value))
+    def acknowledge(self, place: Place, offset: int, value: str, sent_at: float) -> None:
+        """The cluster has just answered that it keeps the record, which was sent at `time.monotonic()`."""
+        self.acknowledged[place].append(Acknowledged(offset, value, sent_at, time.monotonic()))
         self.counts["acknowledged"] += 1

@@ -111,9 +111,14 @@ class Nemesis:
             "elect preferred leaders": self._elect_preferred,
         }
 
+    @property
+    def brokers(self) -> int:
+        """The number of brokers."""
+        return len(self._cluster.brokers)
+
     def do(self, step: Step) -> None:
         """One step, until it is undone; not until the cluster is whole again."""
-        (third,) = set(self._cluster.brokers) - {step.first, step.second}
+        third = min(set(self._cluster.brokers) - {step.first, step.second})
         match step.beside:
             case "pair":
                 self._links.cut_off(step.second, third)
@@ -282,7 +287,7 @@ class Nemesis:
 
     def _ask_to_move(self, step: Step) -> None:
         """Whether it begins is not looked at; that a move that has begun ends is."""
-        (third,) = set(self._cluster.brokers) - {step.first, step.second}
+        third = min(set(self._cluster.brokers) - {step.first, step.second})
         wanted = [[step.first, step.second], [step.second, third] if step.records % 3 else None]
         partitions = [
             m.AlterPartitionReassignmentsRequest_ReassignablePartition(partition_index=index, replicas=replicas)

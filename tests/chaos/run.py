@@ -17,6 +17,7 @@ from pybroker.native import Uuid
 from pybroker.testing.cluster import Store
 from tests.chaos.checker import check
 from tests.chaos.churn import Churn
+from tests.chaos.contended import PREFIX, Contended, Contender
 from tests.chaos.group import Group, Member
 from tests.chaos.history import History, Place
 from tests.chaos.nemesis import MOVED, SESSION_MS, Nemesis, Step, plan
@@ -26,7 +27,7 @@ from tests.support.cluster_state import ClusterState, not_there, state_of
 from tests.support.links import Links
 from tests.support.log_files import replica_logs
 from tests.support.partition_states import PartitionState, StateUnknownError
-from tests.support.taking_records import all_take_a_record
+from tests.support.taking_records import TakenRecord, all_take_a_record
 
 SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "3000",
@@ -41,6 +42,7 @@ SETTINGS: Mapping[str, str] = {
 STEADY, COMPACTED, CHURNED = "steady", "compacted", "churned"
 PARTITIONS = {STEADY: 4, COMPACTED: 2, MOVED: 2}
 BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
+CONTENDERS = 3
 HEALED_S = 180.0
 """Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
 HEALED_AGAIN_S = 10.0
@@ -127,17 +129,21 @@ def run(
     least: Least | None = None,
     *,
     store: Store = "zookeeper",
+    brokers: int = 3,
 ) -> Verdict:
     """One run; the verdict says what was wrong."""
     least, faults = least or Least(), faults or {**KILLS, **CUTS}
     if store == "quorum":
         faults = {name: often for name, often in faults.items() if "ZooKeeper" not in name}
     history, verdict = History(), Verdict(seed)
-    with _cluster(folder, store) as (cluster, links), state_of(cluster, patience_s=0) as state:
+    contended = Contended()
+    with _cluster(folder, store, brokers) as (cluster, links), state_of(cluster, patience_s=0) as state:
         nemesis = Nemesis(cluster, links, state, history)
         with _clients(cluster, state, history, seed) as finish:
-            _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
-            nemesis.heal()
+            with _contenders(cluster, contended, seed) as contenders:
+                _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
+                nemesis.heal()
+            verdict.anomalies += _end(contenders)
             verdict.anomalies += _heal(cluster, state)
             verdict.anomalies += _take_a_record(cluster, history)
             verdict.anomalies += finish()
@@ -148,16 +154,33 @@ def run(
         disks = {number: replica_logs(broker.data_dir) for number, broker in cluster.brokers.items()}
         verdict.anomalies += check(history, disks, assigned, BY_KEY)
         verdict.anomalies += _complaints(cluster)
+    unexplained, history.counts["undecided names"] = contended.check()
+    verdict.anomalies += unexplained
+    history.counts["contended requests"] = contended.answered
     verdict.counts = history.counts
     verdict.anomalies += [f"too little happened: {one}" for one in least.missing(history.counts)]
     return verdict
 
 
 @contextmanager
-def _cluster(folder: Path, store: Store) -> Iterator[tuple[BrokerCluster, Links]]:
+def _cluster(folder: Path, store: Store, brokers: int) -> Iterator[tuple[BrokerCluster, Links]]:
     links = Links()
-    with closing(links), running_cluster(folder, settings=SETTINGS, links=links, store=store) as cluster:
+    with closing(links), running_cluster(folder, brokers, SETTINGS, links, store=store) as cluster:
         yield cluster, links
+
+
+@contextmanager
+def _contenders(cluster: BrokerCluster, contended: Contended, seed: int) -> Iterator[list[Contender]]:
+    """Clients that want topics of the same names. They send no more requests after the block."""
+    ports = {number: broker.port for number, broker in cluster.brokers.items()}
+    contenders = [Contender(number, ports, contended, seed + number) for number in range(CONTENDERS)]
+    for contender in contenders:
+        contender.start()
+    try:
+        yield contenders
+    finally:
+        for contender in contenders:
+            contender.enough.set()
 
 
 def _trouble(
@@ -169,7 +192,7 @@ def _trouble(
 ) -> None:
     seed, seconds, faults, least = wanted
     started = time.monotonic()
-    for step in plan(seed, 3, faults):
+    for step in plan(seed, nemesis.brokers, faults):
         passed = time.monotonic() - started
         if passed > seconds:
             _count(state, history.counts)
@@ -235,7 +258,7 @@ def _create(cluster: BrokerCluster) -> None:
         )
 
 
-def _end(threads: Sequence[Writer | Member | Churn]) -> list[str]:
+def _end(threads: Sequence[Writer | Member | Churn | Contender]) -> list[str]:
     give_up = time.monotonic() + HEALED_S
     for one in threads:
         one.enough.set()
@@ -266,8 +289,11 @@ def _take_a_record(cluster: BrokerCluster, history: History) -> list[str]:
     def value(topic_id: Uuid) -> str:
         return f"{topic_id.hex}/healed/{next(numbers)}"
 
-    def taken(topic_id: Uuid, partition: int, offset: int, value: str) -> None:
-        history.acknowledge(Place(topic_id.hex, partition), offset, value)
+    def taken(record: TakenRecord) -> None:
+        # A deletion of a contended topic may still come from a broker that was paused.
+        if not record.topic.startswith(PREFIX):
+            place = Place(record.topic_id.hex, record.partition)
+            history.acknowledge(place, record.offset, record.value, record.sent_at)
 
     refused = all_take_a_record(ports, min(ports), HEALED_AGAIN_S, value, taken)
     return [f"{where} takes no record in a healed cluster: {why}" for where, why in refused.items()]
@@ -313,7 +339,7 @@ def _topics(state: ClusterState) -> set[str]:
 
 def _count(state: ClusterState, counts: Counter[str]) -> None:
     """Of the topics that stay."""
-    found = [one for (topic, _), one in _partitions(state).items() if topic != CHURNED]
+    found = [one for (topic, _), one in _partitions(state).items() if topic in PARTITIONS]
     counts["elections"] = sum(one.leader_epoch for one in found)
     counts["ISR changes"] = sum(one.changes for one in found)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
@@ -25,19 +25,11 @@ from tests.support.log_files import replica_logs
 from tests.support.partition_states import PartitionState, StateUnknownError
 from tests.support.wire import answers_metadata
 from tests.topic_ids.lives import Lives
-from tests.wire.client import WireClient
 
 TOPIC = "t"
 ANSWER_S = 10.0
+"""Answers of brokers in trouble are not waited for longer."""
 SETTINGS = {"replica.lag.time.max.ms": "1500", "offsets.topic.num.partitions": "1"}
-
-
-class Impatient(Lives):
-    """Answers of brokers in trouble are not waited for long."""
-
-    def call(self, request: Any, version: int) -> Any:
-        with WireClient(self.port, timeout_s=ANSWER_S) as client:
-            return client.call(request, version)
 
 
 class SceneSettings(NamedTuple):
@@ -58,7 +50,7 @@ class Scene:
         self.state = state
         self.history = History()
         self.anomalies: list[str] = []
-        self.lives = {number: Impatient(broker.port) for number, broker in cluster.brokers.items()}
+        self.lives = {number: Lives(broker.port, ANSWER_S) for number, broker in cluster.brokers.items()}
         self._numbers = 0
 
     # --- clients ------------------------------------------------------------------------------------------------------
@@ -98,13 +90,14 @@ class Scene:
         for _ in range(count):
             value = f"{topic_id.hex}/{self._numbers}"
             self._numbers += 1
+            sent_at = time.monotonic()
             try:
                 answer = self.lives[at].produce(topic_id, value)
             except OSError:
                 return done
             if answer.error_code:
                 return done
-            self.history.acknowledge(Place(topic_id.hex, 0), answer.base_offset, value)
+            self.history.acknowledge(Place(topic_id.hex, 0), answer.base_offset, value, sent_at)
             done += 1
         return done
 

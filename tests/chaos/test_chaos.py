@@ -34,12 +34,12 @@ def test_a_short_run(tmp_path: Path, store: Store, seed: int | None, seconds: fl
 
 @pytest.mark.slow
 @pytest.mark.timeout(3 * LONG_S)
-@pytest.mark.parametrize("store", ["quorum", "zookeeper"])
-def test_a_long_run(tmp_path: Path, store: Store, seed: int | None, seconds: float | None) -> None:
+@pytest.mark.parametrize(("store", "brokers"), [("quorum", 3), ("quorum", 5), ("zookeeper", 3)])
+def test_a_long_run(tmp_path: Path, store: Store, brokers: int, seed: int | None, seconds: float | None) -> None:
     """Several clusters one after another, each with a seed drawn from the first one."""
     seeds = random.Random(SEED if seed is None else seed)
     left = seconds or LONG_S
     while left > 0:
         this = seeds.randrange(1 << 32)
-        good(run(tmp_path / str(this), this, min(left, ROUND_S), store=store))
+        good(run(tmp_path / str(this), this, min(left, ROUND_S), store=store, brokers=brokers))
         left -= ROUND_S

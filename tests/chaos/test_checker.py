@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,11 +50,11 @@ class Run:
         self.history = History(topics={"steady": STEADY, "keyed": KEYED}, lives={LIFE: "churned"})
         place = Place(STEADY, 0)
         for offset in range(4):
-            self.history.acknowledge(place, offset, f"w/{offset}")
+            self.history.acknowledge(place, offset, f"w/{offset}", time.monotonic())
         session = Session(place, -1, [Delivered(offset, f"w/{offset}") for offset in range(4)])
         self.history.sessions.append(session)
         self.history.keys[Place(KEYED, 0), "k"] = 5
-        self.history.acknowledge(Place(LIFE, 0), 0, f"{LIFE}/0")
+        self.history.acknowledge(Place(LIFE, 0), 0, f"{LIFE}/0", time.monotonic())
         self.assigned = {Place(one, 0): frozenset(BROKERS) for one in (STEADY, KEYED, LIFE)}
         self.steady = [batch(offset, f"w/{offset}") for offset in range(4)]
         self.disks = {
@@ -160,6 +161,11 @@ def commit_lost(run: Run) -> None:
     run.history.sessions.append(Session(Place(STEADY, 0), 3, [Delivered(2, "w/2"), Delivered(3, "w/3")]))
 
 
+def appended_before_it_was_sent(run: Run) -> None:
+    records = run.history.acknowledged[Place(STEADY, 0)]
+    records[1] = records[1]._replace(sent_at=records[3].answered_at + 1, answered_at=records[3].answered_at + 2)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -182,6 +188,7 @@ def commit_lost(run: Run) -> None:
         (read_what_is_gone, "where None is"),
         (skipped, "came after"),
         (commit_lost, "had been acknowledged"),
+        (appended_before_it_was_sent, "w/1 at offset 1 was sent after w/2 had been acknowledged"),
     ],
 )
 def test_what_is_wrong_is_said(change: Callable[[Run], None], sentence: str) -> None:

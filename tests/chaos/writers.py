@@ -89,6 +89,7 @@ class LibrdkafkaWriter(Writer):
         partition = number % self._partitions
         key = f"k{number // self._partitions % KEYS}" if self._keyed else None
         self._under_way += 1
+        sent_at = time.monotonic()
 
         def told(problem: KafkaError | None, message: Message) -> None:
             self._under_way -= 1
@@ -100,7 +101,7 @@ class LibrdkafkaWriter(Writer):
                 # Without an offset: the broker had it already, and does not know any more where.
                 offset = message.offset()
                 self._history.acknowledge(
-                    self.place(partition), -1 if offset is None else offset, f"{self.name}/{number}"
+                    self.place(partition), -1 if offset is None else offset, f"{self.name}/{number}", sent_at
                 )
             else:
                 self._history.keys[self.place(partition), key] = number
@@ -123,8 +124,9 @@ class OwnWriter(Writer):
             while not self.enough.is_set():
                 partition = number % self._partitions
                 value = f"{self.name}/{number}"
+                sent_at = time.monotonic()
                 found = producer.send(self._topic, value.encode(), partition=partition)
-                self._history.acknowledge(self.place(partition), found.offset, value)
+                self._history.acknowledge(self.place(partition), found.offset, value, sent_at)
                 self.begun.set()
                 number += 1
                 time.sleep(PAUSE_S)

@@ -17,7 +17,6 @@ from tests.cluster.loses_orders import CLOSED, flag
 from tests.support.cluster import BrokerCluster, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere, LivesAt
 from tests.support.taking_records import all_take_a_record
-from tests.wire.client import WireClient
 
 CLIENTS = 3
 TOPICS = 25
@@ -38,14 +37,6 @@ ALARMS = (
 """In lines of brokers' logs; not true here: no topic has a record when the controller dies, and no order is lost."""
 
 
-class _Impatient(LivesAt):
-    """Each broker may die."""
-
-    def call(self, request: Any, version: int) -> Any:
-        with WireClient(self.port, timeout_s=ANSWER_S) as client:
-            return client.call(request, version)
-
-
 class _Churn(threading.Thread):
     """One client of one round. It never repeats a request whose answer was lost."""
 
@@ -64,7 +55,7 @@ class _Churn(threading.Thread):
 
     def _ask(self, what: Callable[[LivesAt], Any]) -> None:
         with suppress(OSError, CodecError):
-            what(_Impatient(self._random.choice(self._ports)))
+            what(LivesAt(self._random.choice(self._ports), ANSWER_S))
 
 
 def _alarms(cluster: BrokerCluster) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from pybroker.native import Uuid, build_batch
 from pybroker.protocol import messages as m
@@ -19,8 +19,21 @@ Refusals = dict[str, str]
 """Topic and partition → why the partition accepted no record."""
 Value = Callable[[Uuid], str]
 """Returns the value of the next record for a topic."""
-Taken = Callable[[Uuid, int, int, str], None]
-"""Called for each acknowledged record: topic id, partition, offset, value."""
+
+
+class TakenRecord(NamedTuple):
+    """An acknowledged record, and when it was sent."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    offset: int
+    value: str
+    sent_at: float
+
+
+Taken = Callable[[TakenRecord], None]
+"""Called for each acknowledged record."""
 
 
 def all_take_a_record(
@@ -60,11 +73,12 @@ def _refusing(ports: Mapping[int, int], at: int, value: Value, taken: Taken) -> 
                 refused[f"{topic.name}-{partition.partition_index}"] = "no leader"
     for leader, topics in led.items():
         values = {topic_id: value(topic_id) for topic_id in topics}
+        sent_at = time.monotonic()
         for topic_id, index, code, offset in _produce(ports[leader], topics, values):
             if code:
                 refused[f"{names[topic_id]}-{index}"] = f"broker {leader} answers {error_name(code)}"
             else:
-                taken(topic_id, index, offset, values[topic_id])
+                taken(TakenRecord(names[topic_id], topic_id, index, offset, values[topic_id], sent_at))
     return refused
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pybroker.native import Uuid, build_batch
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.wire.client import WireClient
+from tests.wire.client import ANSWER_S, WireClient
 
 WAIT_S = 120.0
 TIMEOUT_MS = 60_000
@@ -27,12 +27,14 @@ def until(condition: Callable[[], bool], what: str = "the condition") -> None:
 class Lives:
     """One administrator, producer and consumer. Each call is a connection of its own, so a broker may restart."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, answer_s: float = ANSWER_S) -> None:
+        """`answer_s`: how long to wait for an answer."""
         self.port = port
+        self._answer_s = answer_s
 
     def call(self, request: Any, version: int) -> Any:
         """Any request."""
-        with WireClient(self.port) as client:
+        with WireClient(self.port, timeout_s=self._answer_s) as client:
             return client.call(request, version)
 
     # --- topics -------------------------------------------------------------------------------------------------------

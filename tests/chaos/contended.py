@@ -1,0 +1,208 @@
+"""Several clients create, delete and undelete topics of the same names at the same time. What they were answered must
+be what one controller would have answered, one request after another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pybroker.native import CodecError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from tests.chaos.churn import ANSWER_S
+from tests.chaos.linearizable import Operation, UndecidedError, unexplained
+from tests.topic_ids.lives import Lives
+
+PREFIX = "contended-"
+PER_NAME = 40
+"""Requests for one name, then the clients go on to the next: few lost answers are about the same name."""
+PAUSE_S = 0.3
+"""At most, between requests of a client."""
+
+
+class Action(NamedTuple):
+    """A request and its answer. `code` is None if the answer was lost or says nothing about the outcome."""
+
+    kind: str
+    topic_id: str
+    """Of the request, empty in one by name; of the answer to one by name; a made-up one if that answer was lost."""
+    code: int | None
+
+
+class NameState(NamedTuple):
+    """A name as the controller knows it: the topic that lives under it, the one that comes back to it, and the deleted
+    ones that can come back."""
+
+    live: str | None = None
+    returning: str | None = None
+    deleted: frozenset[str] = frozenset()
+
+
+CREATE, DELETE, DELETE_BY_NAME, UNDELETE = "create", "delete", "delete by name", "undelete"
+RETURN, GIVE_UP = "return", "give up"
+"""How an undeletion ends. It begins by reserving the name; then replicas move their data back."""
+LOST = "lost "
+"""Begins the id of a topic that was created by a request without an answer."""
+DEFINITE: Mapping[str, frozenset[int]] = {
+    CREATE: frozenset({0, ErrorCode.TOPIC_ALREADY_EXISTS}),
+    DELETE: frozenset({0, ErrorCode.UNKNOWN_TOPIC_ID}),
+    DELETE_BY_NAME: frozenset({0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    UNDELETE: frozenset({0, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_ID}),
+}
+"""The answers that say what happened. Others are those of a request that may have happened or not."""
+
+
+def step(state: NameState, action: Action) -> NameState | None:
+    """Return the state of the name after an action, None if the action cannot have been answered so."""
+    taken = state.live is not None or state.returning is not None
+    match action.kind:
+        case "create":
+            if action.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                return state if taken else None
+            return _unless_lost(state, action) if taken else state._replace(live=action.topic_id)
+        case "delete" | "delete by name":
+            return _after_deletion(state, action)
+        case "undelete":
+            if action.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                # Also of a topic whose return or deletion is under way.
+                return state
+            there = action.topic_id in state.deleted
+            if action.code == ErrorCode.UNKNOWN_TOPIC_ID:
+                return None if there else state
+            if there and not taken:
+                return state._replace(returning=action.topic_id, deleted=state.deleted - {action.topic_id})
+        case "return" if state.returning == action.topic_id:
+            return state._replace(live=action.topic_id, returning=None)
+        case "give up" if state.returning == action.topic_id:
+            return state._replace(returning=None, deleted=state.deleted | {action.topic_id})
+    return _unless_lost(state, action)
+
+
+def _after_deletion(state: NameState, action: Action) -> NameState | None:
+    live, by_name = state.live, action.kind == DELETE_BY_NAME
+    if live is not None and (live == action.topic_id or (by_name and _unnamed(live, action))):
+        if action.code not in (0, None):
+            return None
+        gone = live if action.code is None else action.topic_id
+        return state._replace(live=None, deleted=state.deleted | {gone})
+    if action.code == 0 or (by_name and action.code is not None and live is not None):
+        return None
+    return state
+
+
+def _unless_lost(state: NameState, action: Action) -> NameState | None:
+    return state if action.code is None else None
+
+
+def requested(begun: float, ended: float, action: Action) -> Iterator[Operation[Action]]:
+    """Return the operations of a request."""
+    yield Operation(begun, ended, action)
+    if action.kind == UNDELETE and action.code in (0, None):
+        yield Operation(begun, ended, action._replace(kind=RETURN))
+    if action.kind == UNDELETE and action.code is None:
+        yield Operation(begun, ended, action._replace(kind=GIVE_UP))
+
+
+def _unnamed(live: str, action: Action) -> bool:
+    """Whether a deletion by name can be about the live topic: its own answer was lost, or that to the creation was."""
+    return action.code is None or live.startswith(LOST)
+
+
+class Contended:
+    """What all these clients did, by name of the topic."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, list[Operation[Action]]] = defaultdict(list)
+        self._requests = itertools.count()
+        self.answered = 0
+        """Requests whose answer said what happened."""
+        self._ids: dict[str, list[Uuid]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def next_name(self) -> str:
+        """The name of the next request."""
+        return f"{PREFIX}{next(self._requests) // PER_NAME}"
+
+    def ids(self, name: str) -> list[Uuid]:
+        """The topics that had this name, as far as answers showed them."""
+        with self._lock:
+            return list(self._ids[name])
+
+    def add(self, name: str, operations: Iterable[Operation[Action]], topic_id: Uuid | None) -> None:
+        """Record a request. topic_id: the topic that the answer showed."""
+        with self._lock:
+            added = list(operations)
+            self.operations[name] += added
+            self.answered += added[0].answered
+            if topic_id is not None and topic_id not in self._ids[name]:
+                self._ids[name].append(topic_id)
+
+    def check(self) -> tuple[list[str], int]:
+        """Return what no order of the requests explains, and how many names had too many lost answers to tell."""
+        found, undecided = [], 0
+        for name, operations in self.operations.items():
+            try:
+                left = unexplained(operations, NameState(), step)
+            except UndecidedError:
+                undecided += 1
+                continue
+            if left:
+                found.append(f"no order of the requests explains the answers about {name}:{_told(operations, left)}")
+        return found, undecided
+
+
+def _told(operations: Iterable[Operation[Action]], left: Iterable[Operation[Action]]) -> str:
+    lines = []
+    for operation in sorted(operations, key=lambda operation: operation.begun):
+        mark = "  <- one of these" if operation in left else ""
+        kind, topic_id, code = operation.action
+        lines.append(f"\n  {operation.begun:.4f} – {operation.ended:.4f} {kind} {topic_id}: {code}{mark}")
+    return "".join(lines)
+
+
+class Contender(threading.Thread):
+    """One of the clients. Each request goes to a broker of its own choice, and is sent once."""
+
+    def __init__(self, number: int, ports: Mapping[int, int], contended: Contended, seed: int) -> None:
+        super().__init__(daemon=True, name=f"contender-{number}")
+        self._brokers = [Lives(port, ANSWER_S) for port in ports.values()]
+        self._contended = contended
+        self._random = random.Random(seed)
+        self._number = number
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        while not self.enough.is_set():
+            self._request(self._contended.next_name())
+            time.sleep(self._random.uniform(0, PAUSE_S))
+
+    def _request(self, name: str) -> None:
+        ids = self._contended.ids(name)
+        kind = self._random.choice([CREATE, DELETE, DELETE, DELETE_BY_NAME, UNDELETE, UNDELETE] if ids else [CREATE])
+        asked = self._random.choice(ids) if kind in (DELETE, UNDELETE) else None
+        shown, code = asked, None
+        begun = time.monotonic()
+        try:
+            answer = self._send(kind, name, asked)
+            code = answer.error_code if answer.error_code in DEFINITE[kind] else None
+            if code == 0:
+                shown = answer.topic_id
+        except (OSError, CodecError):
+            pass
+        ended = math.inf if code is None else time.monotonic()
+        topic_id = shown.hex if shown is not None else f"{LOST}{self._number}/{begun:.6f}"
+        self._contended.add(name, requested(begun, ended, Action(kind, topic_id, code)), shown)
+
+    def _send(self, kind: str, name: str, topic_id: Uuid | None) -> Any:
+        broker = self._random.choice(self._brokers)
+        if kind == CREATE:
+            return broker.try_create(name, replicas=3)
+        if kind == UNDELETE and topic_id is not None:
+            return broker.undelete(topic_id)
+        return broker.delete(name if topic_id is None else topic_id)
