@@ -175,11 +175,11 @@ class Controller:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
+        # Tasks of this controller wait for queued events too. Nothing takes the events any more.
+        self._client.refuse_queued(KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller."))
         await self._outbox.close()
         # The tasks end by themselves: all that they wait for has arrived by now, or has failed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for submission in self._client.left():
-            submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
 
     @property
     def changes(self) -> tuple[int, int]:

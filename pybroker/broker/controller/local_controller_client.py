@@ -79,6 +79,8 @@ class LocalControllerClient:
         self._broker_id = broker_id
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
+        self._refusal: KafkaError | None = None
+        """The error for queued events, once the controller takes no more of them."""
         self.figures = QueueFigures()
         self.heartbeats: Callable[[BrokerHeartbeat], None] | None = None
         """Processes heartbeats immediately: they must not wait behind decisions. Raises KafkaError."""
@@ -153,6 +155,7 @@ class LocalControllerClient:
     def open(self, first: Event[R] | None) -> asyncio.Future[EventAnswer[R]] | None:
         """Start to accept events, with `first` before all others; return the future of its answer."""
         self._open = True
+        self._refusal = None
         return None if first is None else self._put(first, self._broker_id)
 
     def close(self) -> None:
@@ -173,8 +176,13 @@ class LocalControllerClient:
 
     def put_back(self, submission: Submission) -> None:
         """Put a submission that the controller has taken back at the end of the queue, because it has to wait."""
+        if self._refusal is not None:
+            submission.fail(self._refusal)
+            return
         self._queue.put_nowait(submission)
 
-    def left(self) -> list[Submission]:
-        """Return all submissions that the controller has not taken."""
-        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+    def refuse_queued(self, error: KafkaError) -> None:
+        """Fail all submissions that the controller has not taken, and those that it puts back until `open`."""
+        self._refusal = error
+        while not self._queue.empty():
+            self._queue.get_nowait().fail(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from pybroker.broker.cluster.events import (
     UndeleteTopic,
 )
 from pybroker.broker.controller import local_controller_client
+from pybroker.broker.controller.controller_election import SoleController
+from pybroker.broker.controller.internal_events import RemoveLeftovers
 from pybroker.broker.controller.local_controller_client import LocalControllerClient
 from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, RestoreReplicasRequest
 from pybroker.errors import KafkaError
@@ -123,6 +126,32 @@ async def test_who_waits_when_the_controller_stops_is_answered(
     await until(lambda: control_plane.parts.services.cache.topic("a"))
 
 
+async def test_a_stop_ends_with_its_own_events_in_the_queue(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await control_plane.start()
+    election, client = control_plane.parts.election, control_plane.parts.controller
+    assert isinstance(election, SoleController)
+    assert isinstance(client, LocalControllerClient)
+    controller, free = election._controller, asyncio.Event()
+    decide = controller._run_apart
+
+    async def slow(work: Callable[[], Any]) -> Any:
+        await free.wait()
+        return await decide(work)
+
+    monkeypatch.setattr(controller, "_run_apart", slow)
+    for name in "ab":
+        controller._report(RemoveLeftovers(name))
+    # The controller takes one event at a time.
+    await until(lambda: client.waiting == 1)
+    stopping = asyncio.create_task(election.stop())
+    await asyncio.sleep(0)
+    free.set()
+    async with asyncio.timeout(60):
+        await stopping
+
+
 async def test_events_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_controller_client, "EVENTS_QUEUED_MAX", 2)
     controller = LocalControllerClient(1)
@@ -135,7 +164,6 @@ async def test_events_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KafkaError) as refused:
         await controller.submit(topic("c"))
     assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
-    for submission in controller.left():
-        submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+    controller.refuse_queued(KafkaError(ErrorCode.NOT_CONTROLLER))
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(one) for one in results] == [KafkaError, KafkaError]
