@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use pybroker_storage::{FlushMode, Log, Woken};
+use pybroker_storage::{FlushMode, Log, WakerBatch};
 
 use crate::{Leader, PartitionError, Role, TopicConfig, check_leader_epoch};
 use in_sync::{Claim, InSync};
@@ -102,11 +102,11 @@ impl Progress {
     /// As leader, raise the high watermark to the end that the ISR has. Called after each flush (commit mode) or append
     /// (os mode); does nothing on a follower.
     pub(crate) fn advance(&self, log: &Log) {
-        self.advance_with(log, &mut Woken::default());
+        self.advance_with(log, &mut WakerBatch::default());
     }
 
     /// Like `advance`; waiters wake when `woken` is dropped.
-    pub(crate) fn advance_with(&self, log: &Log, woken: &mut Woken) {
+    pub(crate) fn advance_with(&self, log: &Log, woken: &mut WakerBatch) {
         let local = self.local_end(log);
         let led = self.led.lock();
         if let Some(minimum) = led.as_ref().and_then(|ends| ends.minimum(local)) {
@@ -133,7 +133,7 @@ impl Progress {
     }
 
     /// Raise the high watermark and collect its waiters.
-    fn raise_to(&self, high_watermark: i64, log: &Log, woken: &mut Woken) {
+    fn raise_to(&self, high_watermark: i64, log: &Log, woken: &mut WakerBatch) {
         // Raise the last stable offset first, so that a producer whose records are acknowledged finds both raised.
         self.last_stable
             .raise_with(log.last_stable_offset(high_watermark), woken);
@@ -166,7 +166,7 @@ impl Progress {
             Claim::Stale => return Err(PartitionError::StaleBrokerEpoch { broker, epoch }),
         }
         if let Some(minimum) = in_sync.minimum(local) {
-            self.raise_to(minimum, log, &mut Woken::default());
+            self.raise_to(minimum, log, &mut WakerBatch::default());
         }
         let watermark = self.high_watermark.get();
         Ok(in_sync
@@ -270,7 +270,7 @@ impl Progress {
         }
         // A leader that is alone in the ISR knows its high watermark before any client asks for it.
         if let Some(minimum) = led.as_ref().and_then(|ends| ends.minimum(local)) {
-            self.raise_to(minimum, log, &mut Woken::default());
+            self.raise_to(minimum, log, &mut WakerBatch::default());
         }
         self.role.store(Arc::new(Role::Leader(leader)));
         drop(led);
@@ -283,7 +283,7 @@ impl Progress {
         let led = self.led.lock();
         if led.is_none() {
             let high_watermark = high_watermark.min(self.local_end(log));
-            self.raise_to(high_watermark, log, &mut Woken::default());
+            self.raise_to(high_watermark, log, &mut WakerBatch::default());
         }
     }
 

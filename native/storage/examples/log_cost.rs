@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const NOW_MS: i64 = 1_700_000_000_000;
 const APPENDS: usize = 1000;
 
-type Opened = (Arc<LogDir>, Vec<Arc<Log>>);
+type OpenLogs = (Arc<LogDir>, Vec<Arc<Log>>);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let parent = std::env::args().nth(1).unwrap_or_else(|| ".".into());
@@ -134,7 +134,7 @@ fn partition(index: i32, topic_id: TopicId) -> NewPartition {
     }
 }
 
-fn open_all(path: &Path, what: &str, all: &[NewPartition]) -> Result<Opened, Box<dyn Error>> {
+fn open_all(path: &Path, what: &str, all: &[NewPartition]) -> Result<OpenLogs, Box<dyn Error>> {
     let start = Instant::now();
     let dir = LogDir::open(path, &LogDirOptions::new(1, "bench".into()))?;
     let found = dir.scan()?.len();

@@ -33,7 +33,7 @@ use crate::files;
 use crate::health::Health;
 use crate::journal::{self, Entries};
 use crate::log::Log;
-use crate::woken::Woken;
+use crate::waker_batch::WakerBatch;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -48,7 +48,7 @@ mod journaling;
 
 pub use held::HeldFlushes;
 pub use journaling::JournalFigures;
-pub(crate) use journaling::{Journaling, NoteJournal};
+pub(crate) use journaling::{DirectoryJournal, NoteJournal};
 
 /// Number of waiting logs from which one `syncfs` is cheaper than a sync of each.
 pub const SYNCFS_LOGS: usize = 64;
@@ -75,7 +75,7 @@ pub(crate) struct Options {
 
 /// Flushes the logs of one directory on its own threads. Dropping it finishes queued flushes.
 pub struct Flusher {
-    shared: Arc<Shared>,
+    shared: Arc<FlusherState>,
     /// Journal threads; they end first, because they may queue work for the others.
     journal_threads: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -83,13 +83,13 @@ pub struct Flusher {
     descriptor: Mutex<File>,
 }
 
-struct Shared {
+struct FlusherState {
     queue: Mutex<Queue>,
     wake: Condvar,
     /// Queue of logs with appends for the journal.
     small: Mutex<Queue>,
     wake_small: Condvar,
-    journaling: Arc<Journaling>,
+    journaling: Arc<DirectoryJournal>,
     health: Arc<Health>,
     clock: Option<Arc<dyn Clock>>,
     syncfs_logs: usize,
@@ -122,8 +122,8 @@ impl Flusher {
             journal_bytes,
             clock,
         } = options;
-        let journaling = Journaling::new(root, health, journal_bytes, syncfs_logs, note)?;
-        let shared = Arc::new(Shared {
+        let journaling = DirectoryJournal::new(root, health, journal_bytes, syncfs_logs, note)?;
+        let shared = Arc::new(FlusherState {
             queue: Mutex::default(),
             wake: Condvar::new(),
             small: Mutex::default(),
@@ -136,7 +136,7 @@ impl Flusher {
             turns: AtomicU64::new(0),
             times: Mutex::default(),
         });
-        let start = |name: String, run: fn(&Shared, &File)| {
+        let start = |name: String, run: fn(&FlusherState, &File)| {
             let shared = Arc::clone(&shared);
             // Open the descriptor before the first write, so that syncfs reports all later errors. Each thread needs
             // its own: a descriptor reports an error only once, so a parallel sync on the same one would consider its
@@ -148,7 +148,7 @@ impl Flusher {
                 .map_err(StorageError::io("start a thread for", root))
         };
         let threads = (0..threads.max(1))
-            .map(|index| start(format!("flusher-{index}"), Shared::run))
+            .map(|index| start(format!("flusher-{index}"), FlusherState::run))
             .collect::<Result<_, _>>()?;
         let mut journal_threads = Vec::new();
         if shared.journaling.is_on() {
@@ -175,15 +175,15 @@ impl Flusher {
     }
 
     /// Return the journal of the directory.
-    pub(crate) fn journaling(&self) -> &Journaling {
+    pub(crate) fn journaling(&self) -> &DirectoryJournal {
         &self.shared.journaling
     }
 
     /// Return the journal handle for logs of this directory.
     pub(crate) fn journaling_of_logs(&self) -> journal::OfLog {
-        let journaling: &Arc<Journaling> = &self.shared.journaling;
+        let journaling: &Arc<DirectoryJournal> = &self.shared.journaling;
         journaling.is_on().then(|| {
-            let weak: Weak<Journaling> = Arc::downgrade(journaling);
+            let weak: Weak<DirectoryJournal> = Arc::downgrade(journaling);
             weak as Weak<dyn Entries>
         })
     }
@@ -241,7 +241,7 @@ impl Drop for Flusher {
     }
 }
 
-impl Shared {
+impl FlusherState {
     /// Queue the log unless it is queued. Return whether it goes to the journal; the caller must then wake the journal.
     fn queue(&self, log: &Arc<Log>) -> bool {
         let asked = log
@@ -393,7 +393,7 @@ fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
         health.fail(&format!("cannot sync the filesystem: {error}"));
         return false;
     }
-    let mut woken = Woken::default();
+    let mut woken = WakerBatch::default();
     for (log, sample) in logs.iter().zip(&samples) {
         log.tell_flushed_with(log.publish_flushed(sample), &mut woken);
     }

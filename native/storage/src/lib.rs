@@ -10,7 +10,7 @@
 //!           deleting/{topic id in hex}_{partition}/…
 //!           ingest/{topic id in hex}/…    staged, not in any log yet: `staged.rs`
 //! ```
-//! From the bottom up: files (`file_names`, `files`, `direct`, `handles`, `health`) and `woken`; formats (`checkpoint`,
+//! From the bottom up: files (`file_names`, `files`, `direct`, `handles`, `health`) and `waker_batch`; formats (`checkpoint`,
 //! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`); structures (`segment`,
 //! `producer_state`, `staged`, `journal`); then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
 //!
@@ -49,7 +49,7 @@ mod staged;
 #[cfg(test)]
 mod testing;
 mod txn_index;
-mod woken;
+mod waker_batch;
 
 pub use clock::Clock;
 pub use config::{CleanupPolicy, FlushMode, LogConfig};
@@ -61,14 +61,14 @@ pub use health::OnFailure;
 pub use ingest::{Listing, StagedTotals};
 pub use leader_epochs::EpochEntry;
 pub use log::{
-    Appended, AttachNotice, Attached, Cleanable, Compacted, Log, LogSlice, OnFlush, Retained,
-    TimestampAndOffset,
+    AttachNotice, AttachResult, Cleanable, CompactionResult, Log, LogAppendInfo, LogSlice, OnFlush,
+    RetentionResult, TimestampAndOffset,
 };
 pub use log_dir::{
-    Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, Moving, NewPartition, StagedDeletion,
+    Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, MoveState, NewPartition, StagedDeletion,
 };
 pub use producer_state::{ActiveProducer, AppendOrigin, ProducerCount, ProducerLegacy};
 pub use recovery::{OpenState, RecoveryReport};
 pub use staged::{PlannedAttempt, StagedPartition};
 pub use txn_index::AbortedTransaction;
-pub use woken::Woken;
+pub use waker_batch::WakerBatch;

@@ -21,7 +21,7 @@ use crate::producer_state::{
     ActiveProducer, ProducerLegacy, ProducerShare, ProducerState, Transactions,
 };
 use crate::segment::{DirPath, Segment, Segments};
-use crate::woken::Woken;
+use crate::waker_batch::WakerBatch;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::TopicIdPartition;
@@ -46,19 +46,19 @@ mod times;
 mod truncate;
 mod write;
 
-pub use append::Appended;
+pub use append::LogAppendInfo;
 #[cfg(test)]
 pub(crate) use attach::Step;
-pub use attach::{AttachNotice, Attached};
-pub use compaction::{Cleanable, Compacted};
-pub use delete::Retained;
-pub(crate) use journaled::{JournalSample, Waiting};
+pub use attach::{AttachNotice, AttachResult};
+pub use compaction::{Cleanable, CompactionResult};
+pub use delete::RetentionResult;
+pub(crate) use journaled::{JournalSample, UnflushedData};
 pub use read::LogSlice;
 pub use times::TimestampAndOffset;
 
-/// Called with the flushed end after each flush that moved it. The callback adds wakers to [`Woken`], which wakes them
+/// Called with the flushed end after each flush that moved it. The callback adds wakers to [`WakerBatch`], which wakes them
 /// after every log in the flush has been notified.
-pub type OnFlush = Box<dyn Fn(i64, &mut Woken) + Send + Sync>;
+pub type OnFlush = Box<dyn Fn(i64, &mut WakerBatch) + Send + Sync>;
 
 /// Value of `lost_from` for an intact log.
 const NOTHING_LOST: i64 = i64::MAX;

@@ -36,7 +36,7 @@ pub use deletion::StagedDeletion;
 pub use moving::LogCopy;
 pub use options::{Layout, LogDirOptions};
 pub use partitions::NewPartition;
-pub use scan::{LocalPartition, Moving};
+pub use scan::{LocalPartition, MoveState};
 
 /// A log directory in use by this process.
 pub struct LogDir {

@@ -49,7 +49,7 @@ use listing::Listing;
 pub use report::{OpenState, RecoveryReport};
 
 /// Parts of an opened log.
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredLog {
     pub(crate) segments: Segments,
     pub(crate) producers: ProducerState,
     pub(crate) transactions: Transactions,
@@ -69,7 +69,7 @@ pub(crate) fn recover(
     config: &LogConfig,
     state: &OpenState,
     now_ms: i64,
-) -> Result<Recovered, StorageError> {
+) -> Result<RecoveredLog, StorageError> {
     let path = dir.read().clone();
     let mut report = RecoveryReport::default();
     let start_known = state.log_start_offset.unwrap_or(0).max(0);
@@ -117,7 +117,7 @@ pub(crate) fn recover(
         (log_end, config.producer_ids_per_partition_max),
         &mut report,
     )?;
-    Ok(Recovered {
+    Ok(RecoveredLog {
         segments,
         producers,
         transactions,

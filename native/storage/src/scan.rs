@@ -34,7 +34,7 @@ pub(crate) enum Fault {
 }
 
 /// A batch: its position, its header, and its bytes (at least the header's).
-pub(crate) type Scanned<'a> = (u64, BatchHeader, &'a [u8]);
+pub(crate) type ScannedBatch<'a> = (u64, BatchHeader, &'a [u8]);
 
 /// A walk over `position..end` of one file.
 pub(crate) struct Scan<'a> {
@@ -74,7 +74,7 @@ impl<'a> Scan<'a> {
 
     /// Return the next batch: position, header, and its bytes (at least the header; all with `Depth::Whole`). `None` at
     /// the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Scanned<'_>>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<ScannedBatch<'_>>, Fault> {
         let position = self.position;
         if position >= self.end {
             return Ok(None);

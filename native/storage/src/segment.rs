@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 mod aborted;
 mod finding;
 mod indexes;
-mod kept;
 mod places;
 mod reading;
+mod unflushed_tail;
 
 use indexes::Indexes;
-use kept::Kept;
 use places::ReaderPlaces;
 pub(crate) use reading::ReadStart;
+use unflushed_tail::UnflushedTail;
 
 /// Recent batches whose position is remembered, for readers that follow the writer.
 const RECENT_BATCHES: usize = 32;
@@ -65,7 +65,7 @@ pub(crate) struct Segment {
     end: AtomicU64,
     /// End of the bytes on disk, here or in the journal.
     flushed: AtomicU64,
-    kept: Mutex<Kept>,
+    unflushed_tail: Mutex<UnflushedTail>,
     recent: [AtomicU64; RECENT_BATCHES],
     recent_next: AtomicUsize,
     readers: ReaderPlaces,
@@ -99,7 +99,7 @@ impl Segment {
             index: Arc::default(),
             end: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
-            kept: Mutex::default(),
+            unflushed_tail: Mutex::default(),
             recent: [const { AtomicU64::new(NOTHING) }; RECENT_BATCHES],
             recent_next: AtomicUsize::new(0),
             readers: ReaderPlaces::default(),
@@ -153,7 +153,7 @@ impl Segment {
     /// Raise the flushed end; only a truncation lowers it.
     pub(crate) fn set_flushed(&self, place: Place) {
         self.flushed.fetch_max(place.pack(), Ordering::AcqRel);
-        self.forget_kept(place.position.into());
+        self.forget_flushed(place.position.into());
     }
 
     pub(crate) fn flushed(&self) -> Place {

@@ -1,7 +1,7 @@
 //! Shared test helpers: a temporary log directory, and batches.
 
 use crate::{
-    AppendError, AppendOrigin, Appended, Log, LogConfig, LogDir, LogDirOptions, NewPartition,
+    AppendError, AppendOrigin, Log, LogAppendInfo, LogConfig, LogDir, LogDirOptions, NewPartition,
     RecoveryReport,
 };
 use pybroker_model::{
@@ -105,7 +105,7 @@ impl Fixture {
             .expect("closes");
     }
 
-    pub(crate) fn append(&self, batch: Vec<u8>) -> Result<Appended, AppendError> {
+    pub(crate) fn append(&self, batch: Vec<u8>) -> Result<LogAppendInfo, AppendError> {
         let batch = ValidBatches::checked_owned(batch).expect("a good batch");
         let epoch = self.log().latest_epoch().map_or(0, |entry| entry.epoch);
         self.log()
@@ -164,10 +164,10 @@ pub(crate) fn sequenced(producer: i64, epoch: i16, sequence: i32, count: usize) 
 }
 
 /// A record as read back: offset, key, value.
-pub(crate) type Read = (i64, Option<String>, Option<String>);
+pub(crate) type RecordTuple = (i64, Option<String>, Option<String>);
 
 /// Return all data records from `from`, in order, read slice by slice with `max_bytes`.
-pub(crate) fn read_from(log: &Log, from: i64, max_bytes: usize) -> Vec<Read> {
+pub(crate) fn read_from(log: &Log, from: i64, max_bytes: usize) -> Vec<RecordTuple> {
     let mut records = Vec::new();
     let mut offset = from;
     let end = log.log_end_offset();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use pybroker_model::{TimestampType, TopicIdPartition};
 use pybroker_storage::{
-    AttachNotice, Attached, Listing, Log, LogDir, PlannedAttempt, StagedTotals,
+    AttachNotice, AttachResult, Listing, Log, LogDir, PlannedAttempt, StagedTotals,
 };
 
 use crate::open_ingests::{COMMITTING, Ingest, OPEN};
@@ -242,7 +242,7 @@ impl Replicas {
         plan: u32,
         timestamps: TimestampType,
         now_ms: i64,
-    ) -> Result<(Attached, bool), PartitionError> {
+    ) -> Result<(AttachResult, bool), PartitionError> {
         let partition = self.partition(tip).ok_or(PartitionError::NotLeader)?;
         let attached = partition.attach(
             directory,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pybroker_storage::Moving;
+use pybroker_storage::MoveState;
 
 use super::{LocalPartition, LogDirs};
 
@@ -14,7 +14,7 @@ pub(crate) struct Seen {
     /// The directory's name in the log directory.
     pub(crate) name: String,
     pub(crate) local: LocalPartition,
-    pub(crate) moving: Moving,
+    pub(crate) moving: MoveState,
 }
 
 /// Finish or undo interrupted moves; return the partitions that remain.
@@ -22,18 +22,18 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
     let mut partitions = Vec::with_capacity(found.len());
     let (futures, others): (Vec<Seen>, Vec<Seen>) = found
         .into_iter()
-        .partition(|one| one.moving == Moving::Future);
+        .partition(|one| one.moving == MoveState::Future);
     let mut futures: Vec<Option<Seen>> = futures.into_iter().map(Some).collect();
     // First settle finished moves: the copy at the destination becomes the partition, in whatever order the scan found
     // the two directories.
     for mut one in others {
         match &one.moving {
-            Moving::No | Moving::Future => {}
-            Moving::Removed => {
+            MoveState::No | MoveState::Future => {}
+            MoveState::Removed => {
                 remove(dirs, &one, report);
                 continue;
             }
-            Moving::Moved(to) => {
+            MoveState::Moved(to) => {
                 let to = to.clone();
                 match settle_moved(dirs, &one, &to, &mut futures) {
                     Ok(Settled::Gone(renamed)) => {
@@ -42,7 +42,7 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
                         }
                         continue;
                     }
-                    Ok(Settled::Stays) => one.moving = Moving::No,
+                    Ok(Settled::Stays) => one.moving = MoveState::No,
                     Err(problem) => one.local.problem = Some(problem),
                 }
             }
@@ -113,7 +113,7 @@ fn settle_moved(
                 directory: to.to_path_buf(),
                 ..copy.local
             },
-            moving: Moving::No,
+            moving: MoveState::No,
             ..copy
         });
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 use pybroker_storage::AttachNotice;
 
-/// Attached ingests of one partition.
+/// AttachResult ingests of one partition.
 #[derive(Debug, Default)]
 pub(super) struct Attaches {
     /// Whether any ingest is attached. False for most partitions, so that reads by replicas skip the list.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLockReadGuard;
 use pybroker_model::{BatchHeader, ProduceRules, TimestampType, ValidBatches};
 use pybroker_storage::{
-    ActiveProducer, AppendOrigin, Attached, FlushMode, HeldFlushes, StorageError,
+    ActiveProducer, AppendOrigin, AttachResult, FlushMode, HeldFlushes, StorageError,
 };
 
 use super::Partition;
@@ -185,7 +185,7 @@ impl Partition {
         timestamps: TimestampType,
         now_ms: i64,
         copy_bytes_max: u64,
-    ) -> Result<Attached, PartitionError> {
+    ) -> Result<AttachResult, PartitionError> {
         let gate = self.gate.read();
         let role = self.progress.role();
         let (leader, hosted) = self.led(&role)?;

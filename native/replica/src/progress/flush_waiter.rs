@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use parking_lot::Mutex;
-use pybroker_storage::Woken;
+use pybroker_storage::WakerBatch;
 
 /// A slot for one waker.
 #[derive(Debug, Default)]
@@ -17,11 +17,11 @@ impl FlushWaiter {
 
     /// Wake the waiter.
     pub(crate) fn wake(&self) {
-        self.wake_with(&mut Woken::default());
+        self.wake_with(&mut WakerBatch::default());
     }
 
     /// Collect the waiter, to be woken with others.
-    pub(crate) fn wake_with(&self, woken: &mut Woken) {
+    pub(crate) fn wake_with(&self, woken: &mut WakerBatch) {
         let waiting = self.0.lock().take();
         if let Some(waker) = waiting {
             woken.add(waker);

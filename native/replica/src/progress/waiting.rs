@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
 
 use parking_lot::Mutex;
-use pybroker_storage::Woken;
+use pybroker_storage::WakerBatch;
 
 /// A value that only grows (until it is closed), and the waiters on it.
 #[derive(Debug)]
@@ -58,11 +58,11 @@ impl Watched {
 
     /// Raise the value to at least `value` and wake satisfied waiters. Return true if it grew.
     pub fn raise(&self, value: i64) -> bool {
-        self.raise_with(value, &mut Woken::default())
+        self.raise_with(value, &mut WakerBatch::default())
     }
 
     /// Like `raise`; satisfied waiters wake when `woken` is dropped.
-    pub fn raise_with(&self, value: i64, woken: &mut Woken) -> bool {
+    pub fn raise_with(&self, value: i64, woken: &mut WakerBatch) -> bool {
         let before = self.value.fetch_max(value, SeqCst);
         if before >= value {
             return false;
@@ -74,10 +74,10 @@ impl Watched {
     /// Set the value, also downwards (truncation of a follower), and wake satisfied waiters.
     pub fn set(&self, value: i64) {
         self.value.store(value, SeqCst);
-        self.take_satisfied(&mut Woken::default());
+        self.take_satisfied(&mut WakerBatch::default());
     }
 
-    fn take_satisfied(&self, woken: &mut Woken) {
+    fn take_satisfied(&self, woken: &mut WakerBatch) {
         if self.count.load(SeqCst) == 0 {
             return;
         }
@@ -90,7 +90,7 @@ impl Watched {
 
     /// Wake all waiters: the partition stops, is fenced or goes offline, and they must check why.
     pub fn wake_all(&self) {
-        let mut woken = Woken::default();
+        let mut woken = WakerBatch::default();
         let mut list = self.list.lock();
         list.take(|_| true, &mut woken);
         self.count.store(0, SeqCst);
@@ -133,7 +133,7 @@ impl Watched {
 }
 
 impl List {
-    fn take(&mut self, mut which: impl FnMut(&Waiter) -> bool, taken: &mut Woken) {
+    fn take(&mut self, mut which: impl FnMut(&Waiter) -> bool, taken: &mut WakerBatch) {
         let mut at = 0;
         while at < self.waiters.len() {
             if which(&self.waiters[at]) {

@@ -1,6 +1,6 @@
 //! Requested flushes that have not begun yet.
 
-use super::{Flusher, Shared};
+use super::{Flusher, FlusherState};
 use crate::log::Log;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// its next group anyway. Dropping this starts the flushes.
 #[derive(Default)]
 #[must_use]
-pub struct HeldFlushes(Vec<Arc<Shared>>);
+pub struct HeldFlushes(Vec<Arc<FlusherState>>);
 
 impl std::fmt::Debug for HeldFlushes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -5,8 +5,8 @@ use crate::error::StorageError;
 use crate::files;
 use crate::health::Health;
 use crate::journal::{Entries, Journal, SMALL_BYTES_MAX, entry_bytes};
-use crate::log::{JournalSample, Log, Waiting};
-use crate::woken::Woken;
+use crate::log::{JournalSample, Log, UnflushedData};
+use crate::waker_batch::WakerBatch;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use pybroker_model::{TopicIdPartition, Uuid};
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ struct Counters {
 }
 
 /// The journal of a log directory and the logs in it.
-pub(crate) struct Journaling {
+pub(crate) struct DirectoryJournal {
     root: PathBuf,
     /// Size of each of the two files; 0: no journal.
     file_bytes: u64,
@@ -98,15 +98,15 @@ impl State {
 /// A log to write, its flush lock, and its waiting bytes.
 type Turn<'a> = (&'a Arc<Log>, MutexGuard<'a, ()>, JournalSample);
 
-impl std::fmt::Debug for Journaling {
+impl std::fmt::Debug for DirectoryJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Journaling")
+        f.debug_struct("DirectoryJournal")
             .field("root", &self.root)
             .finish_non_exhaustive()
     }
 }
 
-impl Journaling {
+impl DirectoryJournal {
     pub(super) fn new(
         root: &Path,
         health: &Arc<Health>,
@@ -174,10 +174,10 @@ impl Journaling {
                 others.push(Arc::clone(log));
                 continue;
             };
-            match log.waiting(&flushing, SMALL_BYTES_MAX) {
-                Waiting::Nothing => {}
-                Waiting::Other => others.push(Arc::clone(log)),
-                Waiting::Small(sample) => {
+            match log.unflushed_data(&flushing, SMALL_BYTES_MAX) {
+                UnflushedData::Nothing => {}
+                UnflushedData::Other => others.push(Arc::clone(log)),
+                UnflushedData::Small(sample) => {
                     bytes += sample.bytes();
                     turns.push((log, flushing, sample));
                 }
@@ -194,7 +194,7 @@ impl Journaling {
                     (Arc::clone(log), moved)
                 };
                 let told: Vec<_> = turns.into_iter().map(publish).collect();
-                let mut woken = Woken::default();
+                let mut woken = WakerBatch::default();
                 for (log, moved) in told {
                     log.tell_flushed_with(moved, &mut woken);
                 }
@@ -347,7 +347,7 @@ impl Journaling {
                 log.staged.store(true, Ordering::Release);
             }
         }
-        let mut woken = Woken::default();
+        let mut woken = WakerBatch::default();
         for (log, moved) in moved {
             log.tell_flushed_with(moved, &mut woken);
         }
@@ -390,7 +390,7 @@ impl Journaling {
     }
 }
 
-impl Entries for Journaling {
+impl Entries for DirectoryJournal {
     fn held(&self, id: TopicIdPartition) -> bool {
         self.state.lock().holds(id)
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::AppendOrigin;
 use crate::error::AppendError;
 use crate::file_names;
-use crate::log::{Attached, Step};
+use crate::log::{AttachResult, Step};
 use crate::staged::{PlannedAttempt, plan};
 use crate::testing::{Fixture, NOW, batch, keyed, read_from, values};
 use pybroker_model::{Batches, Codec, ValidBatches};
@@ -111,7 +111,11 @@ fn before_and_sealed() -> Vec<String> {
 }
 
 /// Attach in a process that is killed at `step`.
-fn killed_at(fixture: &Fixture, step: Step, copy_bytes_max: u64) -> Result<Attached, AppendError> {
+fn killed_at(
+    fixture: &Fixture,
+    step: Step,
+    copy_bytes_max: u64,
+) -> Result<AttachResult, AppendError> {
     fixture.log().attach_until(
         &place(fixture),
         EPOCH,
@@ -123,7 +127,7 @@ fn killed_at(fixture: &Fixture, step: Step, copy_bytes_max: u64) -> Result<Attac
 }
 
 /// Attach the sealed segments with the topic's own timestamps.
-fn attach(fixture: &Fixture, copy_bytes_max: u64) -> Result<Attached, AppendError> {
+fn attach(fixture: &Fixture, copy_bytes_max: u64) -> Result<AttachResult, AppendError> {
     let place = place(fixture);
     fixture.log().attach(
         &place,
@@ -162,7 +166,7 @@ fn attached_records_are_as_if_they_had_been_appended() {
     let attached = attach(&fixture, LINK).expect("attaches");
     assert_eq!(
         attached,
-        Attached {
+        AttachResult {
             base_offset: 1,
             end_offset: 33,
             repeated: false

@@ -36,7 +36,7 @@ const BARRIER_FILES: usize = 16;
 
 /// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Replayed {
+pub(crate) struct ReplayReport {
     /// Entries that were needed and not void.
     pub(crate) entries: usize,
     /// Entries that the files lacked.
@@ -59,7 +59,7 @@ struct Group {
 /// # Errors
 /// [`StorageError`] if the journal's records cannot be read (nothing was changed), or the logs' files cannot be
 /// written. After an error the directory must not be used.
-pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError> {
+pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<ReplayReport, StorageError> {
     let files = [open(dir, 0)?, open(dir, 1)?];
     let groups = readable_groups(dir, &files, journal)?;
     let mut void: HashMap<TopicIdPartition, u64> = HashMap::new();
@@ -70,7 +70,7 @@ pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError
             void.insert(id, group.header.sequence);
         }
     }
-    let mut applying = Applying::new(dir);
+    let mut replayer = Replayer::new(dir);
     for group in groups.iter().filter(|group| !group.header.voids) {
         let body = body_of(dir, &files, group)?;
         let entries = format::entries(&body, group.header.entries);
@@ -78,10 +78,10 @@ pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError
             let left = void
                 .get(&entry.head.id)
                 .is_some_and(|since| group.header.sequence < *since);
-            applying.entry(&entry, left)?;
+            replayer.entry(&entry, left)?;
         }
     }
-    applying.finish()
+    replayer.finish()
 }
 
 /// Return the needed groups in order, all complete. Leaves out the last one if it is torn: no waiter was notified of
@@ -268,17 +268,17 @@ pub(super) const fn judge(void: bool, ours: bool, content: Content) -> Verdict {
     }
 }
 
-struct Applying<'a> {
+struct Replayer<'a> {
     dir: &'a Path,
     /// Whether a log's directory exists and belongs to it.
     ours: HashMap<TopicIdPartition, bool>,
     stopped: HashSet<TopicIdPartition>,
     files: HashMap<PathBuf, Option<File>>,
     written: BTreeSet<PathBuf>,
-    done: Replayed,
+    report: ReplayReport,
 }
 
-impl<'a> Applying<'a> {
+impl<'a> Replayer<'a> {
     fn new(dir: &'a Path) -> Self {
         Self {
             dir,
@@ -286,7 +286,7 @@ impl<'a> Applying<'a> {
             stopped: HashSet::new(),
             files: HashMap::new(),
             written: BTreeSet::new(),
-            done: Replayed::default(),
+            report: ReplayReport::default(),
         }
     }
 
@@ -296,7 +296,7 @@ impl<'a> Applying<'a> {
         if void || !self.is_ours(entry)? {
             return Ok(());
         }
-        self.done.entries += 1;
+        self.report.entries += 1;
         let directory = self.dir.join(head.directory);
         let path = file_names::of_segment(&directory, head.segment, LOG);
         let content = self.content(&path, entry)?;
@@ -309,7 +309,7 @@ impl<'a> Applying<'a> {
                 })
                 .map_err(StorageError::io("write", &path))?;
                 self.written.insert(path);
-                self.done.written += 1;
+                self.report.written += 1;
             }
             Verdict::Stop => {
                 self.stopped.insert(head.id);
@@ -317,7 +317,7 @@ impl<'a> Applying<'a> {
                     Content::Gap => "the file ends before that place",
                     _ => "the file has a batch of a later leader epoch there",
                 };
-                self.done.notes.push(format!(
+                self.report.notes.push(format!(
                     "{}: ignored the journal's records for position {}: {what}",
                     path.display(),
                     head.position
@@ -383,9 +383,12 @@ impl<'a> Applying<'a> {
         Ok(self.files.get(path).and_then(Option::as_ref))
     }
 
-    fn finish(self) -> Result<Replayed, StorageError> {
+    fn finish(self) -> Result<ReplayReport, StorageError> {
         let Self {
-            dir, written, done, ..
+            dir,
+            written,
+            report,
+            ..
         } = self;
         if written.len() >= BARRIER_FILES && cfg!(target_os = "linux") {
             barrier(dir)?;
@@ -396,7 +399,7 @@ impl<'a> Applying<'a> {
                     .map_err(StorageError::io("sync", path))?;
             }
         }
-        Ok(done)
+        Ok(report)
     }
 }
 

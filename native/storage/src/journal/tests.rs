@@ -1,6 +1,6 @@
 //! The journal's files alone: torn groups, damage, and decisions about entries.
 
-use super::replay::{Content, Replayed, Verdict, judge, replay};
+use super::replay::{Content, ReplayReport, Verdict, judge, replay};
 use super::*;
 use crate::testing::batch;
 use pybroker_model::{TopicId, set_base_offset, set_leader_epoch};
@@ -65,7 +65,7 @@ impl Disk {
         journal.commit(false).expect("writes");
     }
 
-    fn replay(&self, journal: Uuid) -> Result<Replayed, StorageError> {
+    fn replay(&self, journal: Uuid) -> Result<ReplayReport, StorageError> {
         replay(self.path(), journal)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct LogAppendInfo {
     /// Offset of the first record.
     pub base_offset: i64,
     /// Offset of the last record: the acknowledgement waits until the high watermark is above it.
@@ -41,7 +41,7 @@ impl Log {
         leader_epoch: i32,
         origin: AppendOrigin,
         now_ms: i64,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<LogAppendInfo, AppendError> {
         let log_append_time = batches.log_append_time().unwrap_or(NO_TIMESTAMP);
         let single = (batches.count() == 1).then(|| *batches.first());
         let mut writer = self.writer.lock();
@@ -53,7 +53,7 @@ impl Log {
             .limit(&mut writer.producers, &self.config.load());
         let check = check_producers(&writer, &batches, single.as_ref(), origin)?;
         if let Check::Duplicate(known) = check {
-            return Ok(Appended {
+            return Ok(LogAppendInfo {
                 base_offset: known.first_offset(),
                 last_offset: known.last_offset,
                 // A duplicate returns the append time of the original.
@@ -79,7 +79,7 @@ impl Log {
             ..header
         });
         self.write(&mut writer, bytes, first.as_ref(), last_offset, now_ms)?;
-        Ok(Appended {
+        Ok(LogAppendInfo {
             base_offset,
             last_offset,
             log_append_time,

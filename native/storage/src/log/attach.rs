@@ -22,7 +22,7 @@ const FLUSH_ROUNDS: usize = 4;
 
 /// Offsets of attached records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachResult {
     /// Offset of the first record.
     pub base_offset: i64,
     /// Offset after the last record.
@@ -32,7 +32,7 @@ pub struct Attached {
 }
 
 /// Parameters of an attach, except for the staged partition.
-struct Attaching<'a> {
+struct AttachParameters<'a> {
     leader_epoch: i32,
     append_time: Option<i64>,
     now_ms: i64,
@@ -79,7 +79,7 @@ impl Log {
         timestamps: TimestampType,
         now_ms: i64,
         copy_bytes_max: u64,
-    ) -> Result<Attached, AppendError> {
+    ) -> Result<AttachResult, AppendError> {
         self.attach_until(
             place,
             leader_epoch,
@@ -103,12 +103,12 @@ impl Log {
         now_ms: i64,
         copy_bytes_max: u64,
         announce: &dyn Fn(Option<AttachNotice>),
-    ) -> Result<Attached, AppendError> {
+    ) -> Result<AttachResult, AppendError> {
         let holders: Arc<[i32]> = plan::read(place)?.holders.into();
         let announce = |intent: &Intent, undone: bool| {
             announce((!undone).then(|| notice(place, intent, &holders)));
         };
-        let attaching = Attaching {
+        let parameters = AttachParameters {
             leader_epoch,
             append_time: (timestamps == TimestampType::LogAppendTime).then_some(now_ms),
             now_ms,
@@ -116,7 +116,7 @@ impl Log {
             given: None,
             announce: &announce,
         };
-        self.attach_as(place, &attaching, &|_| false)
+        self.attach_as(place, &parameters, &|_| false)
     }
 
     /// Attach this broker's staged segments as a follower, at the leader's offsets.
@@ -130,8 +130,8 @@ impl Log {
         told: &AttachNotice,
         now_ms: i64,
         copy_bytes_max: u64,
-    ) -> Result<Attached, AppendError> {
-        let attaching = Attaching {
+    ) -> Result<AttachResult, AppendError> {
+        let parameters = AttachParameters {
             leader_epoch: told.leader_epoch,
             append_time: told.append_time,
             now_ms,
@@ -139,7 +139,7 @@ impl Log {
             given: Some((told.base_offset, told.end_offset)),
             announce: &|_, _| {},
         };
-        self.attach_as(place, &attaching, &|_| false)
+        self.attach_as(place, &parameters, &|_| false)
     }
 
     /// Like [`Log::attach`]; stops like a killed process at the step for which `killed` returns true.
@@ -151,8 +151,8 @@ impl Log {
         now_ms: i64,
         copy_bytes_max: u64,
         killed: impl Fn(Step) -> bool,
-    ) -> Result<Attached, AppendError> {
-        let attaching = Attaching {
+    ) -> Result<AttachResult, AppendError> {
+        let parameters = AttachParameters {
             leader_epoch,
             append_time: (timestamps == TimestampType::LogAppendTime).then_some(now_ms),
             now_ms,
@@ -160,27 +160,27 @@ impl Log {
             given: None,
             announce: &|_, _| {},
         };
-        self.attach_as(place, &attaching, &killed)
+        self.attach_as(place, &parameters, &killed)
     }
 
     fn attach_as(
         &self,
         place: &StagedPartition,
-        attaching: &Attaching<'_>,
+        parameters: &AttachParameters<'_>,
         killed: &dyn Fn(Step) -> bool,
-    ) -> Result<Attached, AppendError> {
+    ) -> Result<AttachResult, AppendError> {
         // Retention and compaction must not touch the segments before the intent is done.
         let _maintenance = self.maintenance.lock();
-        let &Attaching {
+        let &AttachParameters {
             append_time,
             copy_bytes_max,
             ..
-        } = attaching;
+        } = parameters;
         let intent_path = place.intent_path();
         if let Some(known) = intent::read(&intent_path)?
             .filter(|intent| intent.state == State::Done && self.has_attached(intent))
         {
-            return Ok(Attached {
+            return Ok(AttachResult {
                 base_offset: known.base,
                 end_offset: known.end,
                 repeated: true,
@@ -190,7 +190,7 @@ impl Log {
         // again.
         self.health.check()?;
         let staged = plan::segments(place)?;
-        let expected = match attaching.given {
+        let expected = match parameters.given {
             Some((base, end)) => {
                 check_rows(place, &staged, end - base)?;
                 self.check_ends_at(base)?;
@@ -203,7 +203,7 @@ impl Log {
         if staged.iter().map(|segment| segment.bytes).sum::<u64>() <= limit {
             copy = Some(content::read_all(&staged, append_time)?);
         } else {
-            patch::segments(&staged, expected, attaching.leader_epoch, append_time)?;
+            patch::segments(&staged, expected, parameters.leader_epoch, append_time)?;
         }
         let stop = |step| {
             if killed(step) {
@@ -216,7 +216,7 @@ impl Log {
         stop(Step::Patched)?;
 
         let (writer, moved) = self.lock_flushed(&stop)?;
-        let placed = self.place(writer, place, attaching, &staged, copy, expected, &stop);
+        let placed = self.place(writer, place, parameters, &staged, copy, expected, &stop);
         // Report the flush even if the attach failed, because waiters rely on it.
         self.tell_flushed(moved);
         let mut found = placed?;
@@ -225,7 +225,7 @@ impl Log {
         stop(Step::Flushed)?;
         found.state = State::Done;
         intent::write(&intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
-        Ok(Attached {
+        Ok(AttachResult {
             base_offset: found.base,
             end_offset: found.end,
             repeated: false,

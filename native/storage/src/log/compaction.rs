@@ -49,7 +49,7 @@ pub struct Cleanable {
 
 /// Result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionResult {
     /// First offset not yet compacted.
     pub cleaned_to: i64,
     /// Bytes of the segments before the pass.
@@ -158,7 +158,7 @@ impl Log {
         high_watermark: i64,
         now_ms: i64,
         keys_max: usize,
-    ) -> Result<Compacted, StorageError> {
+    ) -> Result<CompactionResult, StorageError> {
         let _maintenance = self.maintenance.lock();
         let segments = self.segments.load_full();
         // Replacements must be as durable as the originals, and a replay of the journal must not write old entries into
@@ -168,9 +168,9 @@ impl Log {
         let first_dirty = self.cleaned_to();
         let end = self.cleanable_end(&segments, first_dirty, high_watermark, now_ms)?;
         if end <= first_dirty {
-            return Ok(Compacted {
+            return Ok(CompactionResult {
                 cleaned_to: first_dirty,
-                ..Compacted::default()
+                ..CompactionResult::default()
             });
         }
         let candidates: Segments = segments
@@ -193,9 +193,9 @@ impl Log {
             now_ms,
             self.config().delete_retention_ms,
         );
-        let mut done = Compacted {
+        let mut done = CompactionResult {
             cleaned_to,
-            ..Compacted::default()
+            ..CompactionResult::default()
         };
         for group in self.groups(&candidates) {
             let (before, after) = self.rewrite(group, &mut filter, now_ms)?;

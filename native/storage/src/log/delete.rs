@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 /// Result of a retention pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retained {
+pub struct RetentionResult {
     /// Segments removed.
     pub segments: usize,
     /// Bytes removed.
@@ -62,7 +62,7 @@ impl Log {
         &self,
         high_watermark: i64,
         now_ms: i64,
-    ) -> Result<Retained, StorageError> {
+    ) -> Result<RetentionResult, StorageError> {
         let _maintenance = self.maintenance.lock();
         let config = self.config();
         {
@@ -73,7 +73,7 @@ impl Log {
         let segments = self.segments.load_full();
         let count = self.deletable(&segments, high_watermark, now_ms)?;
         if count == 0 {
-            return Ok(Retained::default());
+            return Ok(RetentionResult::default());
         }
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
@@ -101,7 +101,7 @@ impl Log {
         self.cleaned_to
             .fetch_max(self.log_start_offset(), Ordering::AcqRel);
         self.purge_deleted_files(now_ms)?;
-        Ok(Retained {
+        Ok(RetentionResult {
             segments: count,
             bytes,
         })

@@ -6,7 +6,7 @@ use crate::error::StorageError;
 use crate::file_names::{self, LEADER_EPOCHS, LOG, SNAPSHOT, TXN_INDEX};
 use crate::files;
 use crate::segment::{Place, Segment};
-use crate::woken::Woken;
+use crate::waker_batch::WakerBatch;
 use parking_lot::MutexGuard;
 use std::fs::File;
 use std::path::Path;
@@ -98,11 +98,11 @@ impl Log {
     }
 
     pub(crate) fn tell_flushed(&self, moved: Option<i64>) {
-        self.tell_flushed_with(moved, &mut Woken::default());
+        self.tell_flushed_with(moved, &mut WakerBatch::default());
     }
 
     /// Like `tell_flushed`, for one of several logs: waiters wake when `woken` is dropped.
-    pub(crate) fn tell_flushed_with(&self, moved: Option<i64>, woken: &mut Woken) {
+    pub(crate) fn tell_flushed_with(&self, moved: Option<i64>, woken: &mut WakerBatch) {
         if let (Some(end), Some(callback)) = (moved, self.on_flush.get()) {
             callback(end, woken);
         }

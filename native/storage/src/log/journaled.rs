@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// Unflushed content of a log.
-pub(crate) enum Waiting {
+pub(crate) enum UnflushedData {
     /// Nothing.
     Nothing,
     /// Bytes for the journal.
@@ -46,7 +46,7 @@ impl JournalSample {
     /// Append its bytes to `out`, as they are in the segment's file.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> Result<(), StorageError> {
         let position = u64::from(self.from.position);
-        if self.segment.append_kept(position, self.bytes(), out) {
+        if self.segment.append_unflushed(position, self.bytes(), out) {
             return Ok(());
         }
         let begin = out.len();
@@ -80,18 +80,22 @@ impl Log {
     ///
     /// The journal takes bytes that continue a segment whose name and first bytes are on disk: a replay never creates a
     /// file. The rest (a new segment, the leader epochs' file, large appends) is synced in place.
-    pub(crate) fn waiting(&self, _flushing: &MutexGuard<'_, ()>, bytes_max: usize) -> Waiting {
+    pub(crate) fn unflushed_data(
+        &self,
+        _flushing: &MutexGuard<'_, ()>,
+        bytes_max: usize,
+    ) -> UnflushedData {
         let flushed = self.flushed_end_offset();
         // Read the end first: an epoch is in its file before its first record counts.
         let end = self.log_end_offset();
         let segments = self.segments.load();
         let Some(active) = segments.last() else {
-            return Waiting::Other;
+            return UnflushedData::Other;
         };
         let (from, to) = (active.flushed(), active.end());
         let epochs_dirty = self.epochs_dirty.load(Ordering::Acquire);
         if end <= flushed && !epochs_dirty {
-            return Waiting::Nothing;
+            return UnflushedData::Nothing;
         }
         let continues = active.entry_synced.load(Ordering::Acquire)
             && from.position > 0
@@ -102,9 +106,9 @@ impl Log {
             && self.journal.is_some()
             && !self.staged.load(Ordering::Acquire);
         if epochs_dirty || !continues || !journaled {
-            return Waiting::Other;
+            return UnflushedData::Other;
         }
-        Waiting::Small(JournalSample {
+        UnflushedData::Small(JournalSample {
             segment: Arc::clone(active),
             from,
             to,

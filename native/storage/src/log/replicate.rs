@@ -5,7 +5,7 @@ use crate::error::AppendError;
 use pybroker_model::{BatchHeader, Batches};
 
 /// A batch of a response: its position and header.
-type Fetched = (usize, BatchHeader);
+type PositionedBatch = (usize, BatchHeader);
 
 impl Log {
     /// Append fetched batches with the leader's offsets and epochs; return the new log end. Skips a partial batch at
@@ -26,7 +26,7 @@ impl Log {
         let mut rest = &batches[known..];
         while let Some((position, first)) = rest.first() {
             let end = self.log_end_offset();
-            // Compacted logs have gaps: a batch may begin above the end.
+            // CompactionResult logs have gaps: a batch may begin above the end.
             if first.base_offset < end {
                 return Err(AppendError::UnexpectedOffset {
                     got: first.base_offset,
@@ -59,12 +59,13 @@ impl Log {
     /// return the log start.
     fn make_room_for_the_first(
         &self,
-        batches: &[Fetched],
+        batches: &[PositionedBatch],
         now_ms: i64,
     ) -> Result<Option<i64>, AppendError> {
         let start = self.log_start_offset();
-        let within =
-            |(_, first): &Fetched| first.base_offset < start && first.last_offset() >= start;
+        let within = |(_, first): &PositionedBatch| {
+            first.base_offset < start && first.last_offset() >= start
+        };
         if start != self.log_end_offset() || !batches.first().is_some_and(within) {
             return Ok(None);
         }
@@ -74,7 +75,7 @@ impl Log {
 }
 
 /// Parse all whole batches and check their checksums, outside the log's lock.
-fn checked(records: &[u8]) -> Result<Vec<Fetched>, AppendError> {
+fn checked(records: &[u8]) -> Result<Vec<PositionedBatch>, AppendError> {
     let mut batches = Vec::new();
     let mut position = 0;
     for batch in Batches::new(records) {
@@ -89,7 +90,7 @@ fn checked(records: &[u8]) -> Result<Vec<Fetched>, AppendError> {
 
 /// Return the number of batches at the front that have one epoch, are in order, and have at most `bytes_max` bytes
 /// together. Returns at least one.
-fn run(batches: &[Fetched], bytes_max: u64) -> usize {
+fn run(batches: &[PositionedBatch], bytes_max: u64) -> usize {
     let mut bytes = 0;
     let together = batches
         .iter()

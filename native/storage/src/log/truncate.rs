@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Guard of a truncation, see [`Log::truncating`].
-pub(crate) struct Truncating<'a>(&'a Log);
+pub(crate) struct TruncationGuard<'a>(&'a Log);
 
-impl Drop for Truncating<'_> {
+impl Drop for TruncationGuard<'_> {
     fn drop(&mut self) {
         *self.0.truncations.lock() += 1;
     }
@@ -89,7 +89,7 @@ impl Log {
             }
             None => (segments[keep].size(), offset),
         };
-        let _truncating = self.truncating();
+        let _truncating = self.begin_truncation();
         self.flushed_end.fetch_min(end, Ordering::AcqRel);
         self.synced_end.fetch_min(end, Ordering::AcqRel);
         self.cleaned_to.fetch_min(end, Ordering::AcqRel);
@@ -126,7 +126,7 @@ impl Log {
         now_ms: i64,
     ) -> Result<(), StorageError> {
         let old: Segments = self.segments.load().as_ref().clone();
-        let _truncating = self.truncating();
+        let _truncating = self.begin_truncation();
         for segment in old.iter().rev() {
             remove_files(segment)?;
         }
@@ -149,9 +149,9 @@ impl Log {
 
     /// Start a truncation. While the guard lives, no sync is published that began before or during the truncation,
     /// because the sync's ends and positions may be among the removed ones.
-    pub(crate) fn truncating(&self) -> Truncating<'_> {
+    pub(crate) fn begin_truncation(&self) -> TruncationGuard<'_> {
         *self.truncations.lock() += 1;
-        Truncating(self)
+        TruncationGuard(self)
     }
 
     fn take_producers(

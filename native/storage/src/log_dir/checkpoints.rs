@@ -21,13 +21,13 @@ pub(super) struct Checkpoints {
     dir: PathBuf,
     /// Content of each file at start.
     at_start: HashMap<&'static str, OffsetsByPartition>,
-    known: Mutex<Known>,
+    checkpointed: Mutex<CheckpointedPartitions>,
 }
 
 /// Partitions with an entry in each file, and partitions whose directory was created since the files were read. Hashes
 /// of (topic, partition): a collision costs a rewrite, or a recovery without checkpoints.
 #[derive(Debug, Default)]
-struct Known {
+struct CheckpointedPartitions {
     in_file: HashMap<&'static str, HashSet<u64>>,
     renewed: HashSet<u64>,
 }
@@ -42,20 +42,20 @@ impl Checkpoints {
     /// Read the files in `dir`. An unreadable one counts as empty and is added to `problems`.
     pub(super) fn read(dir: &Path, problems: &mut Vec<String>) -> Self {
         let mut at_start = HashMap::new();
-        let mut known = Known::default();
+        let mut checkpointed = CheckpointedPartitions::default();
         for file in FILES {
             let offsets = checkpoint::read_offsets(&dir.join(file)).unwrap_or_else(|error| {
                 problems.push(error.to_string());
                 OffsetsByPartition::new()
             });
             let keys = offsets.keys().map(|(topic, index)| key(topic, *index));
-            known.in_file.insert(file, keys.collect());
+            checkpointed.in_file.insert(file, keys.collect());
             at_start.insert(file, offsets);
         }
         Self {
             dir: dir.to_path_buf(),
             at_start,
-            known: Mutex::new(known),
+            checkpointed: Mutex::new(checkpointed),
         }
     }
 
@@ -71,7 +71,10 @@ impl Checkpoints {
     /// Return whether a partition's directory was created or restored since the checkpoints were read, so that they do
     /// not apply to it.
     pub(super) fn is_renewed(&self, topic: &str, partition: i32) -> bool {
-        self.known.lock().renewed.contains(&key(topic, partition))
+        self.checkpointed
+            .lock()
+            .renewed
+            .contains(&key(topic, partition))
     }
 
     /// Replace a file, durably. Leaves out logs that were staged for deletion meanwhile.
@@ -81,7 +84,7 @@ impl Checkpoints {
         entries: impl Iterator<Item = (&'a Arc<Log>, i64)>,
     ) -> Result<(), StorageError> {
         // Hold the lock while the file is written, so that `forget` runs entirely before or after it.
-        let mut known = self.known.lock();
+        let mut checkpointed = self.checkpointed.lock();
         let mut keys = HashSet::new();
         let entries = entries
             .filter(|(log, _)| !log.staged.load(Ordering::Acquire))
@@ -90,7 +93,7 @@ impl Checkpoints {
                 (log.topic(), log.id().partition, offset)
             });
         checkpoint::write_offsets(&self.dir.join(file), entries)?;
-        known.in_file.insert(file, keys);
+        checkpointed.in_file.insert(file, keys);
         Ok(())
     }
 
@@ -101,9 +104,9 @@ impl Checkpoints {
         partitions: impl Iterator<Item = (&'a str, i32)>,
     ) -> Result<(), StorageError> {
         let keys: HashSet<u64> = partitions.map(|(topic, index)| key(topic, index)).collect();
-        let mut known = self.known.lock();
+        let mut checkpointed = self.checkpointed.lock();
         for file in FILES {
-            let Some(held) = known
+            let Some(held) = checkpointed
                 .in_file
                 .get_mut(file)
                 .filter(|held| !held.is_disjoint(&keys))
@@ -119,7 +122,7 @@ impl Checkpoints {
             checkpoint::write_offsets(&path, entries)?;
             held.retain(|one| !keys.contains(one));
         }
-        known.renewed.extend(keys);
+        checkpointed.renewed.extend(keys);
         Ok(())
     }
 }

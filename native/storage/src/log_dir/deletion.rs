@@ -33,7 +33,7 @@ pub struct StagedDeletion {
 }
 
 /// A directory to stage, with its note.
-struct Staging {
+struct DirectoryDeletion {
     from: PathBuf,
     id: TopicIdPartition,
     note: String,
@@ -66,7 +66,7 @@ impl LogDir {
             );
             let directory = log.directory();
             let staging = self.staging(directory, log.id(), deadline_ms, &state);
-            Ok(Staging {
+            Ok(DirectoryDeletion {
                 needed: start > 0,
                 ..staging
             })
@@ -111,10 +111,10 @@ impl LogDir {
         id: TopicIdPartition,
         deadline_ms: i64,
         state: &str,
-    ) -> Staging {
+    ) -> DirectoryDeletion {
         let name = self.name_of(&from).unwrap_or_default();
         let note = format!("version: 0\ndirectory: {name}\ndeadline_ms: {deadline_ms}\n{state}");
-        Staging {
+        DirectoryDeletion {
             from,
             id,
             note,
@@ -125,7 +125,7 @@ impl LogDir {
     /// Sync the needed notes → rename the directories → sync the renames.
     fn stage(
         &self,
-        directories: Vec<Result<Staging, StorageError>>,
+        directories: Vec<Result<DirectoryDeletion, StorageError>>,
     ) -> Vec<Result<PathBuf, StorageError>> {
         let needed = directories.iter().flatten().filter(|one| one.needed);
         let needed = needed.count();
@@ -150,7 +150,7 @@ impl LogDir {
         let mut staged: Vec<_> = noted
             .into_iter()
             .map(|directory| {
-                let Staging { from, id, .. } = directory?;
+                let DirectoryDeletion { from, id, .. } = directory?;
                 // Another copy of the partition may be staged already.
                 let to = (0..)
                     .map(|n| self.staged_path(id, n))
@@ -308,7 +308,7 @@ impl LogDir {
     }
 }
 
-impl Staging {
+impl DirectoryDeletion {
     /// Write the note into the directory; `durably` syncs it at once.
     fn write_note(&self, durably: bool) -> Result<(), StorageError> {
         let path = self.from.join(DELETION);

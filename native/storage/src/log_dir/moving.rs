@@ -43,11 +43,11 @@ pub struct LogCopy {
     name: String,
     future: Option<PathBuf>,
     /// Inode and copied bytes of each segment file.
-    copied: HashMap<i64, Copied>,
+    copied: HashMap<i64, CopyProgress>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Copied {
+struct CopyProgress {
     inode: u64,
     bytes: u64,
 }
@@ -158,7 +158,8 @@ impl LogCopy {
                 .map_err(StorageError::io("write", &to))?;
             at += got as u64;
         }
-        self.copied.insert(base_offset, Copied { inode, bytes: at });
+        self.copied
+            .insert(base_offset, CopyProgress { inode, bytes: at });
         Ok(at - begun)
     }
 

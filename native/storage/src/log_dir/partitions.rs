@@ -77,7 +77,7 @@ impl NewFile {
 }
 
 /// Files written for new partitions by content: path of the first, and number of sharers.
-type Sharing = HashMap<String, (PathBuf, usize)>;
+type SharedFiles = HashMap<String, (PathBuf, usize)>;
 
 impl NewPartition {
     /// Return the name of its directory.
@@ -98,7 +98,7 @@ impl LogDir {
             return partitions.iter().map(|_| Err(error.clone())).collect();
         }
         let each = sync_each_file(partitions.len() * 2);
-        let mut sharing = Sharing::new();
+        let mut sharing = SharedFiles::new();
         let results = partitions
             .iter()
             .map(|partition| self.prepare_partition(partition, &mut sharing))
@@ -168,7 +168,7 @@ impl LogDir {
     fn prepare_partition(
         &self,
         new: &NewPartition,
-        sharing: &mut Sharing,
+        sharing: &mut SharedFiles,
     ) -> Result<Vec<NewFile>, StorageError> {
         self.health.check()?;
         let dir = self.path.join(self.directory_of(&new.topic, new.id));

@@ -25,12 +25,12 @@ pub struct LocalPartition {
     /// Why it cannot be used, in words for the operator. The broker never deletes for such a reason.
     pub problem: Option<String>,
     /// The partition's state in a move between log directories, see `moving`.
-    pub moving: Moving,
+    pub moving: MoveState,
 }
 
 /// A directory's part in a move between log directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moving {
+pub enum MoveState {
     /// Not part of a move: a partition.
     No,
     /// A copy. It is complete only if the original is marked as moved.
@@ -111,15 +111,15 @@ impl LogDir {
             Err(problem) => (None, Some(problem)),
         };
         let (moving, problem) = match self.moved_to(name) {
-            _ if future => (Moving::Future, problem),
-            Ok(Some(_)) if removed => (Moving::Removed, problem),
-            Ok(Some(to)) => (Moving::Moved(to), problem),
+            _ if future => (MoveState::Future, problem),
+            Ok(Some(_)) if removed => (MoveState::Removed, problem),
+            Ok(Some(to)) => (MoveState::Moved(to), problem),
             Ok(None) if removed => (
-                Moving::No,
+                MoveState::No,
                 Some("Apache Kafka had marked it for removal".to_owned()),
             ),
-            Ok(None) => (Moving::No, problem),
-            Err(error) => (Moving::No, Some(error.to_string())),
+            Ok(None) => (MoveState::No, problem),
+            Err(error) => (MoveState::No, Some(error.to_string())),
         };
         LocalPartition {
             directory: name.to_owned(),

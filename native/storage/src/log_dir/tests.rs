@@ -83,7 +83,7 @@ fn partitions_are_made_found_and_reported() {
                 partition: partition.id.partition,
                 topic_id: Some(partition.id.topic_id),
                 problem: None,
-                moving: Moving::No,
+                moving: MoveState::No,
             };
             assert!(found.contains(&expected));
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 /// A batch found in a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct BatchLocation {
     pub(crate) position: u64,
     /// `None` if the position was remembered.
     pub(crate) header: Option<BatchHeader>,
@@ -39,7 +39,7 @@ impl Segment {
 
     /// Return the first batch whose last offset is not below `offset`; `None` if there is none. A batch that starts
     /// exactly at `offset` may come without its header.
-    pub(crate) fn find(&self, offset: i64) -> Result<Option<Found>, StorageError> {
+    pub(crate) fn find(&self, offset: i64) -> Result<Option<BatchLocation>, StorageError> {
         let end = self.end();
         if end.position == 0 || offset >= self.base_offset + i64::from(end.relative_offset) {
             return Ok(None);
@@ -47,7 +47,7 @@ impl Segment {
         if let Some(position) = self.remembered(offset)
             && position < u64::from(end.position)
         {
-            return Ok(Some(Found {
+            return Ok(Some(BatchLocation {
                 position,
                 header: None,
             }));
@@ -69,7 +69,7 @@ impl Segment {
             .map_or(size, |found| found.position))
     }
 
-    fn find_by_index(&self, offset: i64, size: u64) -> Result<Option<Found>, StorageError> {
+    fn find_by_index(&self, offset: i64, size: u64) -> Result<Option<BatchLocation>, StorageError> {
         let relative = (offset - self.base_offset).clamp(0, i64::from(u32::MAX)) as u32;
         let start = self.lookup(relative)?;
         match self.scan_for(offset, start, size) {
@@ -130,7 +130,7 @@ impl Segment {
         offset: i64,
         start: Option<OffsetEntry>,
         size: u64,
-    ) -> Result<Option<Found>, Fault> {
+    ) -> Result<Option<BatchLocation>, Fault> {
         let file = self.file(false).map_err(Fault::Storage)?;
         let path = || self.path(LOG);
         let position = start.map_or(0, |entry| u64::from(entry.position));
@@ -159,7 +159,7 @@ impl Segment {
                 });
             }
             if header.last_offset() >= offset {
-                return Ok(Some(Found {
+                return Ok(Some(BatchLocation {
                     position,
                     header: Some(header),
                 }));
@@ -192,7 +192,7 @@ impl Segment {
     ) -> Result<(), StorageError> {
         let size = self.size();
         let Some(found) = (if from <= self.base_offset {
-            Some(Found {
+            Some(BatchLocation {
                 position: 0,
                 header: None,
             })
@@ -239,7 +239,7 @@ impl Segment {
     pub(crate) fn resume_point(&self, offset: i64) -> Result<(u64, i64), StorageError> {
         let size = self.size();
         match self.find_by_index(offset, size)? {
-            Some(Found {
+            Some(BatchLocation {
                 position,
                 header: Some(header),
             }) => Ok((position, header.base_offset)),

@@ -20,15 +20,15 @@ pub(super) struct ReaderPlace {
 
 /// Number of truncations of the file: a result from before a truncation must not be remembered after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Cut(u64);
+pub(crate) struct TruncationCount(u64);
 
 /// Recent lookups of a segment.
 #[derive(Debug, Default)]
-pub(super) struct ReaderPlaces(Mutex<Known>);
+pub(super) struct ReaderPlaces(Mutex<RecentLookups>);
 
 #[derive(Debug, Default)]
-struct Known {
-    cut: Cut,
+struct RecentLookups {
+    truncations: TruncationCount,
     /// Empty until the first lookup that had to read: most segments are never read.
     places: Vec<ReaderPlace>,
     /// Index of the next one to replace.
@@ -38,19 +38,19 @@ struct Known {
 impl ReaderPlaces {
     /// Return the remembered position of an offset, and the truncation count for [`Self::note`]; call it before reading
     /// the end of the segment.
-    pub(super) fn get(&self, relative_offset: u32) -> (Option<ReaderPlace>, Cut) {
+    pub(super) fn get(&self, relative_offset: u32) -> (Option<ReaderPlace>, TruncationCount) {
         let known = self.0.lock();
         let place = known
             .places
             .iter()
             .find(|place| place.relative_offset == relative_offset);
-        (place.copied(), known.cut)
+        (place.copied(), known.truncations)
     }
 
-    /// Remember a result, unless the file was truncated since `cut` was taken.
-    pub(super) fn note(&self, cut: Cut, found: ReaderPlace) {
+    /// Remember a result, unless the file was truncated since `truncations` was taken.
+    pub(super) fn note(&self, truncations: TruncationCount, found: ReaderPlace) {
         let mut known = self.0.lock();
-        if known.cut != cut {
+        if known.truncations != truncations {
             return;
         }
         let same = |place: &&mut ReaderPlace| place.relative_offset == found.relative_offset;
@@ -70,7 +70,7 @@ impl ReaderPlaces {
     /// Forget everything: the file was truncated or replaced.
     pub(super) fn forget(&self) {
         let mut known = self.0.lock();
-        known.cut.0 += 1;
+        known.truncations.0 += 1;
         known.places.clear();
         known.oldest = 0;
     }
@@ -91,15 +91,15 @@ mod tests {
     #[test]
     fn the_latest_places_are_known() {
         let places = ReaderPlaces::default();
-        let (found, cut) = places.get(0);
+        let (found, truncations) = places.get(0);
         assert_eq!(found, None);
         for offset in 0..PLACES as u32 + 3 {
-            places.note(cut, place(offset, None));
+            places.note(truncations, place(offset, None));
         }
         assert_eq!(places.get(2).0, None, "replaced");
         assert_eq!(places.get(3).0, Some(place(3, None)));
-        places.note(cut, place(3, Some(7)));
-        places.note(cut, place(3, None));
+        places.note(truncations, place(3, Some(7)));
+        places.note(truncations, place(3, None));
         assert_eq!(places.get(3).0, Some(place(3, Some(7))), "size kept");
     }
 
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(places.get(1).0, None);
         places.note(before, place(1, Some(5)));
         let (found, after) = places.get(1);
-        assert_eq!(found, None, "the cut came between");
+        assert_eq!(found, None, "the truncation came between");
         places.note(after, place(1, Some(6)));
         assert_eq!(places.get(1).0, Some(place(1, Some(6))));
     }

@@ -1,7 +1,7 @@
 //! Lookups of readers, which often repeat an offset or ask for the next one.
 
 use super::Segment;
-use super::places::{Cut, ReaderPlace};
+use super::places::{ReaderPlace, TruncationCount};
 use crate::error::StorageError;
 use crate::file_names::LOG;
 use crate::scan::{Depth, Scan};
@@ -16,7 +16,7 @@ pub(crate) struct ReadStart {
     /// The batch's size, if known without another read.
     bytes: Option<u32>,
     relative_offset: u32,
-    cut: Cut,
+    truncations: TruncationCount,
 }
 
 impl Segment {
@@ -60,7 +60,7 @@ impl Segment {
     pub(crate) fn find_start(&self, offset: i64) -> Result<Option<ReadStart>, StorageError> {
         let relative_offset = u32::try_from(offset - self.base_offset).unwrap_or(0);
         // Read it before the end: a remembered position is then covered by the end, or not used.
-        let (known, cut) = self.readers.get(relative_offset);
+        let (known, truncations) = self.readers.get(relative_offset);
         let end = self.end();
         let asked = offset >= self.base_offset && relative_offset < end.relative_offset;
         if let Some(place) = known.filter(|place| {
@@ -72,7 +72,7 @@ impl Segment {
                 position: u64::from(place.position),
                 bytes: place.bytes,
                 relative_offset,
-                cut,
+                truncations,
             }));
         }
         let Some(found) = self.find(offset)? else {
@@ -82,7 +82,7 @@ impl Segment {
             position: found.position,
             bytes: None,
             relative_offset,
-            cut,
+            truncations,
         };
         if let Some(header) = found.header.filter(|_| offset >= self.base_offset) {
             self.note_reader(&mut start, &header);
@@ -106,7 +106,7 @@ impl Segment {
         start.bytes = Some(bytes);
         let position = start.position as u32;
         self.readers.note(
-            start.cut,
+            start.truncations,
             ReaderPlace {
                 relative_offset: start.relative_offset,
                 position,
@@ -116,7 +116,7 @@ impl Segment {
         let next = u32::try_from(header.last_offset() + 1 - self.base_offset);
         if let (Ok(relative_offset), Some(position)) = (next, position.checked_add(bytes)) {
             self.readers.note(
-                start.cut,
+                start.truncations,
                 ReaderPlace {
                     relative_offset,
                     position,

@@ -105,7 +105,7 @@ fn what_happens_later_is_told_once() {
     let commit = Commit::new(Arc::clone(&progress), 0, 0);
     assert_eq!(commit.tell(counting(&told)), None);
     assert_eq!(told.load(Ordering::SeqCst), 0);
-    // Woken without a decision: it registers again.
+    // WakerBatch without a decision: it registers again.
     progress.high_watermark.wake_all();
     assert_eq!(
         (

@@ -1,6 +1,6 @@
 //! Syncs records of the journal in the segments, to free its space.
 
-use super::{Journaling, State};
+use super::{DirectoryJournal, State};
 use crate::error::StorageError;
 use crate::flusher::sync_group;
 use crate::journal::Journal;
@@ -19,7 +19,7 @@ const SPREAD_OVER: Duration = Duration::from_millis(2_500);
 /// Assumed duration of one sync. If the period is too short for one sync per log, all logs are synced together.
 const SYNC_TAKES: Duration = Duration::from_millis(2);
 
-impl Journaling {
+impl DirectoryJournal {
     /// Sync records of the journal in the segments, file by file, until the stop. `root`: for barriers, a descriptor of
     /// this thread.
     pub(in crate::flusher) fn run(&self, root: &File) {

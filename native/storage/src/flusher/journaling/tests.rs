@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Effect of a power loss on unsynced bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Cut {
+enum Crash {
     /// The process was killed: all bytes stay.
     Kept,
     /// The file ends where it was synced.
@@ -24,7 +24,7 @@ enum Cut {
     Half,
 }
 
-const CUTS: [Cut; 4] = [Cut::Kept, Cut::Shorter, Cut::Zeros, Cut::Half];
+const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Shorter, Crash::Zeros, Crash::Half];
 
 fn wait(what: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -53,7 +53,7 @@ fn begun() -> Fixture {
 }
 
 /// End the process and remove unsynced bytes from the segments. Synced bytes of the journal stay.
-fn cut(f: &mut Fixture, kind: Cut) {
+fn crash(f: &mut Fixture, kind: Crash) {
     let log = Arc::clone(f.log());
     f.crash();
     // Not earlier: until then more is synced, and leaves the journal.
@@ -77,10 +77,10 @@ fn cut(f: &mut Fixture, kind: Cut) {
     for (path, from, to) in lost {
         let file = File::options().write(true).open(&path).expect("opens");
         match kind {
-            Cut::Kept => {}
-            Cut::Shorter => file.set_len(from).expect("cuts"),
-            Cut::Zeros | Cut::Half => {
-                let from = if kind == Cut::Half {
+            Crash::Kept => {}
+            Crash::Shorter => file.set_len(from).expect("cuts"),
+            Crash::Zeros | Crash::Half => {
+                let from = if kind == Crash::Half {
                     from.midpoint(to)
                 } else {
                     from
@@ -107,7 +107,7 @@ fn journal_files(f: &Fixture) -> usize {
 // checklist: R1, R2
 #[test]
 fn what_only_the_journal_has_is_there_after_a_power_cut() {
-    for kind in CUTS {
+    for kind in CRASHES {
         let mut f = begun();
         assert_eq!(journal_files(&f), 0, "not before there is something for it");
         for value in ["a", "b", "c"] {
@@ -120,7 +120,7 @@ fn what_only_the_journal_has_is_there_after_a_power_cut() {
             meta(&f).contains("pybroker.format=2"),
             "older releases refuse it"
         );
-        cut(&mut f, kind);
+        crash(&mut f, kind);
         for _ in 0..2 {
             f.open();
             assert_eq!(values(f.log()), ["first", "a", "b", "c"], "{kind:?}");
@@ -131,7 +131,7 @@ fn what_only_the_journal_has_is_there_after_a_power_cut() {
         f.open();
         put(&f, "d");
         put(&f, "e");
-        cut(&mut f, kind);
+        crash(&mut f, kind);
         f.open();
         assert_eq!(
             values(f.log()),
@@ -275,7 +275,7 @@ fn what_is_large_or_new_is_synced_where_it_lies() {
     put(&f, "of a new epoch");
     assert_eq!(f.log().synced_end_offset(), 6, "with the epochs' file");
     put(&f, "last");
-    cut(&mut f, Cut::Zeros);
+    crash(&mut f, Crash::Zeros);
     f.open();
     assert_eq!(
         values(f.log())[2..],
@@ -303,7 +303,7 @@ fn a_checkpoint_trusts_the_segments_only() {
         points.expect("reads").contains("topic 0 1\n"),
         "what is synced"
     );
-    cut(&mut f, Cut::Zeros);
+    crash(&mut f, Crash::Zeros);
     f.open();
     assert_eq!(values(f.log()), ["first", "a", "b"]);
 }
@@ -331,7 +331,7 @@ fn a_small_journal_is_used_again_and_again() {
         let bytes = std::fs::metadata(file).expect("is there").len();
         assert!(bytes <= crate::journal::FILE_BYTES_MIN, "{bytes}");
     }
-    cut(&mut f, Cut::Zeros);
+    crash(&mut f, Crash::Zeros);
     f.open();
     let found = values(f.log());
     assert_eq!(found.len(), 151);
@@ -405,7 +405,7 @@ fn a_disk_without_room_is_done_without_the_journal() {
     assert_eq!(f.log().synced_end_offset(), 3, "the journal again");
     f.log().truncate_to(3, NOW).expect("truncates");
     put(&f, "d");
-    cut(&mut f, Cut::Zeros);
+    crash(&mut f, Crash::Zeros);
     f.open();
     assert_eq!(values(f.log()), ["first", "a", "b", "d"]);
 }

@@ -51,7 +51,7 @@ fn lead(fixture: &Fixture, epoch: i32, copy_bytes_max: u64) -> AttachNotice {
     told.into_inner().expect("announced")
 }
 
-fn follow(fixture: &Fixture, told: &AttachNotice, copy: u64) -> Result<Attached, AppendError> {
+fn follow(fixture: &Fixture, told: &AttachNotice, copy: u64) -> Result<AttachResult, AppendError> {
     let log = fixture.log();
     log.attach_as_follower(&planned(fixture), told, NOW, copy)
 }

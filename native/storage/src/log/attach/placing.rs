@@ -2,7 +2,7 @@
 
 use super::super::append::assign;
 use super::super::{Log, Segments, Writer};
-use super::{Attaching, Step};
+use super::{AttachParameters, Step};
 use crate::error::{AppendError, StorageError};
 use crate::file_names::LOG;
 use crate::files;
@@ -24,20 +24,20 @@ impl Log {
         &self,
         mut writer: MutexGuard<'_, Writer>,
         place: &StagedPartition,
-        attaching: &Attaching<'_>,
+        parameters: &AttachParameters<'_>,
         staged: &[StagedSegment],
         mut copy: Option<Vec<u8>>,
         expected: i64,
         stop: &impl Fn(Step) -> Result<(), AppendError>,
     ) -> Result<Intent, AppendError> {
-        let &Attaching {
+        let &AttachParameters {
             leader_epoch,
             append_time,
             now_ms,
             ..
-        } = attaching;
+        } = parameters;
         let intent_path = &place.intent_path();
-        match attaching.given {
+        match parameters.given {
             Some((base, _)) => self.check_ends_at(base)?,
             None => self.check_leads(leader_epoch)?,
         }
@@ -63,11 +63,11 @@ impl Log {
             found.state = State::Copying;
             intent::write(intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
             stop(Step::Intended)?;
-            (attaching.announce)(&found, false);
+            (parameters.announce)(&found, false);
             let last = assign(bytes, None, base, leader_epoch)?;
             debug_assert_eq!(last + 1, end);
             if let Err(error) = self.write(&mut writer, bytes, None, last, now_ms) {
-                (attaching.announce)(&found, true);
+                (parameters.announce)(&found, true);
                 return Err(match intent::write(intent_path, None) {
                     Ok(()) => error,
                     Err(worse) => self.fatal_sync(worse).into(),
@@ -81,12 +81,12 @@ impl Log {
             stop(Step::Rolled)?;
             intent::write(intent_path, Some(&found)).map_err(|error| self.fatal_sync(error))?;
             stop(Step::Intended)?;
-            (attaching.announce)(&found, false);
+            (parameters.announce)(&found, false);
             if let Err(error) = self.link_all(&mut writer, staged, base, now_ms, stop) {
                 if matches!(error, AppendError::Storage(StorageError::Closed { .. })) {
                     return Err(error);
                 }
-                (attaching.announce)(&found, true);
+                (parameters.announce)(&found, true);
                 return Err(self.undo(&writer, staged, base, intent_path, error));
             }
             // Consumers see it after the flush, like every record.

@@ -39,7 +39,7 @@ fn table(f: &Fixture) -> BTreeMap<String, String> {
     table
 }
 
-fn compact(f: &Fixture, now: i64) -> crate::Compacted {
+fn compact(f: &Fixture, now: i64) -> crate::CompactionResult {
     f.log()
         .compact(f.log().log_end_offset(), now, KEYS_MAX)
         .expect("compacts")
@@ -120,7 +120,7 @@ fn tombstones_stay_until_their_horizon() {
         compact(&f, NOW);
         let expected = [(1, "b", Some("1")), (2, "a", None), (3, "c", Some("1"))];
         let read = || {
-            let owned = |(offset, key, value): &Read| {
+            let owned = |(offset, key, value): &RecordTuple| {
                 (*offset, key.clone().unwrap_or_default(), value.clone())
             };
             read_from(f.log(), 0, 1 << 20)

@@ -138,11 +138,11 @@ fn a_sync_that_meets_a_truncation_claims_nothing() {
     assert_eq!(log.publish_flushed(&before), None);
     assert!(log.flushed_end_offset() <= 40);
     // During a truncation ends and segments may still be the old ones.
-    let truncating = log.truncating();
+    let guard = log.begin_truncation();
     let meanwhile = log.sample();
     assert!(log.was_truncated(&meanwhile));
     assert_eq!(log.publish_flushed(&meanwhile), None);
-    drop(truncating);
+    drop(guard);
     assert_eq!(log.publish_flushed(&meanwhile), None);
     let after = log.sample();
     assert!(!log.was_truncated(&after));

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn what_was_truncated_does_not_come_back() {
-    for kind in CUTS {
+    for kind in CRASHES {
         for to in [1, 2, 3] {
             let mut f = begun();
             for value in ["a", "b", "c"] {
@@ -12,7 +12,7 @@ fn what_was_truncated_does_not_come_back() {
             }
             f.log().truncate_to(to, NOW).expect("truncates");
             let kept = ["first", "a", "b"][..to as usize].to_vec();
-            cut(&mut f, kind);
+            crash(&mut f, kind);
             f.open();
             assert_eq!(values(f.log()), kept, "{kind:?} {to}");
             // Other records at the same places, of the next epoch and of the same one.
@@ -25,7 +25,7 @@ fn what_was_truncated_does_not_come_back() {
             f.log().truncate_to(to + 1, NOW).expect("truncates");
             put(&f, "most");
             put(&f, "end");
-            cut(&mut f, kind);
+            crash(&mut f, kind);
             f.open();
             let expected: Vec<_> = kept
                 .iter()
@@ -45,7 +45,7 @@ fn a_log_that_began_anew_stays_so() {
     f.log()
         .truncate_fully_and_start_at(10, NOW)
         .expect("truncates");
-    cut(&mut f, Cut::Kept);
+    crash(&mut f, Crash::Kept);
     f.open();
     assert_eq!(
         (f.log().log_start_offset(), f.log().log_end_offset()),
@@ -62,7 +62,7 @@ fn what_replaces_a_compacted_segment_is_left_as_it_is() {
         },
         ..LogConfig::default()
     };
-    for kind in CUTS {
+    for kind in CRASHES {
         let mut f = Fixture::new(config.clone());
         for (key, value) in [("k", "1"), ("k", "2"), ("l", "3"), ("k", "4")] {
             f.append(keyed(Codec::None, NOW, &[(key, Some(value))]))
@@ -77,7 +77,7 @@ fn what_replaces_a_compacted_segment_is_left_as_it_is() {
         let done = f.log().compact(end, NOW, 1000).expect("compacts");
         assert!(done.bytes_after < done.bytes_before);
         put(&f, "later");
-        cut(&mut f, kind);
+        crash(&mut f, kind);
         f.open();
         assert_eq!(
             values(f.log()),
@@ -89,7 +89,7 @@ fn what_replaces_a_compacted_segment_is_left_as_it_is() {
 
 #[test]
 fn what_is_deleted_waits_whole_and_its_successor_gets_nothing_of_it() {
-    for kind in CUTS {
+    for kind in CRASHES {
         let mut f = begun();
         put(&f, "a");
         put(&f, "b");
@@ -104,7 +104,7 @@ fn what_is_deleted_waits_whole_and_its_successor_gets_nothing_of_it() {
         drop((log, dir, new));
         put(&f, "FIRST");
         put(&f, "A");
-        cut(&mut f, kind);
+        crash(&mut f, kind);
         f.open();
         assert_eq!(values(f.log()), ["FIRST", "A"], "{kind:?}");
         let log = Arc::clone(f.log());
@@ -134,7 +134,7 @@ fn retention_takes_segments_away_for_good() {
         .checkpoint_log_starts(&[Arc::clone(f.log())])
         .expect("checkpoints");
     f.log().apply_retention(end, NOW).expect("removes");
-    cut(&mut f, Cut::Shorter);
+    crash(&mut f, Crash::Shorter);
     f.open();
     assert_eq!(values(f.log()), ["b", "c"]);
     assert_eq!(f.log().log_start_offset(), 2);
@@ -154,7 +154,7 @@ fn more_leave_than_there_is_room_to_say() {
         f.log().leave_journal().expect("leaves");
     }
     put(&f, "last");
-    cut(&mut f, Cut::Zeros);
+    crash(&mut f, Crash::Zeros);
     f.open();
     assert_eq!(values(f.log()).len(), 303);
 }
@@ -183,7 +183,7 @@ fn followers_keep_what_they_were_given() {
         flush(&f);
     }
     assert!(f.log().synced_end_offset() < 6);
-    cut(&mut f, Cut::Half);
+    crash(&mut f, Crash::Half);
     f.open();
     assert_eq!(values(f.log()), ["old", "old", "new", "new", "new", "new"]);
     assert_eq!(f.log().epoch_for(2), Some(3));

@@ -9,9 +9,9 @@ const LOOKED_BACK_AT: usize = 64;
 /// after all of them have moved.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Woken(Vec<Waker>);
+pub struct WakerBatch(Vec<Waker>);
 
-impl Woken {
+impl WakerBatch {
     /// Add a task.
     pub fn add(&mut self, waker: Waker) {
         let mut known = self.0.iter().rev().take(LOOKED_BACK_AT);
@@ -21,7 +21,7 @@ impl Woken {
     }
 }
 
-impl Drop for Woken {
+impl Drop for WakerBatch {
     fn drop(&mut self) {
         self.0.drain(..).for_each(Waker::wake);
     }

@@ -5,26 +5,26 @@ use crate::journal::SMALL_BYTES_MAX;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Limit over all segments of the process, however many wait for a slow disk.
-const ALL_KEPT_BYTES_MAX: usize = 32 << 20;
+const ALL_TAILS_BYTES_MAX: usize = 32 << 20;
 
-static ALL_KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
+static ALL_TAILS_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// A range of the file, at most as long as the largest journal entry.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct UnflushedTail {
     position: u64,
     bytes: Vec<u8>,
     /// Total bytes of all segments.
     all: &'static AtomicUsize,
 }
 
-impl Default for Kept {
+impl Default for UnflushedTail {
     fn default() -> Self {
-        Self::of(&ALL_KEPT_BYTES)
+        Self::of(&ALL_TAILS_BYTES)
     }
 }
 
-impl Kept {
+impl UnflushedTail {
     const fn of(all: &'static AtomicUsize) -> Self {
         Self {
             position: 0,
@@ -47,7 +47,7 @@ impl Kept {
         }
         let others = self.all.fetch_add(bytes.len(), Ordering::Relaxed);
         self.bytes.extend_from_slice(bytes);
-        if others + bytes.len() > ALL_KEPT_BYTES_MAX {
+        if others + bytes.len() > ALL_TAILS_BYTES_MAX {
             self.free();
         }
     }
@@ -80,7 +80,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for UnflushedTail {
     fn drop(&mut self) {
         self.clear();
     }
@@ -89,20 +89,20 @@ impl Drop for Kept {
 impl Segment {
     /// Keep bytes that were just written at `position`; requires the writer lock.
     pub(crate) fn keep(&self, bytes: &[u8], position: u64) {
-        self.kept.lock().add(bytes, position);
+        self.unflushed_tail.lock().add(bytes, position);
     }
 
-    /// Append `count` bytes written at `position` to `out`; return false if some are not kept.
-    pub(crate) fn append_kept(&self, position: u64, count: usize, out: &mut Vec<u8>) -> bool {
-        let kept = self.kept.lock();
-        let bytes = kept.get(position, count);
+    /// Append `count` bytes written at `position` to `out`; return false if some are not in it.
+    pub(crate) fn append_unflushed(&self, position: u64, count: usize, out: &mut Vec<u8>) -> bool {
+        let tail = self.unflushed_tail.lock();
+        let bytes = tail.get(position, count);
         out.extend_from_slice(bytes.unwrap_or_default());
         bytes.is_some()
     }
 
     /// Drop bytes below `position`, which are on disk.
-    pub(super) fn forget_kept(&self, position: u64) {
-        self.kept.lock().forget(position);
+    pub(super) fn forget_flushed(&self, position: u64) {
+        self.unflushed_tail.lock().forget(position);
     }
 }
 
@@ -110,70 +110,74 @@ impl Segment {
 mod tests {
     use super::*;
 
-    fn copied(kept: &Kept, position: u64, count: usize) -> Option<Vec<u8>> {
-        kept.get(position, count).map(<[u8]>::to_vec)
+    fn copied(tail: &UnflushedTail, position: u64, count: usize) -> Option<Vec<u8>> {
+        tail.get(position, count).map(<[u8]>::to_vec)
     }
 
     #[test]
-    fn what_is_not_on_disk_is_kept() {
-        let mut kept = Kept::default();
-        kept.add(b"abc", 100);
-        kept.add(b"def", 103);
-        assert_eq!(copied(&kept, 100, 6), Some(b"abcdef".to_vec()));
-        assert_eq!(copied(&kept, 102, 2), Some(b"cd".to_vec()));
-        assert_eq!(copied(&kept, 99, 2), None, "that was before");
-        assert_eq!(copied(&kept, 104, 3), None, "that is still to come");
-        assert_eq!(copied(&kept, 107, 0), None);
-        kept.forget(103);
-        assert_eq!(copied(&kept, 102, 2), None);
-        assert_eq!(copied(&kept, 103, 3), Some(b"def".to_vec()));
-        kept.forget(102);
-        assert_eq!(copied(&kept, 103, 3), Some(b"def".to_vec()));
-        kept.forget(200);
-        assert_eq!(kept.bytes.capacity(), 0, "who rests holds nothing");
+    fn unflushed_bytes_stay_in_memory() {
+        let mut tail = UnflushedTail::default();
+        tail.add(b"abc", 100);
+        tail.add(b"def", 103);
+        assert_eq!(copied(&tail, 100, 6), Some(b"abcdef".to_vec()));
+        assert_eq!(copied(&tail, 102, 2), Some(b"cd".to_vec()));
+        assert_eq!(copied(&tail, 99, 2), None, "before the tail");
+        assert_eq!(copied(&tail, 104, 3), None, "after the tail");
+        assert_eq!(copied(&tail, 107, 0), None);
+        tail.forget(103);
+        assert_eq!(copied(&tail, 102, 2), None);
+        assert_eq!(copied(&tail, 103, 3), Some(b"def".to_vec()));
+        tail.forget(102);
+        assert_eq!(copied(&tail, 103, 3), Some(b"def".to_vec()));
+        tail.forget(200);
+        assert_eq!(tail.bytes.capacity(), 0, "an idle segment holds no memory");
     }
 
     #[test]
     fn what_does_not_continue_it_begins_anew() {
-        let mut kept = Kept::default();
-        kept.add(b"abcdef", 100);
-        kept.add(b"xyz", 103);
-        assert_eq!(copied(&kept, 103, 3), Some(b"xyz".to_vec()));
-        assert_eq!(copied(&kept, 100, 6), None, "it was taken back");
+        let mut tail = UnflushedTail::default();
+        tail.add(b"abcdef", 100);
+        tail.add(b"xyz", 103);
+        assert_eq!(copied(&tail, 103, 3), Some(b"xyz".to_vec()));
+        assert_eq!(copied(&tail, 100, 6), None, "overwritten");
     }
 
     #[test]
-    fn much_is_not_kept() {
-        let mut kept = Kept::default();
-        kept.add(&vec![1; SMALL_BYTES_MAX], 0);
-        assert!(copied(&kept, 0, SMALL_BYTES_MAX).is_some());
-        kept.add(b"abc", SMALL_BYTES_MAX as u64);
-        assert_eq!(copied(&kept, SMALL_BYTES_MAX as u64 - 1, 2), None);
+    fn long_tail_is_not_stored() {
+        let mut tail = UnflushedTail::default();
+        tail.add(&vec![1; SMALL_BYTES_MAX], 0);
+        assert!(copied(&tail, 0, SMALL_BYTES_MAX).is_some());
+        tail.add(b"abc", SMALL_BYTES_MAX as u64);
+        assert_eq!(copied(&tail, SMALL_BYTES_MAX as u64 - 1, 2), None);
         assert_eq!(
-            copied(&kept, SMALL_BYTES_MAX as u64, 3),
+            copied(&tail, SMALL_BYTES_MAX as u64, 3),
             Some(b"abc".to_vec())
         );
         let next = SMALL_BYTES_MAX as u64 + 3;
-        kept.add(&vec![1; SMALL_BYTES_MAX + 1], next);
-        assert_eq!(copied(&kept, next, 1), None);
-        assert!(kept.bytes.is_empty());
-        kept.add(b"def", next + SMALL_BYTES_MAX as u64 + 1);
+        tail.add(&vec![1; SMALL_BYTES_MAX + 1], next);
+        assert_eq!(copied(&tail, next, 1), None);
+        assert!(tail.bytes.is_empty());
+        tail.add(b"def", next + SMALL_BYTES_MAX as u64 + 1);
         assert_eq!(
-            copied(&kept, next + SMALL_BYTES_MAX as u64 + 1, 3),
+            copied(&tail, next + SMALL_BYTES_MAX as u64 + 1, 3),
             Some(b"def".to_vec())
         );
     }
 
     #[test]
-    fn all_together_keep_so_much() {
-        static ALL: AtomicUsize = AtomicUsize::new(ALL_KEPT_BYTES_MAX - 6);
-        let held = || ALL.load(Ordering::Relaxed) + 6 - ALL_KEPT_BYTES_MAX;
-        let (mut one, mut other) = (Kept::of(&ALL), Kept::of(&ALL));
+    fn all_tails_share_one_limit() {
+        static ALL: AtomicUsize = AtomicUsize::new(ALL_TAILS_BYTES_MAX - 6);
+        let held = || ALL.load(Ordering::Relaxed) + 6 - ALL_TAILS_BYTES_MAX;
+        let (mut one, mut other) = (UnflushedTail::of(&ALL), UnflushedTail::of(&ALL));
         one.add(b"abc", 100);
         other.add(b"def", 0);
         assert_eq!(held(), 6);
         one.add(b"g", 103);
-        assert_eq!((copied(&one, 100, 3), held()), (None, 3), "no room for it");
+        assert_eq!(
+            (copied(&one, 100, 3), held()),
+            (None, 3),
+            "the shared limit is reached"
+        );
         one.add(b"hij", 104);
         assert_eq!(copied(&one, 104, 3), Some(b"hij".to_vec()));
         other.forget(1);
