@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Replicas;
-use shared::Shared;
+use shared::BackgroundState;
 
 mod cleaner;
 mod maintenance;
@@ -19,7 +19,7 @@ pub use shared::{CleanerSettings, Intervals};
 
 /// Background threads. Dropping it does not stop them: call [`Background::stop`].
 pub struct Background {
-    shared: Arc<Shared>,
+    shared: Arc<BackgroundState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     cleaners: Mutex<usize>,
 }
@@ -43,7 +43,7 @@ impl Background {
         intervals: Intervals,
         cleaner: CleanerSettings,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(replicas, intervals, cleaner));
+        let shared = Arc::new(BackgroundState::new(replicas, intervals, cleaner));
         let background = Self {
             shared,
             threads: Mutex::default(),
@@ -88,7 +88,11 @@ impl Background {
         Ok(())
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<()> {
+    fn spawn(
+        &self,
+        name: &str,
+        work: impl FnOnce(&BackgroundState) + Send + 'static,
+    ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = Builder::new()
             .name(name.to_owned())
@@ -98,7 +102,7 @@ impl Background {
     }
 }
 
-fn watch_failures(shared: &Shared) {
+fn watch_failures(shared: &BackgroundState) {
     while let Some((dir, reason)) = shared.replicas.failed.next() {
         shared.replicas.take_offline(dir, &reason);
     }
@@ -107,7 +111,7 @@ fn watch_failures(shared: &Shared) {
 /// A periodic job and the time when it is due.
 struct Job {
     every: fn(&Intervals) -> i64,
-    work: fn(&Shared),
+    work: fn(&BackgroundState),
     due: Instant,
 }
 
@@ -122,10 +126,10 @@ fn milliseconds(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)).min(PAUSE_MAX * 24 * 365)
 }
 
-fn maintain(shared: &Shared) {
+fn maintain(shared: &BackgroundState) {
     let intervals = shared.intervals();
     let start = shared.now();
-    let job = |every: fn(&Intervals) -> i64, work: fn(&Shared)| Job {
+    let job = |every: fn(&Intervals) -> i64, work: fn(&BackgroundState)| Job {
         every,
         work,
         due: start + milliseconds(every(&intervals).min(intervals.initial_delay_ms)),

@@ -11,5 +11,5 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-pub use commit::{Listed, Preparation};
+pub use commit::{CommitEntry, Preparation};
 pub use listing::IngestState;

@@ -17,11 +17,11 @@ type Place = (Arc<str>, i32);
 /// Producer state of deleted partitions; in memory only.
 #[derive(Debug, Default)]
 pub(crate) struct Legacies {
-    kept: Mutex<Kept>,
+    table: Mutex<CarryOverTable>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CarryOverTable {
     by_place: HashMap<Place, (u64, ProducerLegacy)>,
     /// Oldest first, by number. Entries that were handed over or replaced stay until they reach the front.
     order: VecDeque<(u64, Place, usize)>,
@@ -38,23 +38,23 @@ impl Legacies {
         if producers == 0 {
             return;
         }
-        let mut kept = self.kept.lock();
+        let mut table = self.table.lock();
         let place = (Arc::clone(topic), index);
-        kept.last_number += 1;
-        let number = kept.last_number;
-        kept.order.push_back((number, place.clone(), producers));
-        kept.by_place.insert(place, (number, legacy));
-        kept.producers += producers;
-        while kept.producers > PRODUCERS_KEPT
-            && let Some((number, place, producers)) = kept.order.pop_front()
+        table.last_number += 1;
+        let number = table.last_number;
+        table.order.push_back((number, place.clone(), producers));
+        table.by_place.insert(place, (number, legacy));
+        table.producers += producers;
+        while table.producers > PRODUCERS_KEPT
+            && let Some((number, place, producers)) = table.order.pop_front()
         {
-            kept.producers -= producers;
-            if kept
+            table.producers -= producers;
+            if table
                 .by_place
                 .get(&place)
                 .is_some_and(|(current, _)| *current == number)
             {
-                kept.by_place.remove(&place);
+                table.by_place.remove(&place);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Legacies {
     /// truncation kept the offsets.
     pub(crate) fn hand_over(&self, topic: &Arc<str>, index: i32, log: &Log) {
         let left = self
-            .kept
+            .table
             .lock()
             .by_place
             .remove(&(Arc::clone(topic), index));

@@ -43,7 +43,7 @@ pub use config::{ReplicasConfig, Report};
 pub use describe::{LogDirDescription, LogDirRefusals, RoleNow};
 pub use error::PartitionError;
 pub use failures::OnOffline;
-pub use ingest::{IngestState, Listed, Preparation};
+pub use ingest::{CommitEntry, IngestState, Preparation};
 pub use log_dirs::LocalPartition;
 pub use moves::{FutureReplica, MoveError};
 pub use open_ingests::{
@@ -53,7 +53,7 @@ pub use open_ingests::{
 pub use orders::{PartitionOrder, StopOrder};
 pub use partition::{FetchFrom, Partition};
 pub use progress::{
-    Commit, Follower, IsrProposal, Member, Proposal, Proposals, Registration, Watched,
+    Commit, Follower, IsrProposal, Member, Proposal, Proposals, Registration, WatchedOffset,
 };
 pub use pybroker_storage::{Clock, HeldFlushes};
 pub use replicas::Replicas;
@@ -63,4 +63,4 @@ pub use requests::{
 pub use role::{Leader, Role, check_leader_epoch};
 pub use throttle::{Throttle, Throttles};
 pub use topic_config::{BadSetting, BrokerLogSettings, ThrottledReplicas, TopicConfig};
-pub use topic_map::{HostedTopic, PARTITION_INDEX_MAX, Placed, TopicMap};
+pub use topic_map::{HostedTopic, PARTITION_INDEX_MAX, TopicMap, TopicMapEntry};

@@ -14,14 +14,14 @@ use pybroker_storage::{
 use crate::config::Report;
 use crate::{PartitionError, ReplicasConfig};
 
-mod found;
 mod placement;
 mod scan;
 mod unfinished_moves;
+mod unhosted_replicas;
 
-pub(crate) use found::{Found, FoundDir};
 pub(crate) use placement::Placement;
 pub use scan::LocalPartition;
+pub(crate) use unhosted_replicas::{ReplicaDir, UnhostedReplicas};
 
 /// One log directory.
 #[derive(Debug)]
@@ -65,9 +65,9 @@ pub(crate) struct LogDirs {
 
 /// A log to open.
 #[derive(Debug)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct OpenRequest<'a> {
     pub(crate) topic: &'a str,
-    pub(crate) lies: &'a FoundDir,
+    pub(crate) replica_dir: &'a ReplicaDir,
     pub(crate) tip: TopicIdPartition,
     pub(crate) config: Arc<LogConfig>,
 }
@@ -178,7 +178,7 @@ impl LogDirs {
         &self,
         dir: usize,
         new: &[NewPartition],
-    ) -> Vec<Result<FoundDir, PartitionError>> {
+    ) -> Vec<Result<ReplicaDir, PartitionError>> {
         let log_dir = match self.dirs[dir].online() {
             Ok(log_dir) => log_dir,
             Err(error) => return new.iter().map(|_| Err(error.clone())).collect(),
@@ -186,7 +186,7 @@ impl LogDirs {
         let created = log_dir.create_partitions(new);
         let each = new.iter().zip(created).map(|(new, created)| {
             created?;
-            Ok(FoundDir {
+            Ok(ReplicaDir {
                 dir,
                 directory: log_dir.directory_of(&new.topic, new.id),
                 topic: Some(new.topic.as_str().into()),
@@ -198,24 +198,24 @@ impl LogDirs {
     /// Open logs on several threads; return a result for each.
     pub(crate) fn open_logs(
         &self,
-        openings: &[Opening<'_>],
+        requests: &[OpenRequest<'_>],
         threads_per_dir: usize,
         now_ms: i64,
         report: &Report,
     ) -> Vec<Result<Arc<Log>, StorageError>> {
         // A thread costs more than opening a few logs.
         let threads = (threads_per_dir * self.dirs.len())
-            .min(openings.len().div_ceil(16))
+            .min(requests.len().div_ceil(16))
             .max(1);
         let next = AtomicUsize::new(0);
-        let opened: Vec<Slot> = openings.iter().map(|_| Mutex::new(None)).collect();
+        let opened: Vec<Slot> = requests.iter().map(|_| Mutex::new(None)).collect();
         let work = || {
             loop {
                 let at = next.fetch_add(1, Relaxed);
-                let Some(opening) = openings.get(at) else {
+                let Some(request) = requests.get(at) else {
                     return;
                 };
-                *opened[at].lock() = Some(self.open_log(opening, now_ms, report));
+                *opened[at].lock() = Some(self.open_log(request, now_ms, report));
             }
         };
         std::thread::scope(|scope| {
@@ -224,11 +224,11 @@ impl LogDirs {
             }
             work();
         });
-        let each = opened.into_iter().zip(openings).map(|(slot, opening)| {
+        let each = opened.into_iter().zip(requests).map(|(slot, request)| {
             // Every slot is filled: a panic in a thread ends the scope.
             slot.into_inner().unwrap_or_else(|| {
                 Err(StorageError::Closed {
-                    path: opening.lies.directory.as_str().into(),
+                    path: request.replica_dir.directory.as_str().into(),
                 })
             })
         });
@@ -238,11 +238,11 @@ impl LogDirs {
     /// Open one log, with recovery if necessary.
     pub(crate) fn open_log(
         &self,
-        opening: &Opening<'_>,
+        request: &OpenRequest<'_>,
         now_ms: i64,
         report: &Report,
     ) -> Result<Arc<Log>, StorageError> {
-        let dir = &self.dirs[opening.lies.dir];
+        let dir = &self.dirs[request.replica_dir.dir];
         let log_dir = dir
             .opened
             .as_ref()
@@ -250,15 +250,15 @@ impl LogDirs {
                 path: dir.path.clone(),
                 reason: reason.to_string(),
             })?;
-        let config = Arc::clone(&opening.config);
+        let config = Arc::clone(&request.config);
         let (log, recovered) = log_dir.open_log_of(
-            opening.topic,
-            &opening.lies.directory,
-            opening.tip,
+            request.topic,
+            &request.replica_dir.directory,
+            request.tip,
             config,
             now_ms,
         )?;
-        let name = &opening.lies.directory;
+        let name = &request.replica_dir.directory;
         for (first, last) in &recovered.lost {
             report(&format!(
                 "{name}: records {first} to {last} are lost to damage on disk"

@@ -13,7 +13,7 @@ use pybroker_model::TopicIdPartition;
 use pybroker_storage::{Log, LogCopy, LogDir, StorageError};
 
 use crate::move_table::Move;
-use crate::{Partition, PartitionError, Placed, Replicas, Role, TopicConfig};
+use crate::{Partition, PartitionError, Replicas, Role, TopicConfig, TopicMapEntry};
 
 /// Number of remaining bytes below which the last pass runs, while appends are blocked.
 const REST_BYTES: u64 = 4 << 20;
@@ -141,7 +141,7 @@ impl Replicas {
             }
         }
         // This lock keeps orders waiting: the partition cannot be stopped, deleted or replaced now.
-        let _orders = self.found.lock();
+        let _orders = self.unhosted.lock();
         let current = self.partition(tip);
         if moving.is_cancelled()
             || !current.is_some_and(|current| Arc::ptr_eq(&current, &partition))
@@ -213,13 +213,13 @@ impl Replicas {
             // The old instance must not continue, because the copy is now the partition: take the new one offline.
             new.go_offline(&Arc::from(error.to_string()));
         }
-        let placed = Placed {
+        let entry = TopicMapEntry {
             id: tip.topic_id,
             name: Arc::clone(topic),
             index: tip.partition,
             partition: Arc::clone(&new),
         };
-        let map = self.map.load().with(&[], vec![placed]);
+        let map = self.map.load().with(&[], vec![entry]);
         self.map.store(Arc::new(map));
         self.catch_up_config(&new);
     }
@@ -240,8 +240,10 @@ fn work(replicas: &Weak<Replicas>) {
             Ok(None) => {}
             Err(_) if moving.is_cancelled() => {}
             Err(error) => {
-                let found = replicas.partition(tip);
-                let name = found.as_ref().map_or("a deleted topic", |one| one.topic());
+                let partition = replicas.partition(tip);
+                let name = partition
+                    .as_ref()
+                    .map_or("a deleted topic", |one| one.topic());
                 replicas.report(&format!(
                     "cannot move {name}-{} (topic id {}) to another log directory: {error}",
                     tip.partition, tip.topic_id

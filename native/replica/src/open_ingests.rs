@@ -19,7 +19,7 @@ mod error;
 mod quota;
 mod topic_debts;
 
-pub(crate) use attempt::{Attempt, Staged};
+pub(crate) use attempt::{Attempt, StagedLog};
 pub use copies::{StagedChunk, StagedCopies};
 pub use error::IngestError;
 pub use quota::IngestLimits;

@@ -22,7 +22,7 @@ use pybroker_model::TopicIdPartition;
 use pybroker_storage::{Log, LogDir};
 
 use attaches::Attaches;
-use refused::Refused;
+use refused::RefusedBatches;
 
 use crate::progress::{Progress, Proposals};
 use crate::{Leader, PartitionError, Role, TopicConfig};
@@ -34,7 +34,7 @@ pub struct Partition {
     topic: Arc<str>,
     broker_id: i32,
     /// `None` if the log failed to open: the partition stays `Offline`; a later order makes a new one.
-    hosted: Option<Hosted>,
+    hosted: Option<HostedLog>,
     gate: RwLock<()>,
     /// Write fence: appends are refused because the topic is about to be deleted.
     fenced: AtomicBool,
@@ -43,11 +43,11 @@ pub struct Partition {
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,
     attaches: Attaches,
-    refused: Refused,
+    refused: RefusedBatches,
 }
 
 #[derive(Debug)]
-struct Hosted {
+struct HostedLog {
     log: Arc<Log>,
     /// Position of its log directory.
     dir: usize,
@@ -76,7 +76,7 @@ impl Partition {
             broker_id,
             config,
             follower,
-            Some(Hosted { log, dir, log_dir }),
+            Some(HostedLog { log, dir, log_dir }),
             Arc::clone(proposals),
         );
         let partition = Arc::new(partition);
@@ -121,7 +121,7 @@ impl Partition {
         broker_id: i32,
         config: Arc<TopicConfig>,
         role: Role,
-        hosted: Option<Hosted>,
+        hosted: Option<HostedLog>,
         proposals: Arc<Proposals>,
     ) -> Self {
         // The partition learns the high watermark from its leader, or by becoming leader.
@@ -139,7 +139,7 @@ impl Partition {
             progress: Arc::new(Progress::new(role, config, known)),
             proposals,
             attaches: Attaches::default(),
-            refused: Refused::default(),
+            refused: RefusedBatches::default(),
         }
     }
 
@@ -262,7 +262,7 @@ impl Partition {
         }
     }
 
-    fn led<'a>(&'a self, role: &'a Role) -> Result<(&'a Leader, &'a Hosted), PartitionError> {
+    fn led<'a>(&'a self, role: &'a Role) -> Result<(&'a Leader, &'a HostedLog), PartitionError> {
         let leader = role.leader()?;
         // A partition without a log never becomes leader.
         let hosted = self.hosted.as_ref().ok_or(PartitionError::NotLeader)?;

@@ -22,7 +22,7 @@ pub use commit::Commit;
 use flush_waiter::FlushWaiter;
 pub use in_sync::{Member, Proposal};
 pub use proposals::{IsrProposal, Proposals};
-pub use waiting::{Registration, Watched};
+pub use waiting::{Registration, WatchedOffset};
 
 /// The sender of a replica fetch.
 #[derive(Debug, Clone, Copy)]
@@ -49,10 +49,10 @@ pub(crate) struct Progress {
     committed_by_me: AtomicI64,
     /// Number of fetch requests from followers.
     requests: AtomicU64,
-    pub(crate) high_watermark: Arc<Watched>,
-    pub(crate) last_stable: Arc<Watched>,
+    pub(crate) high_watermark: Arc<WatchedOffset>,
+    pub(crate) last_stable: Arc<WatchedOffset>,
     /// End of what followers may read.
-    pub(crate) log_end: Arc<Watched>,
+    pub(crate) log_end: Arc<WatchedOffset>,
     /// Follower only: the waiting fetcher.
     pub(crate) flush_waiter: FlushWaiter,
 }
@@ -66,9 +66,9 @@ impl Progress {
             step_downs: AtomicU64::new(0),
             committed_by_me: AtomicI64::new(high_watermark),
             requests: AtomicU64::new(0),
-            high_watermark: Arc::new(Watched::new(high_watermark)),
-            last_stable: Arc::new(Watched::new(high_watermark)),
-            log_end: Arc::new(Watched::new(high_watermark)),
+            high_watermark: Arc::new(WatchedOffset::new(high_watermark)),
+            last_stable: Arc::new(WatchedOffset::new(high_watermark)),
+            log_end: Arc::new(WatchedOffset::new(high_watermark)),
             flush_waiter: FlushWaiter::default(),
         }
     }

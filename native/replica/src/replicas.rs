@@ -11,7 +11,7 @@ use pybroker_storage::{Log, ProducerCount, StorageError};
 
 use crate::failures::{FailedDirs, OfflineReport, OnOffline};
 use crate::legacies::Legacies;
-use crate::log_dirs::{Found, LogDirs};
+use crate::log_dirs::{LogDirs, UnhostedReplicas};
 use crate::move_table::Moves;
 use crate::{
     BrokerLogSettings, Ingests, LocalPartition, Partition, PartitionError, Proposals,
@@ -27,7 +27,7 @@ pub struct Replicas {
     pub(crate) dirs: LogDirs,
     /// Directories on disk that are not hosted. Changes of the hosted partitions hold its lock: batches of orders run
     /// one after the other.
-    pub(crate) found: Mutex<Found>,
+    pub(crate) unhosted: Mutex<UnhostedReplicas>,
     pub(crate) log_settings: ArcSwap<BrokerLogSettings>,
     pub(crate) failed: Arc<FailedDirs>,
     pub(crate) ingests: Ingests,
@@ -48,7 +48,7 @@ impl Replicas {
     /// If another process uses a directory, a directory holds another owner's data, or no directory is usable.
     pub fn start(config: ReplicasConfig) -> Result<(Self, Vec<LocalPartition>), StorageError> {
         let dirs = LogDirs::open(&config)?;
-        let (found, list) = dirs.scan(&|text| (config.report)(text))?;
+        let (unhosted, list) = dirs.scan(&|text| (config.report)(text))?;
         let failed = Arc::new(FailedDirs::default());
         for (at, dir) in dirs.iter().enumerate() {
             if let Ok(log_dir) = dir.online() {
@@ -61,7 +61,7 @@ impl Replicas {
             config,
             map: ArcSwap::default(),
             dirs,
-            found: Mutex::new(found),
+            unhosted: Mutex::new(unhosted),
             failed,
             ingests: Ingests::default(),
             legacies: Legacies::default(),

@@ -17,7 +17,7 @@ impl Replicas {
         let deadline = clock.now() + timeout;
         self.set_stopping();
         self.moves.cancel_all(timeout);
-        let _orders = self.found.lock();
+        let _orders = self.unhosted.lock();
         let (done, closed) = mpsc::channel();
         let mut waiting = 0;
         for at in 0..self.dirs.len() {

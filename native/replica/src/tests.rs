@@ -31,9 +31,9 @@ pub(super) struct Host {
 
 /// The clock is stopped at 1,000 s.
 #[derive(Debug)]
-struct Stopped;
+struct StoppedClock;
 
-impl Clock for Stopped {
+impl Clock for StoppedClock {
     fn now_ms(&self) -> i64 {
         1_000_000
     }
@@ -53,7 +53,7 @@ pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> Rep
         delete_delay_ms: 1_000,
         threads_per_dir: 2,
         log_settings: BrokerLogSettings::default(),
-        clock: Arc::new(Stopped),
+        clock: Arc::new(StoppedClock),
         report: Arc::new(move |text| reports.lock().push(text.to_owned())),
         on_all_failed: Arc::new(|_| ()),
     }

@@ -85,7 +85,7 @@ impl<P> TopicMap<P> {
     /// Return a copy with these changes: removals first, then insertions, so that a name can pass to a new topic. A
     /// name belongs to the topic inserted last.
     #[must_use]
-    pub fn with(&self, removed: &[(TopicId, i32)], inserted: Vec<Placed<P>>) -> Self {
+    pub fn with(&self, removed: &[(TopicId, i32)], inserted: Vec<TopicMapEntry<P>>) -> Self {
         let mut map = self.clone();
         let mut changed: HashMap<TopicId, HostedTopic<P>, BuildIdHasher> = HashMap::default();
         for &(id, index) in removed {
@@ -97,7 +97,7 @@ impl<P> TopicMap<P> {
                 *slot = None;
             }
         }
-        for Placed {
+        for TopicMapEntry {
             id,
             name,
             index,
@@ -163,7 +163,7 @@ impl<P> TopicMap<P> {
 
 /// A partition and its place in the map.
 #[derive(Debug)]
-pub struct Placed<P> {
+pub struct TopicMapEntry<P> {
     /// Topic id.
     pub id: TopicId,
     /// Topic name.
@@ -201,8 +201,8 @@ mod tests {
         TopicId::new(Uuid::from_u128(number)).expect("not zero")
     }
 
-    fn placed(number: u128, name: &str, index: i32) -> Placed<i32> {
-        Placed {
+    fn entry(number: u128, name: &str, index: i32) -> TopicMapEntry<i32> {
+        TopicMapEntry {
             id: id(number),
             name: name.into(),
             index,
@@ -214,7 +214,7 @@ mod tests {
     fn by_id_and_by_name() {
         let map = TopicMap::default().with(
             &[],
-            vec![placed(1, "a", 0), placed(1, "a", 2), placed(2, "b", 0)],
+            vec![entry(1, "a", 0), entry(1, "a", 2), entry(2, "b", 0)],
         );
         assert_eq!(map.topic_id("a"), Some(id(1)));
         assert_eq!(map.partition(id(1), 2).map(|found| **found), Some(2));
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn a_name_passes_to_the_new_incarnation_and_the_old_map_stays() {
-        let before = TopicMap::default().with(&[], vec![placed(1, "a", 0)]);
-        let after = before.with(&[(id(1), 0)], vec![placed(2, "a", 0)]);
+        let before = TopicMap::default().with(&[], vec![entry(1, "a", 0)]);
+        let after = before.with(&[(id(1), 0)], vec![entry(2, "a", 0)]);
         assert_eq!(before.topic_id("a"), Some(id(1)));
         assert_eq!(after.topic_id("a"), Some(id(2)));
         assert!(after.topic(id(1)).is_none());
@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn an_old_incarnation_that_is_collected_later_keeps_nothing_of_the_name() {
         let both = TopicMap::default()
-            .with(&[], vec![placed(1, "a", 0)])
-            .with(&[], vec![placed(2, "a", 0)]);
+            .with(&[], vec![entry(1, "a", 0)])
+            .with(&[], vec![entry(2, "a", 0)]);
         assert_eq!(both.topic_id("a"), Some(id(2)));
         assert!(
             both.topic(id(1)).is_some(),

@@ -10,9 +10,9 @@
 //!           deleting/{topic id in hex}_{partition}/…
 //!           ingest/{topic id in hex}/…    staged, not in any log yet: `staged.rs`
 //! ```
-//! From the bottom up: files (`file_names`, `files`, `direct`, `handles`, `health`) and `waker_batch`; formats (`checkpoint`,
-//! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`); structures (`segment`,
-//! `producer_state`, `staged`, `journal`); then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
+//! From the bottom up: files (`file_names`, `files`, `direct`, `handles`, `health`) and `waker_batch`; formats
+//! (`checkpoint`, `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`); structures
+//! (`segment`, `producer_state`, `staged`, `journal`); then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
 //!
 //! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (visibility and crash safety), `files.rs`
 //! (assumptions about disks), `recovery.rs` (handling of files found at start).

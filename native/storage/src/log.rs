@@ -56,8 +56,8 @@ pub(crate) use journaled::{JournalSample, UnflushedData};
 pub use read::LogSlice;
 pub use times::TimestampAndOffset;
 
-/// Called with the flushed end after each flush that moved it. The callback adds wakers to [`WakerBatch`], which wakes them
-/// after every log in the flush has been notified.
+/// Called with the flushed end after each flush that moved it. The callback adds wakers to [`WakerBatch`], which wakes
+/// them after every log in the flush has been notified.
 pub type OnFlush = Box<dyn Fn(i64, &mut WakerBatch) + Send + Sync>;
 
 /// Value of `lost_from` for an intact log.

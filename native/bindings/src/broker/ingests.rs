@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pybroker_model::TimestampType;
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::{IngestError, IngestName, Listed, NewIngest, Preparation, Replicas};
+use pybroker_replica::{CommitEntry, IngestError, IngestName, NewIngest, Preparation, Replicas};
 use pybroker_server::clock::now_ms;
 use pybroker_server::error_codes::of_ingest;
 use pybroker_storage::StagedTotals;
@@ -198,10 +198,10 @@ impl NativeIngests {
             leads: preparation.leads,
             holders: holders.map(|(index, all)| (index, all.into())).collect(),
         };
-        let listed: Vec<Listed> = listed
+        let listed: Vec<CommitEntry> = listed
             .into_iter()
             .map(|one| {
-                Ok(Listed {
+                Ok(CommitEntry {
                     partition: one.partition,
                     writer: one.writer,
                     attempt: one.attempt,

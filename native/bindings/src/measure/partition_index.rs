@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use pybroker_model::{TopicId, Uuid as Id};
-use pybroker_replica::{Placed, TopicMap};
+use pybroker_replica::{TopicMap, TopicMapEntry};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -25,7 +25,7 @@ impl PartitionIndex {
     #[new]
     fn new(topics: Vec<TopicPartitions>) -> PyResult<Self> {
         let nothing = Arc::new(());
-        let mut placed = Vec::new();
+        let mut entries = Vec::new();
         for TopicPartitions {
             topic_id: id,
             topic,
@@ -38,7 +38,7 @@ impl PartitionIndex {
                     "{partitions} partitions are too many"
                 )));
             }
-            placed.extend((0..partitions).map(|index| Placed {
+            entries.extend((0..partitions).map(|index| TopicMapEntry {
                 id,
                 name: Arc::clone(&name),
                 index,
@@ -46,7 +46,7 @@ impl PartitionIndex {
             }));
         }
         Ok(Self(ArcSwap::from_pointee(
-            TopicMap::default().with(&[], placed),
+            TopicMap::default().with(&[], entries),
         )))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pybroker_storage::StorageError;
 
-use super::shared::{CleanerSettings, Shared};
+use super::shared::{BackgroundState, CleanerSettings};
 use crate::Partition;
 
 /// Memory of one entry in the key table of a compaction pass; see `Log::compact`.
@@ -18,7 +18,7 @@ const RETRY_AFTER_MS: i64 = 10 * 60_000;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Main loop of a cleaner thread. Threads numbered above the current setting only sleep.
-pub(crate) fn run(shared: &Shared, number: usize) {
+pub(crate) fn run(shared: &BackgroundState, number: usize) {
     loop {
         let settings = shared.cleaner();
         let active = settings.enabled && number < settings.threads;
@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &Shared, number: usize) {
 }
 
 /// Compact the dirtiest log that is due. Return bytes read plus written; `None` if no log is due or the log was closed.
-fn clean_dirtiest(shared: &Shared, settings: &CleanerSettings) -> Option<u64> {
+fn clean_dirtiest(shared: &BackgroundState, settings: &CleanerSettings) -> Option<u64> {
     let now_ms = shared.now_ms();
     let partition = choose(shared, now_ms)?;
     let log = partition.log()?;
@@ -72,7 +72,7 @@ fn clean_dirtiest(shared: &Shared, settings: &CleanerSettings) -> Option<u64> {
 }
 
 /// Return the dirtiest log that is due and that no other thread compacts, and mark it as busy.
-fn choose(shared: &Shared, now_ms: i64) -> Option<Arc<Partition>> {
+fn choose(shared: &BackgroundState, now_ms: i64) -> Option<Arc<Partition>> {
     let map = shared.replicas.map.load_full();
     let mut busy = shared.cleaning.busy.lock();
     let mut best: Option<(f64, &Arc<Partition>)> = None;

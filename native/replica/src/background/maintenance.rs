@@ -1,10 +1,10 @@
 //! Jobs of the maintenance thread. Each job visits all logs in turn, reports a log that fails and continues with the
 //! next; a disk failure takes the log directory offline.
 
-use super::shared::Shared;
+use super::shared::BackgroundState;
 
 /// Remove segments by age and size, roll old active segments, expire idle producers.
-pub(crate) fn apply_retention(shared: &Shared) {
+pub(crate) fn apply_retention(shared: &BackgroundState) {
     let now_ms = shared.now_ms();
     let map = shared.replicas.map.load_full();
     for partition in map.partitions() {
@@ -21,21 +21,21 @@ pub(crate) fn apply_retention(shared: &Shared) {
 }
 
 /// Write recovery points and log starts, after the indexes and producer snapshots that they refer to.
-pub(crate) fn checkpoint_recovery_points(shared: &Shared) {
+pub(crate) fn checkpoint_recovery_points(shared: &BackgroundState) {
     for_each_dir(shared, "recovery points", |dir, log_dir| {
         log_dir.checkpoint(&shared.replicas.logs_of(dir))
     });
 }
 
 /// Write the log start checkpoints.
-pub(crate) fn checkpoint_log_starts(shared: &Shared) {
+pub(crate) fn checkpoint_log_starts(shared: &BackgroundState) {
     for_each_dir(shared, "log starts", |dir, log_dir| {
         log_dir.checkpoint_log_starts(&shared.replicas.logs_of(dir))
     });
 }
 
 /// Report damage that readers found.
-pub(crate) fn report_damage(shared: &Shared) {
+pub(crate) fn report_damage(shared: &BackgroundState) {
     let map = shared.replicas.map.load_full();
     for partition in map.partitions() {
         let Some(log) = partition.log() else { continue };
@@ -49,7 +49,7 @@ pub(crate) fn report_damage(shared: &Shared) {
 }
 
 /// Write the high watermark checkpoints.
-pub(crate) fn checkpoint_high_watermarks(shared: &Shared) {
+pub(crate) fn checkpoint_high_watermarks(shared: &BackgroundState) {
     for_each_dir(shared, "high watermarks", |dir, log_dir| {
         let partitions = shared.replicas.partitions_of(dir);
         let logs: Vec<_> = partitions
@@ -61,7 +61,7 @@ pub(crate) fn checkpoint_high_watermarks(shared: &Shared) {
 }
 
 fn for_each_dir(
-    shared: &Shared,
+    shared: &BackgroundState,
     what: &str,
     work: impl Fn(usize, &pybroker_storage::LogDir) -> Result<(), pybroker_storage::StorageError>,
 ) {
@@ -79,7 +79,7 @@ fn for_each_dir(
 
 /// Request a flush of each log that has unflushed records and whose topic sets `flush.ms`. In commit mode, records stay
 /// unflushed only briefly.
-pub(crate) fn flush_overdue(shared: &Shared) {
+pub(crate) fn flush_overdue(shared: &BackgroundState) {
     let map = shared.replicas.map.load_full();
     for partition in map.partitions() {
         if let (Some(log), Some(dir)) = (partition.log(), partition.dir())

@@ -69,7 +69,7 @@ impl Default for CleanerSettings {
 
 /// State that the cleaner threads share.
 #[derive(Debug, Default)]
-pub(super) struct Cleaning {
+pub(super) struct CleanerState {
     /// Logs under compaction: two threads never take the same log.
     pub(super) busy: Mutex<HashSet<TopicIdPartition>>,
     /// Logs whose last pass failed, and the time of the next try. Until then the cleaner skips them.
@@ -77,13 +77,13 @@ pub(super) struct Cleaning {
 }
 
 /// State that all background threads share.
-pub(super) struct Shared {
+pub(super) struct BackgroundState {
     pub(super) replicas: Arc<Replicas>,
     state: Mutex<State>,
     changed: Condvar,
     /// Threads check it between logs, so that a stop does not wait for a whole pass.
     stopping: AtomicBool,
-    pub(super) cleaning: Cleaning,
+    pub(super) cleaning: CleanerState,
 }
 
 struct State {
@@ -92,7 +92,7 @@ struct State {
     stopping: bool,
 }
 
-impl Shared {
+impl BackgroundState {
     pub(super) fn new(
         replicas: &Arc<Replicas>,
         intervals: Intervals,
@@ -107,7 +107,7 @@ impl Shared {
             }),
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
-            cleaning: Cleaning::default(),
+            cleaning: CleanerState::default(),
         }
     }
 

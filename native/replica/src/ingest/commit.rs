@@ -15,7 +15,7 @@ use crate::{FetchFrom, IngestError, IngestName, Partition, PartitionError, Repli
 
 /// One attempt for one partition, as a commit lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct CommitEntry {
     /// Partition index.
     pub partition: i32,
     /// Id of the writer.
@@ -50,7 +50,7 @@ impl Replicas {
         name: &IngestName,
         epoch: i32,
         preparation: &Preparation,
-        listed: &[Listed],
+        listed: &[CommitEntry],
         now_ms: i64,
     ) -> Result<Vec<(i32, i64, u64)>, IngestError> {
         let alone = preparation.plan == 0;
@@ -86,7 +86,7 @@ impl Replicas {
         &self,
         ingest: &Ingest,
         preparation: &Preparation,
-        listed: &[Listed],
+        listed: &[CommitEntry],
         now_ms: i64,
     ) -> Result<Vec<(i32, i64, u64)>, IngestError> {
         let mut listed = listed.to_vec();
@@ -166,7 +166,7 @@ impl Replicas {
         &self,
         ingest: &Ingest,
         partition: &Partition,
-        one: &Listed,
+        one: &CommitEntry,
         now_ms: i64,
     ) -> Result<Option<(PlannedAttempt, Arc<Log>)>, IngestError> {
         let known = ingest

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockReadGuard;
 
-use crate::open_ingests::{Attempt, Ingest, Staged, too_many_attempts};
+use crate::open_ingests::{Attempt, Ingest, StagedLog, too_many_attempts};
 use crate::{IngestError, IngestName, NewIngest, Partition, PartitionError, Replicas};
 
 /// Staged bytes of one attempt and partition after which the staging thread syncs them. The commit then has little left
@@ -174,7 +174,7 @@ impl Replicas {
         &self,
         ingest: &Ingest,
         attempt: &Attempt,
-        staged: &mut Staged,
+        staged: &mut StagedLog,
         sequence: i64,
         records: &mut [u8],
         now_ms: i64,
@@ -247,7 +247,7 @@ impl Replicas {
     }
 
     /// Sync or request a sync once an attempt has many unflushed bytes or there are many attempts.
-    fn flush_in_time(&self, attempt: &Attempt, staged: &mut Staged) -> Result<(), IngestError> {
+    fn flush_in_time(&self, attempt: &Attempt, staged: &mut StagedLog) -> Result<(), IngestError> {
         if staged.unflushed >= FLUSH_BYTES {
             staged.unflushed = 0;
             staged.log.flush()?;

@@ -28,11 +28,11 @@ fn new(topic_id: TopicId, epoch: i32) -> NewIngest {
     }
 }
 
-fn listed(writer: i32, data: &[u8], rows: i64) -> Listed {
+fn listed(writer: i32, data: &[u8], rows: i64) -> CommitEntry {
     let mut totals = StagedTotals::default();
     let header = BatchHeader::parse(data).expect("a batch");
     totals.add(rows, data.len() as u64, header.crc);
-    Listed {
+    CommitEntry {
         partition: 0,
         writer,
         attempt: 1,
@@ -310,7 +310,7 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
         .stage_records(&ingest.name, 1, 0, 1, &partition, 0, &mut data, NOW);
     assert_eq!(staged, Ok(1));
     for wrong in [99, -1, i32::MIN, i32::MAX] {
-        let wrong = Listed {
+        let wrong = CommitEntry {
             partition: wrong,
             totals: StagedTotals::default(),
             ..right

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use pybroker_model::{TopicId, TopicIdPartition};
 use pybroker_storage::StorageError;
 
-use super::unfinished_moves::{Seen, settle};
-use super::{Found, FoundDir, LogDirs};
+use super::unfinished_moves::{ScannedDir, settle};
+use super::{LogDirs, ReplicaDir, UnhostedReplicas};
 
 /// A partition directory found by the scan at start.
 #[derive(Debug, Clone)]
@@ -31,10 +31,10 @@ impl LogDirs {
     pub(crate) fn scan(
         &self,
         report: &dyn Fn(&str),
-    ) -> Result<(Found, Vec<LocalPartition>), StorageError> {
-        let mut found = Found::default();
+    ) -> Result<(UnhostedReplicas, Vec<LocalPartition>), StorageError> {
+        let mut unhosted = UnhostedReplicas::default();
         let mut list = Vec::new();
-        let mut seen = Vec::new();
+        let mut scanned = Vec::new();
         for (at, dir) in self.dirs.iter().enumerate() {
             let Ok(log_dir) = dir.online() else { continue };
             let there = match log_dir.scan() {
@@ -49,7 +49,7 @@ impl LogDirs {
                     continue;
                 }
             };
-            seen.extend(there.into_iter().map(|local| Seen {
+            scanned.extend(there.into_iter().map(|local| ScannedDir {
                 dir: at,
                 name: local.directory.clone(),
                 local: LocalPartition {
@@ -63,12 +63,12 @@ impl LogDirs {
                 moving: local.moving,
             }));
         }
-        for Seen {
+        for ScannedDir {
             dir: at,
             name,
             mut local,
             ..
-        } in settle(self, seen, report)
+        } in settle(self, scanned, report)
         {
             {
                 let mut problem = local.problem.take();
@@ -77,12 +77,12 @@ impl LogDirs {
                         topic_id,
                         partition: local.partition,
                     };
-                    let lies = FoundDir {
+                    let replica_dir = ReplicaDir {
                         dir: at,
                         directory: name,
                         topic: local.topic.as_deref().map(Into::into),
                     };
-                    if let Err(earlier) = found.add(tip, lies) {
+                    if let Err(earlier) = unhosted.add(tip, replica_dir) {
                         let earlier = self.dirs[earlier.dir].path.join(earlier.directory);
                         problem = Some(format!(
                             "the same partition is also in {}",
@@ -94,6 +94,6 @@ impl LogDirs {
                 list.push(local);
             }
         }
-        Ok((found, list))
+        Ok((unhosted, list))
     }
 }

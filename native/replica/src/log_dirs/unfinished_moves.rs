@@ -8,7 +8,7 @@ use super::{LocalPartition, LogDirs};
 
 /// A directory found by the scan.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ScannedDir {
     /// Position of its log directory.
     pub(crate) dir: usize,
     /// The directory's name in the log directory.
@@ -18,12 +18,16 @@ pub(crate) struct Seen {
 }
 
 /// Finish or undo interrupted moves; return the partitions that remain.
-pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) -> Vec<Seen> {
+pub(crate) fn settle(
+    dirs: &LogDirs,
+    found: Vec<ScannedDir>,
+    report: &dyn Fn(&str),
+) -> Vec<ScannedDir> {
     let mut partitions = Vec::with_capacity(found.len());
-    let (futures, others): (Vec<Seen>, Vec<Seen>) = found
+    let (futures, others): (Vec<ScannedDir>, Vec<ScannedDir>) = found
         .into_iter()
         .partition(|one| one.moving == MoveState::Future);
-    let mut futures: Vec<Option<Seen>> = futures.into_iter().map(Some).collect();
+    let mut futures: Vec<Option<ScannedDir>> = futures.into_iter().map(Some).collect();
     // First settle finished moves: the copy at the destination becomes the partition, in whatever order the scan found
     // the two directories.
     for mut one in others {
@@ -36,13 +40,13 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
             MoveState::Moved(to) => {
                 let to = to.clone();
                 match settle_moved(dirs, &one, &to, &mut futures) {
-                    Ok(Settled::Gone(renamed)) => {
+                    Ok(MoveOutcome::Gone(renamed)) => {
                         if let Some(renamed) = renamed {
                             partitions.push(*renamed);
                         }
                         continue;
                     }
-                    Ok(Settled::Stays) => one.moving = MoveState::No,
+                    Ok(MoveOutcome::Stays) => one.moving = MoveState::No,
                     Err(problem) => one.local.problem = Some(problem),
                 }
             }
@@ -50,7 +54,7 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
         partitions.push(one);
     }
     for future in futures.into_iter().flatten() {
-        let twin = |one: &&Seen| {
+        let twin = |one: &&ScannedDir| {
             one.local.topic_id == future.local.topic_id
                 && one.local.partition == future.local.partition
         };
@@ -69,19 +73,19 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
     partitions
 }
 
-enum Settled {
+enum MoveOutcome {
     /// The directory is no longer the partition. The value is the copy that replaces it, if the copy was renamed just
     /// now.
-    Gone(Option<Box<Seen>>),
+    Gone(Option<Box<ScannedDir>>),
     Stays,
 }
 
 fn settle_moved(
     dirs: &LogDirs,
-    one: &Seen,
+    one: &ScannedDir,
     to: &Path,
-    futures: &mut [Option<Seen>],
-) -> Result<Settled, String> {
+    futures: &mut [Option<ScannedDir>],
+) -> Result<MoveOutcome, String> {
     let unreachable = || format!("it has moved to {}, which cannot be reached", to.display());
     let log_dir = dirs
         .get(one.dir)
@@ -102,12 +106,12 @@ fn settle_moved(
             log_dir
                 .forget_move(&one.name)
                 .map_err(|error| error.to_string())?;
-            return Ok(Settled::Stays);
+            return Ok(MoveOutcome::Stays);
         };
         target
             .rename_into_place(&copy.local.directory, &name)
             .map_err(|error| error.to_string())?;
-        renamed = Some(Seen {
+        renamed = Some(ScannedDir {
             name,
             local: LocalPartition {
                 directory: to.to_path_buf(),
@@ -120,10 +124,10 @@ fn settle_moved(
     let left = log_dir.retire_directory(&one.local.directory);
     left.and_then(|path| log_dir.remove_moved(&path))
         .map_err(|error| error.to_string())?;
-    Ok(Settled::Gone(renamed.map(Box::new)))
+    Ok(MoveOutcome::Gone(renamed.map(Box::new)))
 }
 
-fn remove(dirs: &LogDirs, one: &Seen, report: &dyn Fn(&str)) {
+fn remove(dirs: &LogDirs, one: &ScannedDir, report: &dyn Fn(&str)) {
     let removed = dirs
         .get(one.dir)
         .online()

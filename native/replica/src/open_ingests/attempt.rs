@@ -16,7 +16,7 @@ pub(crate) struct Attempt {
     pub(crate) place: StagedPartition,
     pub(crate) writer: i32,
     pub(crate) attempt: i64,
-    pub(crate) staged: Mutex<Option<Staged>>,
+    pub(crate) staged: Mutex<Option<StagedLog>>,
     pub(crate) rows: AtomicI64,
     pub(crate) bytes: AtomicU64,
     /// A write failed part-way: the next use reopens the log from disk.
@@ -25,7 +25,7 @@ pub(crate) struct Attempt {
     pub(crate) copied: Mutex<BTreeMap<i32, i64>>,
 }
 
-pub(crate) struct Staged {
+pub(crate) struct StagedLog {
     pub(crate) log: Arc<Log>,
     pub(crate) totals: StagedTotals,
     pub(crate) unflushed: u64,
@@ -62,11 +62,11 @@ impl Attempt {
     /// Return the staged log, opened from disk on the first use and after a failed write.
     pub(crate) fn opened<'s>(
         &self,
-        staged: &'s mut Option<Staged>,
+        staged: &'s mut Option<StagedLog>,
         config: &TopicConfig,
         ingests: &Ingests,
         now_ms: i64,
-    ) -> Result<&'s mut Staged, IngestError> {
+    ) -> Result<&'s mut StagedLog, IngestError> {
         if self.stale.swap(false, Ordering::AcqRel)
             && let Some(old) = staged.take()
         {
@@ -93,7 +93,7 @@ impl Attempt {
             self.rows.store(totals.rows, Ordering::Relaxed);
             let counted = self.bytes.swap(totals.bytes, Ordering::Relaxed);
             ingests.staged_bytes.fetch_sub(counted, Ordering::Relaxed);
-            *staged = Some(Staged {
+            *staged = Some(StagedLog {
                 log,
                 totals,
                 unflushed: totals.bytes,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pybroker_model::TopicIdPartition;
 
-use crate::log_dirs::FoundDir;
+use crate::log_dirs::ReplicaDir;
 use crate::{PartitionError, Replicas};
 
 impl Replicas {
@@ -15,7 +15,7 @@ impl Replicas {
         &self,
         directories: &[(PathBuf, TopicIdPartition)],
     ) -> Vec<Result<(), PartitionError>> {
-        let mut found = self.found.lock();
+        let mut unhosted = self.unhosted.lock();
         let mut results: Vec<Result<(), PartitionError>> = directories
             .iter()
             .map(|_| {
@@ -38,12 +38,12 @@ impl Replicas {
             for ((index, name), written) in mine.iter().zip(log_dir.adopt_partitions(&wanted)) {
                 let tip = directories[*index].1;
                 results[*index] = written.map_err(Into::into).and_then(|()| {
-                    let lies = FoundDir {
+                    let replica_dir = ReplicaDir {
                         dir: at,
                         topic: name.rsplit_once('-').map(|(topic, _)| topic.into()),
                         directory: name.clone(),
                     };
-                    found.add(tip, lies).map_err(|_| {
+                    unhosted.add(tip, replica_dir).map_err(|_| {
                         PartitionError::Invalid("the partition is also in another directory")
                     })
                 });
@@ -54,14 +54,14 @@ impl Replicas {
 
     /// Set directories aside that the control plane does not trust: the broker never opens, moves or removes them.
     pub fn set_aside(&self, directories: &[PathBuf]) {
-        let mut found = self.found.lock();
+        let mut unhosted = self.unhosted.lock();
         for (at, dir) in self.dirs.iter().enumerate() {
             let Ok(log_dir) = dir.online() else { continue };
             for name in directories
                 .iter()
                 .filter_map(|path| name_in(log_dir.path(), path))
             {
-                found.set_aside(at, &name);
+                unhosted.set_aside(at, &name);
             }
         }
     }

@@ -13,20 +13,20 @@ use pybroker_model::TopicId;
 use pybroker_storage::{Layout, Log, NewPartition, StorageError};
 
 use super::judge::Step;
-use crate::log_dirs::{Found, FoundDir, Opening};
-use crate::{Leader, Partition, PartitionError, PartitionOrder, Placed, Replicas, TopicMap};
+use crate::log_dirs::{OpenRequest, ReplicaDir, UnhostedReplicas};
+use crate::{Leader, Partition, PartitionError, PartitionOrder, Replicas, TopicMap, TopicMapEntry};
 
 impl Replicas {
     /// Carry out a batch of orders; return a result for each. Blocks on the disk.
     pub fn apply(&self, orders: &[PartitionOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
-        let mut found = self.found.lock();
+        let mut unhosted = self.unhosted.lock();
         let map = self.map.load_full();
-        let mut placement = self.placement(&map, &found);
+        let mut placement = self.placement(&map, &unhosted);
         let mut seen = HashSet::new();
         let mut steps = Vec::with_capacity(orders.len());
         for order in orders {
             let step = if seen.insert(order.tip) {
-                self.judge(order, &map, &mut found, &mut placement, now_ms)
+                self.judge(order, &map, &mut unhosted, &mut placement, now_ms)
             } else {
                 Err(PartitionError::Invalid(
                     "the partition is in the request twice",
@@ -47,9 +47,11 @@ impl Replicas {
                     partition.set_config(&order.config);
                     Ok(partition)
                 }
-                (Step::Open(lies), Some(Ok(log))) => self.host(order, &lies, log, now_ms),
-                (Step::Open(lies), Some(Err(error))) => {
-                    Ok(self.host_offline(order, lies, &error, &mut found))
+                (Step::Open(replica_dir), Some(Ok(log))) => {
+                    self.host(order, &replica_dir, log, now_ms)
+                }
+                (Step::Open(replica_dir), Some(Err(error))) => {
+                    Ok(self.host_offline(order, replica_dir, &error, &mut unhosted))
                 }
                 // Earlier steps opened or refused all directories to create.
                 (Step::Open(_) | Step::Create(_), _) => Err(PartitionError::storage("not opened")),
@@ -105,12 +107,12 @@ impl Replicas {
             let mut at = Vec::new();
             let mut wanted = Vec::new();
             for (index, step) in steps.iter().enumerate() {
-                if let Step::Open(lies) = step
-                    && lies.dir == dir
-                    && !lies.directory.contains('/')
+                if let Step::Open(replica_dir) = step
+                    && replica_dir.dir == dir
+                    && !replica_dir.directory.contains('/')
                 {
                     at.push(index);
-                    wanted.push((lies.directory.clone(), orders[index].tip));
+                    wanted.push((replica_dir.directory.clone(), orders[index].tip));
                 }
             }
             if wanted.is_empty() {
@@ -122,7 +124,7 @@ impl Replicas {
                 .collect();
             for (index, renamed) in at.into_iter().zip(log_dir.relocate(&named)) {
                 match (&mut steps[index], renamed) {
-                    (Step::Open(lies), Ok(name)) => lies.directory = name,
+                    (Step::Open(replica_dir), Ok(name)) => replica_dir.directory = name,
                     (_, Ok(_)) => {}
                     // The partition is served where it is; the next start retries.
                     (_, Err(error)) => self.report(&format!(
@@ -142,21 +144,21 @@ impl Replicas {
         now_ms: i64,
     ) -> Vec<Option<Result<Arc<Log>, StorageError>>> {
         let mut at = Vec::new();
-        let mut openings = Vec::new();
+        let mut requests = Vec::new();
         for (index, step) in steps.iter().enumerate() {
-            if let Step::Open(lies) = step {
+            if let Step::Open(replica_dir) = step {
                 let order = &orders[index];
                 at.push(index);
-                openings.push(Opening {
+                requests.push(OpenRequest {
                     topic: &order.topic,
-                    lies,
+                    replica_dir,
                     tip: order.tip,
                     config: Arc::clone(&order.config.log),
                 });
             }
         }
         let opened = self.dirs.open_logs(
-            &openings,
+            &requests,
             self.config.threads_per_dir,
             now_ms,
             &self.config.report,
@@ -172,18 +174,18 @@ impl Replicas {
     fn host(
         &self,
         order: &PartitionOrder,
-        lies: &FoundDir,
+        replica_dir: &ReplicaDir,
         log: Arc<Log>,
         now_ms: i64,
     ) -> Result<Arc<Partition>, PartitionError> {
-        let log_dir = Arc::clone(self.dirs.get(lies.dir).online()?);
+        let log_dir = Arc::clone(self.dirs.get(replica_dir.dir).online()?);
         // Each order repeats this, so that the next one completes it after a crash. Never truncates a log with records.
         if log.log_end_offset() < order.start_offset {
             if log.log_start_offset() < log.log_end_offset() {
                 let (end, start) = (log.log_end_offset(), order.start_offset);
                 self.report(&format!(
                     "{} of {}-{} ends at {end}, below the start {start} of its topic; the broker does not truncate it",
-                    lies.directory, order.topic, order.tip.partition
+                    replica_dir.directory, order.topic, order.tip.partition
                 ));
             } else {
                 log.truncate_fully_and_start_at(order.start_offset, now_ms)?;
@@ -198,7 +200,7 @@ impl Replicas {
             self.config.broker_id,
             config,
             log,
-            (lies.dir, log_dir),
+            (replica_dir.dir, log_dir),
             &self.proposals,
         ))
     }
@@ -208,16 +210,16 @@ impl Replicas {
     fn host_offline(
         &self,
         order: &PartitionOrder,
-        lies: FoundDir,
+        replica_dir: ReplicaDir,
         error: &StorageError,
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
     ) -> Arc<Partition> {
         self.report(&format!(
             "{} of {}-{} is offline: {error}",
-            lies.directory, order.topic, order.tip.partition
+            replica_dir.directory, order.topic, order.tip.partition
         ));
         // The entry was taken from the table just before: no other exists.
-        drop(found.add(order.tip, lies));
+        drop(unhosted.add(order.tip, replica_dir));
         let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));
         let reason = Arc::from(error.to_string());
         Partition::offline(
@@ -311,7 +313,7 @@ impl Replicas {
             .zip(partitions)
             .filter_map(|(order, partition)| Some((order.tip, partition.as_ref().ok()?)))
             .filter(|(tip, partition)| new(tip.topic_id, tip.partition, partition))
-            .map(|(tip, partition)| Placed {
+            .map(|(tip, partition)| TopicMapEntry {
                 id: tip.topic_id,
                 name: Arc::clone(partition.topic()),
                 index: tip.partition,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pybroker_model::TopicIdPartition;
 
-use crate::log_dirs::{Dir, Found, FoundDir, Placement};
+use crate::log_dirs::{Dir, Placement, ReplicaDir, UnhostedReplicas};
 use crate::{
     PARTITION_INDEX_MAX, Partition, PartitionError, PartitionOrder, Replicas, Role, StopOrder,
     TopicMap,
@@ -18,7 +18,7 @@ pub(super) enum Step {
     /// The partition is hosted already.
     Hosted(Arc<Partition>),
     /// A directory for the partition exists on disk.
-    Open(FoundDir),
+    Open(ReplicaDir),
     /// Create a directory in the log directory at this position.
     Create(usize),
 }
@@ -29,7 +29,7 @@ impl Replicas {
         &self,
         order: &PartitionOrder,
         map: &TopicMap<Partition>,
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
         placement: &mut Placement,
         now_ms: i64,
     ) -> Result<Step, PartitionError> {
@@ -50,14 +50,14 @@ impl Replicas {
             }
             // The log failed to open before: try again.
         }
-        self.retire_older(order, map, found, now_ms)?;
-        if let Some(lies) = found.take(tip) {
-            return Ok(Step::Open(lies));
+        self.retire_older(order, map, unhosted, now_ms)?;
+        if let Some(replica_dir) = unhosted.take(tip) {
+            return Ok(Step::Open(replica_dir));
         }
         // The controller re-creates the replica before its staged files were removed, for example after a reassignment
         // back. The replica catches up as after any absence.
-        if self.restore_locked(tip, &order.topic, found)? {
-            return found
+        if self.restore_locked(tip, &order.topic, unhosted)? {
+            return unhosted
                 .take(tip)
                 .map(Step::Open)
                 .ok_or_else(|| PartitionError::storage("a restored directory is lost"));
@@ -82,7 +82,7 @@ impl Replicas {
         &self,
         order: &PartitionOrder,
         map: &TopicMap<Partition>,
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
         now_ms: i64,
     ) -> Result<(), PartitionError> {
         let older = |topic_id| TopicIdPartition {
@@ -100,9 +100,9 @@ impl Replicas {
             }
             staged.push(older(id));
         }
-        for id in found.other_ids(&order.topic, order.tip) {
-            if order.leader_epoch <= self.latest_epoch_on_disk(older(id), found)? {
-                if found.get(order.tip).is_some() {
+        for id in unhosted.other_ids(&order.topic, order.tip) {
+            if order.leader_epoch <= self.latest_epoch_on_disk(older(id), unhosted)? {
+                if unhosted.get(order.tip).is_some() {
                     // The order's own directory exists, so the other directory proves nothing and stays.
                     continue;
                 }
@@ -119,7 +119,7 @@ impl Replicas {
             })
             .collect();
         if !stops.is_empty() {
-            for result in self.stop_locked(&stops, found, now_ms) {
+            for result in self.stop_locked(&stops, unhosted, now_ms) {
                 result?;
             }
         }
@@ -130,24 +130,28 @@ impl Replicas {
     fn latest_epoch_on_disk(
         &self,
         tip: TopicIdPartition,
-        found: &Found,
+        unhosted: &UnhostedReplicas,
     ) -> Result<i32, PartitionError> {
-        let Some(lies) = found.get(tip) else {
+        let Some(replica_dir) = unhosted.get(tip) else {
             return Ok(-1);
         };
-        let log_dir = self.dirs.get(lies.dir).online()?;
-        Ok(log_dir.latest_epoch(&lies.directory)?.unwrap_or(-1))
+        let log_dir = self.dirs.get(replica_dir.dir).online()?;
+        Ok(log_dir.latest_epoch(&replica_dir.directory)?.unwrap_or(-1))
     }
 
     /// Return the placement for new partitions, by the partitions in each directory. If all directories are cordoned,
     /// any is allowed: the controller placed the partition on this broker.
-    pub(super) fn placement(&self, map: &TopicMap<Partition>, found: &Found) -> Placement {
+    pub(super) fn placement(
+        &self,
+        map: &TopicMap<Partition>,
+        unhosted: &UnhostedReplicas,
+    ) -> Placement {
         let all_cordoned = self.dirs.iter().all(Dir::is_cordoned);
         let mut counts: Vec<_> = (0..self.dirs.len())
             .map(|at| {
                 let dir = self.dirs.get(at);
                 let chosen = dir.online().is_ok() && (all_cordoned || !dir.is_cordoned());
-                chosen.then(|| found.count(at))
+                chosen.then(|| unhosted.count(at))
             })
             .collect();
         if counts.len() > 1 {

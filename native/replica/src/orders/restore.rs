@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pybroker_model::{TopicId, TopicIdPartition};
 
-use crate::log_dirs::{Found, FoundDir};
+use crate::log_dirs::{ReplicaDir, UnhostedReplicas};
 use crate::{PartitionError, Replicas, Role};
 
 impl Replicas {
@@ -16,10 +16,10 @@ impl Replicas {
         topic: &Arc<str>,
         now_ms: i64,
     ) -> Vec<Result<(), PartitionError>> {
-        let mut found = self.found.lock();
+        let mut unhosted = self.unhosted.lock();
         partitions
             .iter()
-            .map(|tip| self.restore_one(*tip, topic, &mut found, now_ms))
+            .map(|tip| self.restore_one(*tip, topic, &mut unhosted, now_ms))
             .collect()
     }
 
@@ -27,22 +27,22 @@ impl Replicas {
         &self,
         tip: TopicIdPartition,
         topic: &Arc<str>,
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
         now_ms: i64,
     ) -> Result<(), PartitionError> {
         if self.partition(tip).is_some() {
             return Ok(());
         }
-        if let Some(lies) = found.get(tip) {
-            if lies.topic.as_ref() == Some(topic) {
+        if let Some(replica_dir) = unhosted.get(tip) {
+            if replica_dir.topic.as_ref() == Some(topic) {
                 return Ok(());
             }
             // The directory was never staged and still has its former name: stage it first.
-            if let Some(lies) = found.take(tip) {
-                self.stage(tip, lies, found, now_ms)?;
+            if let Some(replica_dir) = unhosted.take(tip) {
+                self.stage(tip, replica_dir, unhosted, now_ms)?;
             }
         }
-        if self.restore_locked(tip, topic, found)? {
+        if self.restore_locked(tip, topic, unhosted)? {
             return Ok(());
         }
         if self.dirs.any_offline() {
@@ -56,18 +56,18 @@ impl Replicas {
         &self,
         tip: TopicIdPartition,
         topic: &Arc<str>,
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
     ) -> Result<bool, PartitionError> {
         for (dir, one) in self.dirs.iter().enumerate() {
             let Ok(log_dir) = one.online() else { continue };
             if let Some(directory) = log_dir.restore(tip, topic)? {
-                let lies = FoundDir {
+                let replica_dir = ReplicaDir {
                     dir,
                     directory,
                     topic: Some(Arc::clone(topic)),
                 };
                 // The caller checked that the table has no other entry.
-                drop(found.add(tip, lies));
+                drop(unhosted.add(tip, replica_dir));
                 return Ok(true);
             }
         }

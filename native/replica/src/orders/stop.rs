@@ -7,15 +7,15 @@ use hashbrown::HashSet;
 use pybroker_model::TopicIdPartition;
 use pybroker_storage::Log;
 
-use crate::log_dirs::{Found, FoundDir};
+use crate::log_dirs::{ReplicaDir, UnhostedReplicas};
 use crate::{Partition, PartitionError, Replicas, Role, StopOrder};
 
 impl Replicas {
     /// Carry out a batch of orders; return a result for each. Succeeds for a partition that is not hosted. Blocks on
     /// the disk.
     pub fn stop(&self, orders: &[StopOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
-        let mut found = self.found.lock();
-        self.stop_locked(orders, &mut found, now_ms)
+        let mut unhosted = self.unhosted.lock();
+        self.stop_locked(orders, &mut unhosted, now_ms)
     }
 
     /// Like `stop`, for a caller that holds the lock. Order of steps: remove from the map (no new requests), change
@@ -23,7 +23,7 @@ impl Replicas {
     pub(crate) fn stop_locked(
         &self,
         orders: &[StopOrder],
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
         now_ms: i64,
     ) -> Vec<Result<(), PartitionError>> {
         for order in orders {
@@ -73,15 +73,17 @@ impl Replicas {
             .zip(&judged)
             .map(|(order, judged)| match judged {
                 Err(error) => Err(error.clone()),
-                Ok(Some(partition)) => self.close_stopped(partition, order, found, now_ms),
-                Ok(None) if order.delete => match found.take(order.tip) {
-                    Some(lies) => self.stage(order.tip, lies, found, now_ms).map(|_| ()),
+                Ok(Some(partition)) => self.close_stopped(partition, order, unhosted, now_ms),
+                Ok(None) if order.delete => match unhosted.take(order.tip) {
+                    Some(replica_dir) => self
+                        .stage(order.tip, replica_dir, unhosted, now_ms)
+                        .map(|_| ()),
                     None => Ok(()),
                 },
                 Ok(None) => Ok(()),
             })
             .collect();
-        self.stage_stopped(orders, &judged, &mut results, found, now_ms);
+        self.stage_stopped(orders, &judged, &mut results, unhosted, now_ms);
         self.forget_configs(orders.iter().map(|order| order.tip.topic_id));
         results
     }
@@ -92,15 +94,15 @@ impl Replicas {
         &self,
         partition: &Partition,
         order: &StopOrder,
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
         now_ms: i64,
     ) -> Result<(), PartitionError> {
         let (Some(log), Some(dir)) = (partition.log(), partition.dir()) else {
             // The partition's log failed to open, and its directory is already in the table.
             if order.delete
-                && let Some(lies) = found.take(order.tip)
+                && let Some(replica_dir) = unhosted.take(order.tip)
             {
-                self.stage(order.tip, lies, found, now_ms)?;
+                self.stage(order.tip, replica_dir, unhosted, now_ms)?;
             }
             return Ok(());
         };
@@ -110,7 +112,7 @@ impl Replicas {
             return Ok(());
         }
         let closed = log.close(true);
-        self.keep_in_mind(partition, log.directory(), dir, found);
+        self.keep_in_mind(partition, log.directory(), dir, unhosted);
         closed.map_err(Into::into)
     }
 
@@ -121,7 +123,7 @@ impl Replicas {
         orders: &[StopOrder],
         judged: &[Result<Option<Arc<Partition>>, PartitionError>],
         results: &mut [Result<(), PartitionError>],
-        found: &mut Found,
+        unhosted: &mut UnhostedReplicas,
         now_ms: i64,
     ) {
         let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
@@ -150,7 +152,7 @@ impl Replicas {
             };
             for ((at, partition, log), staged) in doomed.into_iter().zip(staged) {
                 if staged.is_err() {
-                    self.keep_in_mind(partition, log.directory(), dir, found);
+                    self.keep_in_mind(partition, log.directory(), dir, unhosted);
                 }
                 results[at] = staged;
             }
@@ -158,37 +160,43 @@ impl Replicas {
     }
 
     /// Put the directory of a stopped partition into the table, where it waits for an order.
-    fn keep_in_mind(&self, partition: &Partition, path: PathBuf, dir: usize, found: &mut Found) {
+    fn keep_in_mind(
+        &self,
+        partition: &Partition,
+        path: PathBuf,
+        dir: usize,
+        unhosted: &mut UnhostedReplicas,
+    ) {
         let directory = self
             .dirs
             .holding(&path)
             .map_or_else(|| path.to_string_lossy().into_owned(), |(_, _, name)| name);
-        let lies = FoundDir {
+        let replica_dir = ReplicaDir {
             dir,
             directory,
             topic: Some(Arc::clone(partition.topic())),
         };
         // A hosted partition is not in the table: no other entry exists.
-        drop(found.add(partition.tip(), lies));
+        drop(unhosted.add(partition.tip(), replica_dir));
     }
 
     /// Stage a directory whose log is closed. On failure it returns to the table.
     pub(crate) fn stage(
         &self,
         tip: TopicIdPartition,
-        lies: FoundDir,
-        found: &mut Found,
+        replica_dir: ReplicaDir,
+        unhosted: &mut UnhostedReplicas,
         now_ms: i64,
     ) -> Result<PathBuf, PartitionError> {
         let deadline_ms = now_ms.saturating_add(self.config.delete_delay_ms);
-        let staged = match self.dirs.get(lies.dir).online() {
+        let staged = match self.dirs.get(replica_dir.dir).online() {
             Ok(log_dir) => log_dir
-                .stage_directory(&lies.directory, tip, deadline_ms)
+                .stage_directory(&replica_dir.directory, tip, deadline_ms)
                 .map_err(Into::into),
             Err(error) => Err(error),
         };
         if staged.is_err() {
-            drop(found.add(tip, lies));
+            drop(unhosted.add(tip, replica_dir));
         }
         staged
     }
@@ -202,16 +210,16 @@ impl Replicas {
         let unknown = PartitionError::Invalid(
             "not a partition directory that the scan found and no partition uses",
         );
-        let mut found = self.found.lock();
+        let mut unhosted = self.unhosted.lock();
         let Some((dir, _, name)) = self.dirs.holding(path) else {
             return Err(unknown);
         };
-        let Some(tip) = found.of_directory(dir, &name) else {
+        let Some(tip) = unhosted.of_directory(dir, &name) else {
             return Err(unknown);
         };
-        let Some(lies) = found.take(tip) else {
+        let Some(replica_dir) = unhosted.take(tip) else {
             return Err(unknown);
         };
-        self.stage(tip, lies, &mut found, now_ms)
+        self.stage(tip, replica_dir, &mut unhosted, now_ms)
     }
 }

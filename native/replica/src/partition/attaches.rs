@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 use pybroker_storage::AttachNotice;
 
-/// AttachResult ingests of one partition.
+/// Attached ingests of one partition.
 #[derive(Debug, Default)]
 pub(super) struct Attaches {
     /// Whether any ingest is attached. False for most partitions, so that reads by replicas skip the list.
@@ -18,7 +18,7 @@ pub(super) struct Attaches {
 }
 
 /// How the next attach affects a replica's read.
-pub(super) enum Ahead {
+pub(super) enum NextAttach {
     /// The replica attaches its staged files at this offset.
     Here(AttachNotice),
     /// The replica reads records up to this offset, then attaches.
@@ -49,7 +49,7 @@ impl Attaches {
     }
 
     /// Return the first attach at or after `offset` that the replica on `broker` must do itself; the log ends at `end`.
-    pub(super) fn ahead(&self, broker: i32, offset: i64, end: i64) -> Option<Ahead> {
+    pub(super) fn next_attach(&self, broker: i32, offset: i64, end: i64) -> Option<NextAttach> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -62,9 +62,9 @@ impl Attaches {
             .filter(meant)
             .min_by_key(|one| one.base_offset)?;
         Some(if next.base_offset == offset {
-            Ahead::Here(next.clone())
+            NextAttach::Here(next.clone())
         } else {
-            Ahead::Below(next.base_offset)
+            NextAttach::Below(next.base_offset)
         })
     }
 }
@@ -88,13 +88,13 @@ mod tests {
     #[test]
     fn holders_are_led_to_each_attach_in_turn_and_others_past_it() {
         let attaches = Attaches::default();
-        assert!(attaches.ahead(2, 0, 99).is_none());
+        assert!(attaches.next_attach(2, 0, 99).is_none());
         attaches.announce("b", Some(notice("b", 20, 30)));
         attaches.announce("a", Some(notice("a", 10, 20)));
-        let at = |offset, end| match attaches.ahead(2, offset, end) {
+        let at = |offset, end| match attaches.next_attach(2, offset, end) {
             None => "on".to_owned(),
-            Some(Ahead::Here(told)) => told.ingest.to_string(),
-            Some(Ahead::Below(base)) => base.to_string(),
+            Some(NextAttach::Here(told)) => told.ingest.to_string(),
+            Some(NextAttach::Below(base)) => base.to_string(),
         };
         assert_eq!(at(0, 30), "10");
         assert_eq!(at(10, 30), "a");
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(at(20, 30), "b");
         assert_eq!(at(30, 30), "on");
         assert_eq!(at(20, 20), "on", "announced, and not in the log yet");
-        assert!(attaches.ahead(3, 10, 30).is_none(), "no holder");
+        assert!(attaches.next_attach(3, 10, 30).is_none(), "no holder");
         attaches.announce("a", None);
         assert_eq!(at(10, 30), "20");
         attaches.end("b");

@@ -10,7 +10,7 @@ use std::task::Waker;
 use parking_lot::RwLockReadGuard;
 use pybroker_storage::{AttachNotice, FlushMode, Log};
 
-use super::{Hosted, Partition};
+use super::{HostedLog, Partition};
 use crate::{EpochEnd, PartitionError, Role, check_leader_epoch};
 
 /// Position of a follower's next fetch.
@@ -197,7 +197,7 @@ impl Partition {
     fn followed(
         &self,
         asked: &FetchFrom,
-    ) -> Result<(RwLockReadGuard<'_, ()>, &Hosted), PartitionError> {
+    ) -> Result<(RwLockReadGuard<'_, ()>, &HostedLog), PartitionError> {
         let (gate, hosted) = self.follows(asked.leader_epoch)?;
         let end = hosted.log.log_end_offset();
         if end != asked.offset {
@@ -212,7 +212,7 @@ impl Partition {
     fn follows(
         &self,
         leader_epoch: i32,
-    ) -> Result<(RwLockReadGuard<'_, ()>, &Hosted), PartitionError> {
+    ) -> Result<(RwLockReadGuard<'_, ()>, &HostedLog), PartitionError> {
         let gate = self.gate.read();
         let role = self.progress.role();
         match &**role {

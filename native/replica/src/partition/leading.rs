@@ -11,7 +11,7 @@ use pybroker_storage::{
 };
 
 use super::Partition;
-use super::refused::Sequenced;
+use super::refused::IdempotentBatch;
 use crate::{
     AppendInfo, Commit, IsrProposal, Leader, PartitionError, Proposal, Role, check_leader_epoch,
 };
@@ -66,8 +66,8 @@ impl Partition {
     /// the producer get the same error until it sends this batch again.
     pub fn unconfirmed(&self, header: &BatchHeader, ending: bool, now_ms: i64) -> PartitionError {
         let error = PartitionError::Unconfirmed { ending };
-        match Sequenced::of(header) {
-            Some(batch) => self.refused.told(batch, error, now_ms, &self.progress),
+        match IdempotentBatch::of(header) {
+            Some(batch) => self.refused.remember(batch, error, now_ms, &self.progress),
             None => error,
         }
     }
@@ -105,24 +105,24 @@ impl Partition {
         now_ms: i64,
         held: &mut HeldFlushes,
     ) -> Result<AppendInfo, PartitionError> {
-        let sequenced = Sequenced::of(batches.first());
+        let batch = IdempotentBatch::of(batches.first());
         let expects_next = |producer_id, epoch| {
             self.log()
                 .is_some_and(|log| log.expects_next(producer_id, epoch))
         };
-        if let Some(batch) = sequenced
+        if let Some(batch) = batch
             && let Some(refusal) = self.refused.of_earlier(batch, now_ms, expects_next)
         {
             return Err(refusal);
         }
         let appended = self.append_now(origin, leader_epoch, batches, required_acks, now_ms, held);
-        match (sequenced, appended) {
+        match (batch, appended) {
             (Some(batch), Ok(info)) => {
                 self.refused.appended(batch);
                 Ok(info)
             }
             (Some(batch), Err(error)) => {
-                Err(self.refused.told(batch, error, now_ms, &self.progress))
+                Err(self.refused.remember(batch, error, now_ms, &self.progress))
             }
             (None, appended) => appended,
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pybroker_storage::{Log, LogSlice};
 
 use super::Partition;
-use super::attaches::Ahead;
+use super::attaches::NextAttach;
 use crate::{
     EpochEnd, FetchRead, Follower, Isolation, Leader, ListedOffset, OffsetSpec, PartitionError,
     PartitionRead, Registration, Role, check_leader_epoch,
@@ -89,10 +89,11 @@ impl Partition {
         }
         let mut limit = read.bound;
         // The log end was read before this, so every attach below it is known.
-        match replica.and_then(|replica| self.attaches.ahead(replica, fetch.offset, log_end)) {
+        match replica.and_then(|replica| self.attaches.next_attach(replica, fetch.offset, log_end))
+        {
             None => {}
-            Some(Ahead::Below(base)) => limit = limit.min(base),
-            Some(Ahead::Here(told)) => {
+            Some(NextAttach::Below(base)) => limit = limit.min(base),
+            Some(NextAttach::Here(told)) => {
                 read.attach = Some(told);
                 return Ok(read);
             }

@@ -26,14 +26,14 @@ const HALF: i32 = 1 << 30;
 
 /// Refused batches of one partition.
 #[derive(Debug, Default)]
-pub(super) struct Refused {
+pub(super) struct RefusedBatches {
     any: AtomicBool,
     /// First refused batch by producer id and epoch.
-    batches: Mutex<HashMap<(i64, i16), FirstRefused>>,
+    batches: Mutex<HashMap<(i64, i16), FirstRefusal>>,
 }
 
 #[derive(Debug)]
-struct FirstRefused {
+struct FirstRefusal {
     sequence: i32,
     reason: PartitionError,
     until_ms: i64,
@@ -43,12 +43,12 @@ struct FirstRefused {
 
 /// A batch of an idempotent producer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sequenced {
+pub(super) struct IdempotentBatch {
     producer: (i64, i16),
     sequence: i32,
 }
 
-impl Sequenced {
+impl IdempotentBatch {
     pub(super) fn of(header: &BatchHeader) -> Option<Self> {
         (header.has_producer_id() && header.base_sequence >= 0).then_some(Self {
             producer: (header.producer_id, header.producer_epoch),
@@ -62,14 +62,14 @@ impl Sequenced {
     }
 }
 
-impl Refused {
+impl RefusedBatches {
     /// Forget the refusal of this batch, or of an earlier one of its producer: the batch is in the log.
     #[inline]
-    pub(super) fn appended(&self, batch: Sequenced) {
+    pub(super) fn appended(&self, batch: IdempotentBatch) {
         if self.any.load(Ordering::Acquire) {
             let mut batches = self.batches.lock();
             // A duplicate of an earlier batch is no evidence about the refused one.
-            let come = |first: &FirstRefused| {
+            let come = |first: &FirstRefusal| {
                 batch.sequence == first.sequence || batch.follows(first.sequence)
             };
             if batches.get(&batch.producer).is_some_and(come) {
@@ -84,7 +84,7 @@ impl Refused {
     /// sequence and refuses any other.
     pub(super) fn of_earlier(
         &self,
-        batch: Sequenced,
+        batch: IdempotentBatch,
         now_ms: i64,
         expects_next: impl FnOnce(i64, i16) -> bool,
     ) -> Option<PartitionError> {
@@ -104,9 +104,9 @@ impl Refused {
 
     /// Return the error for a batch that failed with `error`, and remember it.
     #[cold]
-    pub(super) fn told(
+    pub(super) fn remember(
         &self,
-        batch: Sequenced,
+        batch: IdempotentBatch,
         error: PartitionError,
         now_ms: i64,
         progress: &Progress,
@@ -143,7 +143,7 @@ impl Refused {
             Entry::Occupied(mut first) if waits_for_first => first.get_mut().until_ms = until_ms,
             Entry::Vacant(_) if !room => {}
             entry => {
-                entry.insert(FirstRefused {
+                entry.insert(FirstRefusal {
                     sequence: batch.sequence,
                     reason: refusal.clone(),
                     until_ms,

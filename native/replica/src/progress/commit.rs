@@ -44,39 +44,39 @@ impl Commit {
         }
     }
 
-    /// Return the result if it is known already; otherwise call `told` once, on the thread that decides it, without
-    /// polling. `told` may run before this returns.
-    pub fn tell<T>(self, told: T) -> Option<Result<(), PartitionError>>
+    /// Return the result if it is known already; otherwise call `callback` once, on the thread that decides it, without
+    /// polling. `callback` may run before this returns.
+    pub fn tell<T>(self, callback: T) -> Option<Result<(), PartitionError>>
     where
         T: FnOnce(Result<(), PartitionError>) + Send + 'static,
     {
         let decided = self.try_get();
         if decided.is_none() {
-            Telling::begin(self, told);
+            CommitNotifier::begin(self, callback);
         }
         decided
     }
 }
 
 /// A commit that is its own waker: the thread that raises the high watermark polls it.
-struct Telling<C, T> {
+struct CommitNotifier<C, T> {
     /// `None` once decided. Only one thread polls at a time and holds it.
     waits: Mutex<Option<(C, T)>>,
     /// Wake-ups since the last poll began; above 0, a thread is polling.
     woken: AtomicUsize,
 }
 
-impl<C, T> Telling<C, T>
+impl<C, T> CommitNotifier<C, T>
 where
     C: Future<Output = Result<(), PartitionError>> + Unpin + Send + 'static,
     T: FnOnce(Result<(), PartitionError>) + Send + 'static,
 {
-    fn begin(commit: C, told: T) {
-        let telling = Telling {
-            waits: Mutex::new(Some((commit, told))),
+    fn begin(commit: C, callback: T) {
+        let notifier = CommitNotifier {
+            waits: Mutex::new(Some((commit, callback))),
             woken: AtomicUsize::new(0),
         };
-        Arc::new(telling).look();
+        Arc::new(notifier).look();
     }
 
     fn look(self: &Arc<Self>) {
@@ -92,10 +92,10 @@ where
                 return;
             };
             if let Poll::Ready(decided) = Pin::new(commit).poll(&mut Context::from_waker(&waker)) {
-                let told = waits.take();
+                let callback = waits.take();
                 drop(waits);
-                if let Some((_, told)) = told {
-                    told(decided);
+                if let Some((_, callback)) = callback {
+                    callback(decided);
                 }
                 // The count stays above 0: no thread polls again.
                 return;
@@ -108,7 +108,7 @@ where
     }
 }
 
-impl<C, T> Wake for Telling<C, T>
+impl<C, T> Wake for CommitNotifier<C, T>
 where
     C: Future<Output = Result<(), PartitionError>> + Unpin + Send + 'static,
     T: FnOnce(Result<(), PartitionError>) + Send + 'static,

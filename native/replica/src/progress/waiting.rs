@@ -15,7 +15,7 @@ use pybroker_storage::WakerBatch;
 
 /// A value that only grows (until it is closed), and the waiters on it.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedOffset {
     value: AtomicI64,
     /// Number of waiters in the list; the publisher takes the lock only if it is not 0.
     count: AtomicUsize,
@@ -38,7 +38,7 @@ struct Waiter {
 /// Capacity above which an empty list returns its memory after a burst.
 const CAPACITY_KEPT: usize = 64;
 
-impl Watched {
+impl WatchedOffset {
     /// Return a value that starts at `value`.
     #[must_use]
     pub fn new(value: i64) -> Self {
@@ -163,7 +163,7 @@ impl List {
 #[derive(Debug)]
 #[must_use]
 pub struct Registration {
-    watched: Arc<Watched>,
+    watched: Arc<WatchedOffset>,
     key: u64,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Texts {
     zstd_level: Option<i32>,
 }
 
-type Parsed<T> = Result<T, &'static str>;
+type ParseResult<T> = Result<T, &'static str>;
 
 impl Texts {
     pub(super) fn new(broker: &BrokerLogSettings) -> Self {
@@ -38,7 +38,7 @@ impl Texts {
     }
 
     /// Parse one setting; the error says why the text is invalid.
-    pub(super) fn take(&mut self, name: &str, text: &str) -> Parsed<()> {
+    pub(super) fn take(&mut self, name: &str, text: &str) -> ParseResult<()> {
         let (log, config) = (&mut self.log, &mut self.config);
         match name {
             "segment.bytes" => log.segment_bytes = size(text)?,
@@ -96,12 +96,12 @@ impl Texts {
     }
 }
 
-fn whole<T: FromStr>(text: &str) -> Parsed<T> {
+fn whole<T: FromStr>(text: &str) -> ParseResult<T> {
     text.parse().map_err(|_| "not a whole number")
 }
 
 /// Parse a non-negative number within Kafka's type INT.
-fn size<T: TryFrom<i32>>(text: &str) -> Parsed<T> {
+fn size<T: TryFrom<i32>>(text: &str) -> ParseResult<T> {
     let value: Option<i32> = text.parse().ok().filter(|value| *value >= 0);
     value
         .and_then(|value| T::try_from(value).ok())
@@ -109,7 +109,7 @@ fn size<T: TryFrom<i32>>(text: &str) -> Parsed<T> {
 }
 
 /// Parse bytes per second; i64::MAX means no limit.
-fn rate(text: &str) -> Parsed<u64> {
+fn rate(text: &str) -> ParseResult<u64> {
     let value: Option<u64> = text.parse().ok().filter(|rate| *rate >= 1);
     let value = value.ok_or("not a whole number of at least 1")?;
     Ok(if value >= i64::MAX as u64 {
@@ -119,18 +119,18 @@ fn rate(text: &str) -> Parsed<u64> {
     })
 }
 
-fn ratio(text: &str) -> Parsed<f64> {
+fn ratio(text: &str) -> ParseResult<f64> {
     let value: Option<f64> = text.parse().ok();
     value
         .filter(|ratio| (0.0..=1.0).contains(ratio))
         .ok_or("not a ratio between 0 and 1")
 }
 
-fn flag(text: &str) -> Parsed<bool> {
+fn flag(text: &str) -> ParseResult<bool> {
     text.parse().map_err(|_| "neither true nor false")
 }
 
-fn timestamp_type(text: &str) -> Parsed<TimestampType> {
+fn timestamp_type(text: &str) -> ParseResult<TimestampType> {
     match text {
         "CreateTime" => Ok(TimestampType::CreateTime),
         "LogAppendTime" => Ok(TimestampType::LogAppendTime),
@@ -138,7 +138,7 @@ fn timestamp_type(text: &str) -> Parsed<TimestampType> {
     }
 }
 
-fn codec(text: &str) -> Parsed<Option<Codec>> {
+fn codec(text: &str) -> ParseResult<Option<Codec>> {
     match text {
         "producer" => Ok(None),
         "uncompressed" | "none" => Ok(Some(Codec::None)),
@@ -150,7 +150,7 @@ fn codec(text: &str) -> Parsed<Option<Codec>> {
     }
 }
 
-fn cleanup(text: &str) -> Parsed<CleanupPolicy> {
+fn cleanup(text: &str) -> ParseResult<CleanupPolicy> {
     let mut policy = CleanupPolicy {
         delete: false,
         compact: false,

@@ -26,7 +26,7 @@ impl Log {
         let mut rest = &batches[known..];
         while let Some((position, first)) = rest.first() {
             let end = self.log_end_offset();
-            // CompactionResult logs have gaps: a batch may begin above the end.
+            // Compacted logs have gaps: a batch may begin above the end.
             if first.base_offset < end {
                 return Err(AppendError::UnexpectedOffset {
                     got: first.base_offset,

@@ -89,7 +89,7 @@ impl Log {
             }
             None => (segments[keep].size(), offset),
         };
-        let _truncating = self.begin_truncation();
+        let _truncation = self.begin_truncation();
         self.flushed_end.fetch_min(end, Ordering::AcqRel);
         self.synced_end.fetch_min(end, Ordering::AcqRel);
         self.cleaned_to.fetch_min(end, Ordering::AcqRel);
@@ -126,7 +126,7 @@ impl Log {
         now_ms: i64,
     ) -> Result<(), StorageError> {
         let old: Segments = self.segments.load().as_ref().clone();
-        let _truncating = self.begin_truncation();
+        let _truncation = self.begin_truncation();
         for segment in old.iter().rev() {
             remove_files(segment)?;
         }

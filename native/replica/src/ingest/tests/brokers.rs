@@ -153,7 +153,7 @@ impl Brokers {
         states[0].partitions.first().map_or(0, |sums| sums.1)
     }
 
-    fn prepare(&self, broker: i32, listed: &[Listed]) -> Result<(), IngestError> {
+    fn prepare(&self, broker: i32, listed: &[CommitEntry]) -> Result<(), IngestError> {
         let preparation = Preparation {
             plan: PLAN,
             leads: broker == self.order.leader,
@@ -222,7 +222,7 @@ impl Brokers {
 }
 
 /// Return two batches of two records each, and their listing in a commit.
-fn load() -> (Vec<u8>, Vec<u8>, Listed) {
+fn load() -> (Vec<u8>, Vec<u8>, CommitEntry) {
     let (one, two) = (batch(&["a", "b"]), batch(&["c", "d"]));
     let mut all = listed(1, &one, 2);
     let header = BatchHeader::parse(&two).expect("a batch");

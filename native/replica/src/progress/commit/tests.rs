@@ -45,7 +45,7 @@ fn who_is_woken_while_it_looks_looks_once_more() {
                 times,
                 by_another_thread,
             };
-            Telling::begin(commit, counting(&told));
+            CommitNotifier::begin(commit, counting(&told));
             assert_eq!(told.load(Ordering::SeqCst), 1, "woken {times} times");
         }
     }
@@ -105,7 +105,7 @@ fn what_happens_later_is_told_once() {
     let commit = Commit::new(Arc::clone(&progress), 0, 0);
     assert_eq!(commit.tell(counting(&told)), None);
     assert_eq!(told.load(Ordering::SeqCst), 0);
-    // WakerBatch without a decision: it registers again.
+    // Woken without a decision: it registers again.
     progress.high_watermark.wake_all();
     assert_eq!(
         (

@@ -20,7 +20,7 @@ fn counter() -> (Arc<Counter>, Waker) {
 
 #[test]
 fn only_those_satisfied_are_woken_and_only_once() {
-    let watched = Arc::new(Watched::new(0));
+    let watched = Arc::new(WatchedOffset::new(0));
     let (near, near_waker) = counter();
     let (far, far_waker) = counter();
     let _near = watched.register(3, &near_waker);
@@ -41,7 +41,7 @@ fn only_those_satisfied_are_woken_and_only_once() {
 
 #[test]
 fn a_satisfied_wait_is_not_registered() {
-    let watched = Arc::new(Watched::new(5));
+    let watched = Arc::new(WatchedOffset::new(5));
     let (_, waker) = counter();
     assert!(watched.register(4, &waker).is_none());
     assert_eq!(watched.waiting(), 0);
@@ -50,7 +50,7 @@ fn a_satisfied_wait_is_not_registered() {
 
 #[test]
 fn dropping_a_registration_takes_it_out() {
-    let watched = Arc::new(Watched::new(0));
+    let watched = Arc::new(WatchedOffset::new(0));
     let (counter, waker) = counter();
     let first = watched.register(1, &waker);
     let second = watched.register(1, &waker);
@@ -64,7 +64,7 @@ fn dropping_a_registration_takes_it_out() {
 
 #[test]
 fn stopping_wakes_everybody() {
-    let watched = Arc::new(Watched::new(0));
+    let watched = Arc::new(WatchedOffset::new(0));
     let (counter, waker) = counter();
     let registration = watched.register(i64::MAX, &waker).expect("waits");
     watched.wake_all();
@@ -74,7 +74,7 @@ fn stopping_wakes_everybody() {
 
 #[test]
 fn several_waits_of_one_task_wake_it_once() {
-    let watched = Arc::new(Watched::new(0));
+    let watched = Arc::new(WatchedOffset::new(0));
     let (counter, waker) = counter();
     let all: Vec<_> = (0..5)
         .map(|above| watched.register(above, &waker))
@@ -97,7 +97,7 @@ impl Wake for Unpark {
 /// hides a lost wake-up.
 fn chase(waiters: i64, steps: i64) {
     const LIMIT: Duration = Duration::from_secs(60);
-    let watched = Arc::new(Watched::new(0));
+    let watched = Arc::new(WatchedOffset::new(0));
     // Steps seen by all waiters together.
     let seen_by_all = AtomicI64::new(0);
     let lost = AtomicBool::new(false);

@@ -8,7 +8,7 @@ use pybroker_model::{BuildIdHasher, TopicId, TopicIdPartition};
 
 /// A partition directory that can be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FoundDir {
+pub(crate) struct ReplicaDir {
     /// Position of its log directory.
     pub(crate) dir: usize,
     /// The directory's name in the log directory.
@@ -20,43 +20,47 @@ pub(crate) struct FoundDir {
 /// Table of partition directories that are not hosted. Directories with a problem are not in it: the broker never
 /// opens, moves or removes them.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct UnhostedReplicas {
     /// Usually one directory for each id; several if an operator copied a directory, until the control plane sets the
     /// copy aside.
-    by_id: HashMap<TopicIdPartition, Vec<FoundDir>, BuildIdHasher>,
+    by_id: HashMap<TopicIdPartition, Vec<ReplicaDir>, BuildIdHasher>,
     /// Incarnations by directory name: two log directories may hold the same name with two ids.
     by_name: BTreeMap<(Arc<str>, i32), Vec<TopicId>>,
 }
 
-impl Found {
+impl UnhostedReplicas {
     /// Add a directory. If the table already has one for the same id, partition and name, return that one and do not
     /// add.
-    pub(crate) fn add(&mut self, tip: TopicIdPartition, found: FoundDir) -> Result<(), FoundDir> {
+    pub(crate) fn add(
+        &mut self,
+        tip: TopicIdPartition,
+        added: ReplicaDir,
+    ) -> Result<(), ReplicaDir> {
         let there = self.by_id.entry(tip).or_default();
         if let Some(earlier) = there
             .iter()
-            .find(|one| one.topic == found.topic || one.topic.is_none() || found.topic.is_none())
+            .find(|one| one.topic == added.topic || one.topic.is_none() || added.topic.is_none())
         {
             return Err(earlier.clone());
         }
-        if let Some(topic) = &found.topic {
+        if let Some(topic) = &added.topic {
             self.by_name
                 .entry((Arc::clone(topic), tip.partition))
                 .or_default()
                 .push(tip.topic_id);
         }
-        there.push(found);
+        there.push(added);
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, tip: TopicIdPartition) -> Option<FoundDir> {
+    pub(crate) fn take(&mut self, tip: TopicIdPartition) -> Option<ReplicaDir> {
         let first = self.get(tip)?.clone();
         self.forget(tip, &first);
         Some(first)
     }
 
     /// Remove one directory from the table.
-    fn forget(&mut self, tip: TopicIdPartition, gone: &FoundDir) {
+    fn forget(&mut self, tip: TopicIdPartition, gone: &ReplicaDir) {
         if let Some(there) = self.by_id.get_mut(&tip) {
             there.retain(|one| one != gone);
             if there.is_empty() {
@@ -75,12 +79,12 @@ impl Found {
 
     /// Remove a directory that must not be opened, moved or removed.
     pub(crate) fn set_aside(&mut self, dir: usize, directory: &str) {
-        if let Some((tip, found)) = self.entry_of(dir, directory) {
-            self.forget(tip, &found);
+        if let Some((tip, replica_dir)) = self.entry_of(dir, directory) {
+            self.forget(tip, &replica_dir);
         }
     }
 
-    pub(crate) fn get(&self, tip: TopicIdPartition) -> Option<&FoundDir> {
+    pub(crate) fn get(&self, tip: TopicIdPartition) -> Option<&ReplicaDir> {
         self.by_id.get(&tip)?.first()
     }
 
@@ -101,18 +105,23 @@ impl Found {
         self.entry_of(dir, directory).map(|(tip, _)| tip)
     }
 
-    fn entry_of(&self, dir: usize, directory: &str) -> Option<(TopicIdPartition, FoundDir)> {
+    fn entry_of(&self, dir: usize, directory: &str) -> Option<(TopicIdPartition, ReplicaDir)> {
         self.by_id.iter().find_map(|(tip, there)| {
-            let found = there
+            let replica_dir = there
                 .iter()
                 .find(|one| one.dir == dir && one.directory == directory)?;
-            Some((*tip, found.clone()))
+            Some((*tip, replica_dir.clone()))
         })
     }
 
     /// Return the number of directories in the log directory at this position.
     pub(crate) fn count(&self, dir: usize) -> usize {
-        let in_dir = |there: &Vec<FoundDir>| there.iter().filter(|found| found.dir == dir).count();
+        let in_dir = |there: &Vec<ReplicaDir>| {
+            there
+                .iter()
+                .filter(|replica_dir| replica_dir.dir == dir)
+                .count()
+        };
         self.by_id.values().map(in_dir).sum()
     }
 }
@@ -129,8 +138,8 @@ mod tests {
         }
     }
 
-    fn dir(at: usize, path: &str) -> FoundDir {
-        FoundDir {
+    fn dir(at: usize, path: &str) -> ReplicaDir {
+        ReplicaDir {
             dir: at,
             directory: path.into(),
             topic: Some("t".into()),
@@ -139,37 +148,43 @@ mod tests {
 
     #[test]
     fn two_incarnations_of_a_name() {
-        let mut found = Found::default();
-        found.add(tip(1, 0), dir(0, "a/t-0")).expect("new");
-        found.add(tip(2, 0), dir(1, "b/t-0")).expect("new");
+        let mut unhosted = UnhostedReplicas::default();
+        unhosted.add(tip(1, 0), dir(0, "a/t-0")).expect("new");
+        unhosted.add(tip(2, 0), dir(1, "b/t-0")).expect("new");
         assert_eq!(
-            found.other_ids(&"t".into(), tip(2, 0)),
+            unhosted.other_ids(&"t".into(), tip(2, 0)),
             [tip(1, 0).topic_id]
         );
-        assert_eq!(found.other_ids(&"t".into(), tip(3, 0)).len(), 2);
-        assert!(found.other_ids(&"t".into(), tip(3, 1)).is_empty());
-        assert_eq!(found.of_directory(1, "b/t-0"), Some(tip(2, 0)));
-        assert!(found.take(tip(1, 0)).is_some());
-        assert!(found.other_ids(&"t".into(), tip(2, 0)).is_empty());
-        assert_eq!((found.count(0), found.count(1)), (0, 1));
+        assert_eq!(unhosted.other_ids(&"t".into(), tip(3, 0)).len(), 2);
+        assert!(unhosted.other_ids(&"t".into(), tip(3, 1)).is_empty());
+        assert_eq!(unhosted.of_directory(1, "b/t-0"), Some(tip(2, 0)));
+        assert!(unhosted.take(tip(1, 0)).is_some());
+        assert!(unhosted.other_ids(&"t".into(), tip(2, 0)).is_empty());
+        assert_eq!((unhosted.count(0), unhosted.count(1)), (0, 1));
     }
 
     #[test]
     fn the_same_partition_twice_keeps_the_first() {
-        let mut found = Found::default();
-        found.add(tip(1, 0), dir(0, "a/t-0")).expect("new");
-        assert_eq!(found.add(tip(1, 0), dir(1, "b/t-0")), Err(dir(0, "a/t-0")));
-        assert_eq!(found.get(tip(1, 0)).map(|found| found.dir), Some(0));
-        let copy = FoundDir {
+        let mut unhosted = UnhostedReplicas::default();
+        unhosted.add(tip(1, 0), dir(0, "a/t-0")).expect("new");
+        assert_eq!(
+            unhosted.add(tip(1, 0), dir(1, "b/t-0")),
+            Err(dir(0, "a/t-0"))
+        );
+        assert_eq!(
+            unhosted.get(tip(1, 0)).map(|unhosted| unhosted.dir),
+            Some(0)
+        );
+        let copy = ReplicaDir {
             topic: Some("u".into()),
             ..dir(0, "u-0")
         };
-        found.add(tip(1, 0), copy).expect("another name");
-        found.set_aside(0, "u-0");
+        unhosted.add(tip(1, 0), copy).expect("another name");
+        unhosted.set_aside(0, "u-0");
         assert_eq!(
             (
-                found.count(0),
-                found.other_ids(&"u".into(), tip(2, 0)).len()
+                unhosted.count(0),
+                unhosted.other_ids(&"u".into(), tip(2, 0)).len()
             ),
             (1, 0)
         );
