@@ -182,7 +182,7 @@ pub enum ControlReply {
 /// Sender of exactly one answer. Dropping it unused closes the connection, so that no request waits forever.
 #[derive(Debug)]
 pub struct ReplySender {
-    answer: oneshot::Sender<Replied>,
+    answer: oneshot::Sender<TimedReply>,
     times: ControlTimes,
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct ControlTimes {
 
 /// An answer with its timestamps.
 #[derive(Debug)]
-pub struct Replied {
+pub struct TimedReply {
     /// The answer.
     pub reply: ControlReply,
     pub(crate) times: ControlTimes,
@@ -207,7 +207,7 @@ pub struct Replied {
 
 impl ReplySender {
     /// Create a sender and its receiver.
-    pub fn new() -> (Self, oneshot::Receiver<Replied>) {
+    pub fn new() -> (Self, oneshot::Receiver<TimedReply>) {
         let (answer, receiver) = oneshot::channel();
         let times = ControlTimes::default();
         (ReplySender { answer, times }, receiver)
@@ -235,7 +235,7 @@ impl ReplySender {
             ready: Some(Instant::now()),
             ..self.times
         };
-        drop(self.answer.send(Replied { reply, times }));
+        drop(self.answer.send(TimedReply { reply, times }));
     }
 
     /// Close the connection.

@@ -28,7 +28,7 @@ use crate::metrics::Moments;
 use crate::net::frame::Frame;
 use crate::net::outgoing::Outgoing;
 use crate::net::reply::ReplyHeader;
-use crate::shared::{Shared, ThreadState};
+use crate::shared::{ServerState, ThreadState};
 
 /// Where an immediate reply goes.
 pub(crate) enum Output<'o> {
@@ -40,7 +40,7 @@ pub(crate) enum Output<'o> {
 }
 
 /// Result of dispatching a request.
-pub(crate) enum Dispatched {
+pub(crate) enum DispatchOutcome {
     /// The request has been answered, or needs no answer (acks=0).
     Done,
     /// The request takes the next slot.
@@ -51,14 +51,14 @@ pub(crate) enum Dispatched {
 
 /// Context of one turn of a connection.
 pub(crate) struct Turn<'a, 'c> {
-    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) shared: &'a Arc<ServerState>,
     pub(crate) thread: &'a mut ThreadState,
     pub(crate) connection: &'a ConnectionInfo,
     pub(crate) context: &'a mut Context<'c>,
 }
 
 /// A request that may be answered over its connection.
-struct Admitted {
+struct AdmittedRequest {
     api: &'static Api,
     prefix: RequestPrefix,
     /// False only for ApiVersions, which answers unsupported versions too.
@@ -71,7 +71,7 @@ pub(crate) fn dispatch(
     mut frame: Frame<'_>,
     received: Instant,
     output: Output<'_>,
-) -> Result<Dispatched, CloseReason> {
+) -> Result<DispatchOutcome, CloseReason> {
     if turn.connection.raw_tokens {
         return submit_raw_token(turn, frame.bytes(), received, &output);
     }
@@ -87,7 +87,7 @@ pub(crate) fn dispatch(
     if let Output::Behind { unappended } = output
         && (unappended || !produce)
     {
-        return Ok(Dispatched::Slot(Slot::Deferred {
+        return Ok(DispatchOutcome::Slot(Slot::Deferred {
             frame: frame.into_own(),
             received,
             produce,
@@ -102,7 +102,7 @@ fn admit(
     turn: &Turn<'_, '_>,
     reader: &mut Reader<'_>,
     received: Instant,
-) -> Result<Admitted, CloseReason> {
+) -> Result<AdmittedRequest, CloseReason> {
     let prefix = RequestPrefix::read(reader).map_err(|error| CloseReason::BadRequest {
         api_key: -1,
         api_version: -1,
@@ -133,7 +133,7 @@ fn admit(
             return Err(CloseReason::SessionExpired);
         }
     }
-    Ok(Admitted {
+    Ok(AdmittedRequest {
         api,
         prefix,
         supported,
@@ -143,12 +143,12 @@ fn admit(
 /// Run a request that is at the head.
 fn run(
     turn: &mut Turn<'_, '_>,
-    admitted: &Admitted,
+    admitted: &AdmittedRequest,
     mut frame: Frame<'_>,
     received: Instant,
     mut output: Output<'_>,
-) -> Result<Dispatched, CloseReason> {
-    let Admitted {
+) -> Result<DispatchOutcome, CloseReason> {
+    let AdmittedRequest {
         api,
         prefix,
         supported,
@@ -195,10 +195,10 @@ fn run(
 fn answer(
     turn: &mut Turn<'_, '_>,
     call: &Call<'_>,
-    admitted: &Admitted,
+    admitted: &AdmittedRequest,
     body: &mut [u8],
     output: &mut Output<'_>,
-) -> Result<Dispatched, CloseReason> {
+) -> Result<DispatchOutcome, CloseReason> {
     match output {
         Output::Head(outgoing) => {
             run_at_head(turn, call, admitted.api, admitted.supported, body, outgoing)
@@ -209,7 +209,7 @@ fn answer(
             if let Answer::Written = answer {
                 let now = Instant::now();
                 turn.thread.clock = now;
-                return Ok(Dispatched::Slot(Slot::Ready(Box::new(ReadyReply {
+                return Ok(DispatchOutcome::Slot(Slot::Ready(Box::new(ReadyReply {
                     reply,
                     version: call.version,
                     moments: Moments {
@@ -278,7 +278,7 @@ fn refuse_login(
     received: Instant,
     output: Output<'_>,
     reason: CloseReason,
-) -> Result<Dispatched, CloseReason> {
+) -> Result<DispatchOutcome, CloseReason> {
     let (prefix, api) = match RequestPrefix::read(&mut Reader::new(frame)) {
         Ok(prefix) => (prefix, Api::find(prefix.api_key)),
         Err(_) => return Err(reason),
@@ -292,8 +292,8 @@ fn refuse_login(
     let out = outgoing.tail(&mut turn.thread.pool);
     let dispatched = match unauthenticated::answer(&call, &frame[body_at..], out) {
         UnauthenticatedReply::Nothing => return Err(reason),
-        UnauthenticatedReply::Brokers => Dispatched::Done,
-        UnauthenticatedReply::Refusal => Dispatched::Last(reason),
+        UnauthenticatedReply::Brokers => DispatchOutcome::Done,
+        UnauthenticatedReply::Refusal => DispatchOutcome::Last(reason),
     };
     turn.thread
         .answered(call.api_key, call.version, call.moments());
@@ -328,12 +328,12 @@ fn run_at_head(
     supported: bool,
     body: &mut [u8],
     outgoing: &mut Outgoing,
-) -> Result<Dispatched, CloseReason> {
+) -> Result<DispatchOutcome, CloseReason> {
     if api.plane == Plane::Python {
         if cached_response::write(call, turn.thread, body, outgoing) {
             turn.thread
                 .answered(call.api_key, call.version, call.moments());
-            return Ok(Dispatched::Done);
+            return Ok(DispatchOutcome::Done);
         }
         if api.key == ApiKey::OffsetCommit
             && let Some(answer) = k08_offset_commit::run(call, turn.thread, body, outgoing)
@@ -341,24 +341,24 @@ fn run_at_head(
             return Ok(finished(turn, call, answer, Slot::OffsetCommit));
         }
         let pending = to_control_plane::submit(call, body);
-        return Ok(Dispatched::Slot(Slot::Control(pending)));
+        return Ok(DispatchOutcome::Slot(Slot::Control(pending)));
     }
     let thread = &mut *turn.thread;
     if api.key == ApiKey::Fetch {
         return Ok(
             match k01_fetch::run(call, thread, turn.context, body, outgoing)? {
-                FetchAnswer::Later(pending) => Dispatched::Slot(Slot::Fetch(pending)),
-                FetchAnswer::Quorum(pending) => Dispatched::Slot(Slot::Control(pending)),
+                FetchAnswer::Later(pending) => DispatchOutcome::Slot(Slot::Fetch(pending)),
+                FetchAnswer::Quorum(pending) => DispatchOutcome::Slot(Slot::Control(pending)),
                 FetchAnswer::Written => {
                     thread.answered(call.api_key, call.version, call.moments());
-                    Dispatched::Done
+                    DispatchOutcome::Done
                 }
             },
         );
     }
     if large_request::is_large(call, api.key, body) {
         let pending = large_request::submit(call, thread, body);
-        return Ok(Dispatched::Slot(Slot::Large(pending)));
+        return Ok(DispatchOutcome::Slot(Slot::Large(pending)));
     }
     let out = outgoing.tail(&mut thread.pool);
     let mut errors = Vec::new();
@@ -394,7 +394,7 @@ fn run_at_head(
         }
     }
     thread.answered(call.api_key, call.version, call.moments());
-    Ok(Dispatched::Done)
+    Ok(DispatchOutcome::Done)
 }
 
 fn finished<P>(
@@ -402,13 +402,13 @@ fn finished<P>(
     call: &Call<'_>,
     answer: Answer<P>,
     slot: fn(Box<P>) -> Slot,
-) -> Dispatched {
+) -> DispatchOutcome {
     match answer {
-        Answer::Later(pending) => Dispatched::Slot(slot(pending)),
+        Answer::Later(pending) => DispatchOutcome::Slot(slot(pending)),
         Answer::Written | Answer::Silent => {
             turn.thread
                 .answered(call.api_key, call.version, call.moments());
-            Dispatched::Done
+            DispatchOutcome::Done
         }
     }
 }
@@ -419,7 +419,7 @@ fn submit_raw_token(
     token: &[u8],
     received: Instant,
     output: &Output<'_>,
-) -> Result<Dispatched, CloseReason> {
+) -> Result<DispatchOutcome, CloseReason> {
     let api_key = ApiKey::SaslAuthenticate.code();
     if matches!(output, Output::Behind { .. }) {
         // The client did not wait for the challenge, so it does not speak SASL.
@@ -432,7 +432,7 @@ fn submit_raw_token(
     };
     let call = call(turn, prefix, false, received);
     let pending = to_control_plane::submit(&call, &sasl::authenticate_body(token));
-    Ok(Dispatched::Slot(Slot::Control(pending)))
+    Ok(DispatchOutcome::Slot(Slot::Control(pending)))
 }
 
 #[cfg(test)]

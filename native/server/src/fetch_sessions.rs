@@ -65,7 +65,7 @@ pub(crate) struct FetchTarget {
 
 /// A partition of a session, with the state last sent to the client.
 #[derive(Debug)]
-struct Followed {
+struct SessionPartition {
     target: FetchTarget,
     high_watermark: i64,
     log_start_offset: i64,
@@ -77,7 +77,7 @@ pub(crate) struct FetchSession {
     by_id: bool,
     /// Epoch expected in the next request.
     epoch: i32,
-    followed: Vec<Option<Followed>>,
+    partitions: Vec<Option<SessionPartition>>,
     free: Vec<u32>,
     places: HashMap<(TopicKey, i32), u32, BuildIdHasher>,
     /// Reading order: partitions that returned records move to the back, so that every partition gets its turn.
@@ -92,7 +92,7 @@ impl FetchSession {
         FetchSession {
             by_id,
             epoch: 1,
-            followed: Vec::new(),
+            partitions: Vec::new(),
             free: Vec::new(),
             places: HashMap::default(),
             order: VecDeque::new(),
@@ -111,25 +111,25 @@ impl FetchSession {
     pub(crate) fn update(&mut self, target: FetchTarget) {
         let key = (target.topic.clone(), target.partition);
         if let Some(place) = self.places.get(&key) {
-            if let Some(followed) = &mut self.followed[*place as usize] {
-                let resolved = followed.target.resolved;
-                followed.target = FetchTarget { resolved, ..target };
+            if let Some(partition) = &mut self.partitions[*place as usize] {
+                let resolved = partition.target.resolved;
+                partition.target = FetchTarget { resolved, ..target };
             }
             return;
         }
-        let followed = Some(Followed {
+        let partition = Some(SessionPartition {
             target,
             high_watermark: -1,
             log_start_offset: -1,
         });
         let place = match self.free.pop() {
             Some(place) => {
-                self.followed[place as usize] = followed;
+                self.partitions[place as usize] = partition;
                 place
             }
             None => {
-                self.followed.push(followed);
-                self.followed.len() as u32 - 1
+                self.partitions.push(partition);
+                self.partitions.len() as u32 - 1
             }
         };
         self.places.insert(key, place);
@@ -141,14 +141,14 @@ impl FetchSession {
         let free_before = self.free.len();
         for key in partitions {
             if let Some(place) = self.places.remove(&key) {
-                self.followed[place as usize] = None;
+                self.partitions[place as usize] = None;
                 self.free.push(place);
             }
         }
         if self.free.len() > free_before {
-            let followed = &self.followed;
+            let partitions = &self.partitions;
             self.order
-                .retain(|place| followed[*place as usize].is_some());
+                .retain(|place| partitions[*place as usize].is_some());
         }
     }
 
@@ -156,7 +156,7 @@ impl FetchSession {
     pub(crate) fn targets(&self) -> impl Iterator<Item = (u32, &FetchTarget)> {
         self.order
             .iter()
-            .filter_map(|place| Some((*place, &self.followed[*place as usize].as_ref()?.target)))
+            .filter_map(|place| Some((*place, &self.partitions[*place as usize].as_ref()?.target)))
     }
 
     /// Return the partition at an index from [`FetchSession::targets`] of the same fetch.
@@ -165,16 +165,16 @@ impl FetchSession {
     ///
     /// If the partition was removed since; only the session's own next fetch can remove it.
     pub(crate) fn target(&self, place: u32) -> &FetchTarget {
-        let followed = self.followed[place as usize].as_ref();
-        &followed
+        let partition = self.partitions[place as usize].as_ref();
+        &partition
             .expect("a session is changed by one fetch at a time")
             .target
     }
 
     /// Record which incarnation of the topic was read.
     pub(crate) fn set_resolved(&mut self, place: u32, id: TopicId) {
-        if let Some(Some(followed)) = self.followed.get_mut(place as usize) {
-            followed.target.resolved = Some(id);
+        if let Some(Some(partition)) = self.partitions.get_mut(place as usize) {
+            partition.target.resolved = Some(id);
         }
     }
 
@@ -187,25 +187,25 @@ impl FetchSession {
         high_watermark: i64,
         log_start_offset: i64,
     ) -> bool {
-        let Some(Some(followed)) = self.followed.get_mut(place as usize) else {
+        let Some(Some(partition)) = self.partitions.get_mut(place as usize) else {
             return false;
         };
         if error_code != 0 {
             // After an error, the next success is a change.
-            followed.high_watermark = -1;
+            partition.high_watermark = -1;
             return true;
         }
-        let changed = followed.high_watermark != high_watermark
-            || followed.log_start_offset != log_start_offset;
-        followed.high_watermark = high_watermark;
-        followed.log_start_offset = log_start_offset;
+        let changed = partition.high_watermark != high_watermark
+            || partition.log_start_offset != log_start_offset;
+        partition.high_watermark = high_watermark;
+        partition.log_start_offset = log_start_offset;
         changed
     }
 
     /// Return the high watermark sent last, or -1.
     pub(crate) fn told_watermark(&self, place: u32) -> i64 {
-        match self.followed.get(place as usize) {
-            Some(Some(followed)) => followed.high_watermark,
+        match self.partitions.get(place as usize) {
+            Some(Some(partition)) => partition.high_watermark,
             _ => -1,
         }
     }
@@ -268,7 +268,7 @@ pub(crate) struct FetchSessions {
 }
 
 /// A session taken out for the duration of one fetch: return it with [`FetchSessions::put_back`].
-pub(crate) type Taken = (i32, FetchSession);
+pub(crate) type CheckedOutSession = (i32, FetchSession);
 
 impl FetchSessions {
     /// Create a cache of at most `max` sessions with at most `partitions_max` partitions together.
@@ -293,7 +293,7 @@ impl FetchSessions {
         epoch: i32,
         by_id: bool,
         now: Instant,
-    ) -> Result<Taken, ErrorCode> {
+    ) -> Result<CheckedOutSession, ErrorCode> {
         let session = self
             .by_session_id
             .get_mut(&id)
@@ -314,10 +314,10 @@ impl FetchSessions {
 
     /// Return a session to the cache. A session ends if it becomes empty, or if it has outgrown the limit: its client
     /// then gets FETCH_SESSION_ID_NOT_FOUND and creates another. As in Kafka, a new session may be empty.
-    pub(crate) fn put_back(&mut self, (id, mut session): Taken) {
-        let followed = session.len();
+    pub(crate) fn put_back(&mut self, (id, mut session): CheckedOutSession) {
+        let count = session.len();
         let new = session.epoch == 1;
-        if (followed > 0 || new) && session.share.becomes(followed, self.partitions_max) {
+        if (count > 0 || new) && session.share.becomes(count, self.partitions_max) {
             self.by_session_id.insert(id, session);
         }
     }
@@ -334,7 +334,7 @@ impl FetchSessions {
         targets: &[FetchTarget],
         by_id: bool,
         now: Instant,
-    ) -> (Option<Taken>, bool) {
+    ) -> (Option<CheckedOutSession>, bool) {
         let Some(share) = Share::take(&self.partitions, targets.len(), self.partitions_max) else {
             return (None, false);
         };

@@ -1,7 +1,7 @@
 //! Metrics of the data threads. Each thread writes its own set with plain stores, so that counting has no contention;
 //! rendering adds the sets up.
 
-mod answered;
+mod request_times;
 mod requests;
 pub mod slow_requests;
 mod tally;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pybroker_protocol::ApiKey;
 
-pub(crate) use answered::{Answered, Moments, Split, Unsent};
+pub(crate) use request_times::{AnsweredRequest, Moments, Split, UnsentReplies};
 pub(crate) use requests::{RequestMetrics, STAGES, Stage, VERSIONS};
 pub(crate) use tally::Tally;
 pub(crate) use topics::{TopicCounters, TopicSlots, TopicsOfThread};

@@ -88,28 +88,28 @@ const PLAIN: [Plain; 12] = [
 
 /// Append the metrics of the server.
 pub(crate) fn write(sources: &Sources<'_>, families: &mut Families) {
-    let mut left_out = LeftOut::default();
+    let mut omitted = OmittedSeries::default();
     requests::write(sources, families);
-    left_out.topics = topics::write(sources, families);
-    left_out.partitions = logs::write(sources, families);
-    left_out.clients = connections::write(sources, families);
+    omitted.topics = topics::write(sources, families);
+    omitted.partitions = logs::write(sources, families);
+    omitted.clients = connections::write(sources, families);
     for (name, help, read) in PLAIN {
         families.single(name, Kind::Counter, help, sources.sum(read));
     }
     journal(families, &sources.shared.replicas.journal_figures());
     quotas::write(sources.shared.metadata.quotas(), families, Instant::now());
-    left_out.write(families);
+    omitted.write(families);
 }
 
 /// Numbers of series that the limits leave out.
 #[derive(Default)]
-struct LeftOut {
+struct OmittedSeries {
     topics: usize,
     partitions: usize,
     clients: usize,
 }
 
-impl LeftOut {
+impl OmittedSeries {
     fn write(&self, families: &mut Families) {
         let name = "pybroker_metrics_left_out";
         families.family(

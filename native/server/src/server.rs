@@ -19,7 +19,7 @@ use crate::clients::client_software::ClientSoftware;
 use crate::clients::connection_counts::ConnectionCounts;
 use crate::config::{DynamicSettings, LogLevel, Registry, ServerConfig};
 use crate::connections::data_threads::{Command, DataThread};
-use crate::connections::listener::{Bound, Distributor, accept_all, bind};
+use crate::connections::listener::{BoundListener, Distributor, accept_all, bind};
 use crate::control_plane::ControlPlane;
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::slow_requests::{SlowRequest, SlowRequests};
@@ -29,7 +29,7 @@ use crate::prometheus::exposition::Families;
 use crate::prometheus::{self, Recent, Sources};
 use crate::quotas::active_producers::Producers;
 use crate::quotas::{ConnectionRate, QuotaDelta};
-use crate::shared::{Shared, with_thread_state};
+use crate::shared::{ServerState, with_thread_state};
 use crate::throttled_log::ThrottledLog;
 
 /// Error that prevents a server from starting.
@@ -57,11 +57,11 @@ pub enum StartError {
 
 /// A running server. Dropping it stops it without waiting for clients.
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     threads: Mutex<Vec<DataThread>>,
     addresses: Vec<(Arc<str>, SocketAddr)>,
     /// Sockets that do not accept yet.
-    bound: Mutex<Vec<Bound>>,
+    bound: Mutex<Vec<BoundListener>>,
     distributor: Arc<Distributor>,
     stop_accepting: watch::Sender<bool>,
     /// State between scrapes.
@@ -103,7 +103,7 @@ impl Server {
         let count = config.threads.max(1);
         let metrics: Vec<_> = (0..count).map(|_| ThreadMetrics::new()).collect();
         let connection_rate = ConnectionRate::new(metadata.quotas().windows(), Instant::now());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             broker_id: config.broker_id,
             settings: ArcSwap::from_pointee(config.settings),
             replicas,
@@ -172,7 +172,7 @@ impl Server {
         let threads = self.threads.lock();
         let Some(first) = threads.first() else { return };
         let mut waiting = self.bound.lock();
-        let (accepting, left): (Vec<Bound>, Vec<Bound>) = mem::take(&mut *waiting)
+        let (accepting, left): (Vec<BoundListener>, Vec<BoundListener>) = mem::take(&mut *waiting)
             .into_iter()
             .partition(|bound| chosen(bound.config.registry));
         *waiting = left;

@@ -23,7 +23,9 @@ use crate::fetch_sessions::FetchSessions;
 use crate::flush_group::FlushGroup;
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::slow_requests::SlowRequests;
-use crate::metrics::{Answered, Moments, Tally, ThreadMetrics, TopicSlots, TopicsOfThread, Unsent};
+use crate::metrics::{
+    AnsweredRequest, Moments, Tally, ThreadMetrics, TopicSlots, TopicsOfThread, UnsentReplies,
+};
 use crate::net::budget::MemoryBudget;
 use crate::net::buffers::BufferPool;
 use crate::net::wakeups::Wakeups;
@@ -32,7 +34,7 @@ use crate::quotas::active_producers::Producers;
 use crate::throttled_log::ThrottledLog;
 
 /// State of the server that all threads share. Produce and Fetch take no lock here.
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     pub(crate) broker_id: i32,
     pub(crate) settings: ArcSwap<DynamicSettings>,
     pub(crate) replicas: Arc<Replicas>,
@@ -82,7 +84,7 @@ pub(crate) struct ThreadState {
     /// Decompression budget of the current turn.
     pub(crate) expansion: ExpansionBudget,
     /// Requests answered in the current turn whose replies were not sent yet.
-    pub(crate) unsent: Unsent,
+    pub(crate) unsent: UnsentReplies,
     /// Time of the last clock read: at the start of a turn, and at the end of a request.
     pub(crate) clock: Instant,
     /// Wakers of this thread's connections, for the shutdown.
@@ -112,7 +114,7 @@ impl ThreadState {
     pub(crate) fn answered(&mut self, api_key: i16, version: i16, moments: Moments) {
         let now = Instant::now();
         self.clock = now;
-        let answered = Answered {
+        let answered = AnsweredRequest {
             api_key,
             version,
             moments,

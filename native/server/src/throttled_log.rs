@@ -16,11 +16,11 @@ pub(crate) struct ThrottledLog {
     sink: LogSink,
     window: Mutex<(Option<Instant>, u32, u64)>,
     /// Time of the last line by subject; a new one removes old entries.
-    told: Mutex<HashMap<About, Instant>>,
+    told: Mutex<HashMap<LogSubject, Instant>>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum About {
+enum LogSubject {
     Topic(TopicId),
     /// Listener, client address, and the client's mistake.
     Client(Arc<str>, IpAddr, &'static str),
@@ -45,7 +45,7 @@ impl ThrottledLog {
 
     /// Write a warning about a topic, unless there was one within the last minute.
     pub(crate) fn about_topic(&self, topic: TopicId, text: impl FnOnce() -> String) {
-        if self.is_news(About::Topic(topic)) {
+        if self.is_news(LogSubject::Topic(topic)) {
             (self.sink)(LogLevel::Warning, &text());
         }
     }
@@ -58,23 +58,23 @@ impl ThrottledLog {
         mistake: &'static str,
         (level, text): (LogLevel, &str),
     ) {
-        if self.is_news(About::Client(Arc::clone(listener), address, mistake)) {
+        if self.is_news(LogSubject::Client(Arc::clone(listener), address, mistake)) {
             self.line(level, text);
         }
     }
 
-    fn is_news(&self, about: About) -> bool {
+    fn is_news(&self, subject: LogSubject) -> bool {
         let mut told = self.told.lock();
         let now = Instant::now();
         let recent = |last: &Instant| now - *last < ONCE_IN;
-        if told.get(&about).is_some_and(recent) {
+        if told.get(&subject).is_some_and(recent) {
             return false;
         }
         told.retain(|_, last| recent(last));
         if told.len() >= TOLD_MAX {
             told.clear();
         }
-        told.insert(about, now);
+        told.insert(subject, now);
         true
     }
 

@@ -12,7 +12,7 @@ use pybroker_protocol::codec::Registry;
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::{ApiKey, ErrorCode};
 use pybroker_storage::FlushMode;
-use support::records::{Fetch, Named, batch, produce_body, read_fetched, read_produced};
+use support::records::{Fetch, TestTopic, batch, produce_body, read_fetched, read_produced};
 use support::{BROKER_ID, TestServer, topic_id};
 
 const EPOCH: i32 = 5;
@@ -41,7 +41,7 @@ fn open(address: SocketAddr, registry: Registry) -> Connection {
 fn a_connection_speaks_the_layouts_that_its_registry_names() {
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_replicated(topic_id(1), "a", EPOCH, &[BROKER_ID, FOLLOWER]);
-    let topic = Named {
+    let topic = TestTopic {
         name: "a",
         id: topic_id(1).uuid(),
     };

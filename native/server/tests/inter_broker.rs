@@ -19,7 +19,7 @@ use pybroker_server::authorizer::{Acl, AclDelta, Operation, ResourceType};
 use pybroker_server::config::{ClusterKind, DynamicSettings, SecurityProtocol};
 use pybroker_server::control_plane::ControlReply;
 use pybroker_storage::FlushMode;
-use support::records::{Fetch, Named, batch, read_fetched};
+use support::records::{Fetch, TestTopic, batch, read_fetched};
 use support::{BROKER_ID, Client, Disk, TestServer, topic_id};
 
 const PRODUCE: WireVersion = WireVersion::inter_broker(9);
@@ -41,8 +41,8 @@ fn id(number: u128) -> Uuid {
 }
 
 /// A topic as requests by id name it: its name is not on the wire.
-fn by_id(number: u128) -> Named<'static> {
-    Named {
+fn by_id(number: u128) -> TestTopic<'static> {
+    TestTopic {
         name: "not on the wire",
         id: id(number),
     }
@@ -117,7 +117,7 @@ fn epoch_ends(
 }
 
 /// A fetch of partition 0 as a follower sends it.
-fn follows(topic: Named<'static>, offset: i64, epoch: i32) -> Fetch<'static> {
+fn follows(topic: TestTopic<'static>, offset: i64, epoch: i32) -> Fetch<'static> {
     Fetch {
         replica_id: FOLLOWER,
         partitions: vec![(topic, 0, offset, epoch)],
@@ -205,7 +205,7 @@ fn a_follower_that_knows_no_ids_asks_by_name() {
     );
     for server in [without_topic_ids(), TestServer::with_flush(FlushMode::Os)] {
         server.create_replicated(topic_id(1), "a", EPOCH, &[BROKER_ID, FOLLOWER]);
-        let a = Named {
+        let a = TestTopic {
             name: "a",
             id: Uuid::ZERO,
         };
@@ -355,7 +355,7 @@ fn ids_that_are_no_topics_are_told_per_partition() {
         ]
     );
     for number in [9, 0] {
-        let topic = Named {
+        let topic = TestTopic {
             name: "a",
             id: Uuid::from_u128(number),
         };
@@ -513,7 +513,7 @@ fn what_belongs_to_brokers_is_refused_where_clients_listen() {
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_replicated(topic_id(1), "a", EPOCH, &[BROKER_ID, FOLLOWER]);
     let mut client = server.connect();
-    let named = Named {
+    let named = TestTopic {
         name: "a",
         id: id(1),
     };

@@ -7,18 +7,18 @@ use std::path::Path;
 use pybroker_model::ValidBatches;
 use pybroker_protocol::ApiKey;
 use pybroker_storage::FlushMode;
-use support::records::{Fetch, Named, batch, produce_body, read_produced};
+use support::records::{Fetch, TestTopic, batch, produce_body, read_produced};
 use support::staged::{append_body, appended, open_ingest};
 use support::{Client, TestServer, now_ms, topic_id, wait_until};
 
-fn topic(name: &'static str, number: u128) -> Named<'static> {
-    Named {
+fn topic(name: &'static str, number: u128) -> TestTopic<'static> {
+    TestTopic {
         name,
         id: topic_id(number).uuid(),
     }
 }
 
-fn send(client: &mut Client, topic: Named<'static>, acks: i16, value: &[u8]) -> i32 {
+fn send(client: &mut Client, topic: TestTopic<'static>, acks: i16, value: &[u8]) -> i32 {
     let body = produce_body(9, acks, 60_000, topic, &[(0, Some(&batch(&[value])))]);
     client.send(ApiKey::Produce, 9, &body)
 }

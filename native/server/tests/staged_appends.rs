@@ -18,19 +18,19 @@ const FOLLOWER: i32 = 2;
 const NO_PARTITION: i16 = -1;
 
 /// A follower that has everything, by the time the leader has nothing any more.
-struct Leaving {
+struct LeavingFollower {
     replicas: Weak<Replicas>,
     /// Clients are shown that the topic is gone, too.
     deleted: Option<Arc<MetadataHolder>>,
 }
 
-impl std::fmt::Debug for Leaving {
+impl std::fmt::Debug for LeavingFollower {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Leaving").finish_non_exhaustive()
     }
 }
 
-impl StagedCopies for Leaving {
+impl StagedCopies for LeavingFollower {
     fn send(&self, _: i32, chunk: &StagedChunk<'_>) -> Result<i64, String> {
         if let Some(metadata) = &self.deleted {
             metadata.apply(MetadataDelta {
@@ -58,7 +58,7 @@ fn answered(deleted: bool) -> (i16, i16, i64) {
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_replicated(topic_id(1), "moving", EPOCH, &[BROKER_ID, FOLLOWER]);
     let replicas = &server.disk.replicas;
-    replicas.ingests().set_copies(Arc::new(Leaving {
+    replicas.ingests().set_copies(Arc::new(LeavingFollower {
         replicas: Arc::downgrade(replicas),
         deleted: deleted.then(|| Arc::clone(&server.metadata)),
     }));

@@ -13,12 +13,12 @@ use crate::clients::connection_info::ConnectionInfo;
 use crate::config::Registry;
 use crate::metrics::Moments;
 use crate::net::reply::ReplyHeader;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// A request without its body: the data that any thread needs to answer it.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) shared: &'a Arc<ServerState>,
     pub(crate) connection: &'a ConnectionInfo,
     pub(crate) api_key: i16,
     pub(crate) version: i16,

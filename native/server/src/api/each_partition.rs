@@ -11,7 +11,7 @@ use super::Call;
 use crate::api::topic_lookup::ResolvedTopic;
 use crate::authorizer::Operation;
 use crate::error_codes::Naming;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// Return how the request names topics, which selects the error code for unknown topics.
 pub(super) fn naming(topic: TopicRef<'_>) -> Naming {
@@ -40,7 +40,7 @@ pub(super) fn refusals<Q>(call: &Call<'_>, topics: &[OfTopic<'_, Q>]) -> Vec<Opt
 /// `ask` gets the topic, the question, and the partition or the error why there is none. `index` reads the partition
 /// index from a question.
 pub(super) fn answer_each<'q, Q, A>(
-    shared: &Shared,
+    shared: &ServerState,
     topics: &[OfTopic<'q, Q>],
     refused: &[Option<ErrorCode>],
     index: impl Fn(&Q) -> i32,

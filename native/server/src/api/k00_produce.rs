@@ -27,7 +27,7 @@ use pybroker_protocol::hot::produce_request::VERSIONS;
 
 pub(crate) use pending::PendingProduce;
 
-use self::append::{Done, Extent, Outcome, append_all};
+use self::append::{Extent, Outcome, ProduceResult, append_all};
 use self::hand_over::slow_dir;
 use self::old_versions::run_unsupported;
 use self::owned_request::OwnedProduce;
@@ -78,9 +78,9 @@ pub(crate) fn run(
     // Keep the tally's memory for the next request.
     thread.tally = tally;
     Ok(match outcome? {
-        Outcome::Done(Done::Written) => Answer::Written,
-        Outcome::Done(Done::Silent) => Answer::Silent,
-        Outcome::Done(Done::Waits(pending)) => {
+        Outcome::Done(ProduceResult::Written) => Answer::Written,
+        Outcome::Done(ProduceResult::Silent) => Answer::Silent,
+        Outcome::Done(ProduceResult::Waits(pending)) => {
             Answer::Later(Box::new(PendingProduce::Committing(pending)))
         }
         Outcome::Rest(rest) => {

@@ -33,10 +33,10 @@ use crate::api::topic_lookup::ResolvedTopic;
 use crate::clients::close_reason::CloseReason;
 use crate::error_codes::{Naming, of_partition};
 use crate::limits::FLUSH_WAIT_MAX;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// The meaning of a requested timestamp.
-enum Wanted {
+enum TimestampMeaning {
     Offset(OffsetSpec),
     /// An offset that only tiered storage has.
     Nothing,
@@ -69,7 +69,7 @@ pub(crate) fn run(
     }
     let (shared, body) = (Arc::clone(call.shared), Box::<[u8]>::from(body));
     let bytes = body.len();
-    let look_up = move |shared: &Shared| {
+    let look_up = move |shared: &ServerState| {
         // Decoding again is cheaper than copying each field; it succeeded above.
         let request = ListOffsetsRequest::decode(&body, wire).ok()?;
         Some(answer(shared, wire, &request, isolation, &refused))
@@ -114,7 +114,7 @@ fn asks_for_the_end(timestamp: i64) -> bool {
 /// Return the flushes in progress after which consumers see records that were acknowledged with acks=1 but are not
 /// committed yet.
 fn flushes_under_way(
-    shared: &Shared,
+    shared: &ServerState,
     request: &ListOffsetsRequest<'_>,
     refused: &[Option<ErrorCode>],
 ) -> Vec<Commit> {
@@ -150,7 +150,7 @@ async fn wait_for(flushes: Vec<Commit>, limit: Duration) {
 
 /// Answer every partition. `refused` has, for each topic of the request, the error that refuses all of it.
 fn answer(
-    shared: &Shared,
+    shared: &ServerState,
     wire: WireVersion,
     request: &ListOffsetsRequest<'_>,
     isolation: Isolation,
@@ -208,8 +208,8 @@ fn find(
     naming: Naming,
 ) -> Result<(ListedOffset, Vec<i64>), ErrorCode> {
     let spec = match meaning(wanted.timestamp, version)? {
-        Wanted::Nothing => return Ok((ListedOffset::NONE, Vec::new())),
-        Wanted::Offset(spec) => spec,
+        TimestampMeaning::Nothing => return Ok((ListedOffset::NONE, Vec::new())),
+        TimestampMeaning::Offset(spec) => spec,
     };
     let look_up = |spec| {
         partition
@@ -234,15 +234,15 @@ fn find(
     Ok((found, old_style))
 }
 
-fn meaning(timestamp: i64, version: i16) -> Result<Wanted, ErrorCode> {
+fn meaning(timestamp: i64, version: i16) -> Result<TimestampMeaning, ErrorCode> {
     let (since, wanted) = match timestamp {
-        -1 => (0, Wanted::Offset(OffsetSpec::Latest)),
-        -2 => (0, Wanted::Offset(OffsetSpec::Earliest)),
-        -3 => (7, Wanted::Offset(OffsetSpec::MaxTimestamp)),
-        -4 => (8, Wanted::Offset(OffsetSpec::Earliest)),
-        -5 => (9, Wanted::Nothing),
-        -6 => (11, Wanted::Nothing),
-        time if time >= 0 => (0, Wanted::Offset(OffsetSpec::Timestamp(time))),
+        -1 => (0, TimestampMeaning::Offset(OffsetSpec::Latest)),
+        -2 => (0, TimestampMeaning::Offset(OffsetSpec::Earliest)),
+        -3 => (7, TimestampMeaning::Offset(OffsetSpec::MaxTimestamp)),
+        -4 => (8, TimestampMeaning::Offset(OffsetSpec::Earliest)),
+        -5 => (9, TimestampMeaning::Nothing),
+        -6 => (11, TimestampMeaning::Nothing),
+        time if time >= 0 => (0, TimestampMeaning::Offset(OffsetSpec::Timestamp(time))),
         _ => return Err(ErrorCode::UNSUPPORTED_VERSION),
     };
     if version >= since {

@@ -24,7 +24,7 @@ use crate::clients::close_reason::CloseReason;
 use crate::error_codes::of_ingest;
 use crate::net::frame::OwnedFrame;
 use crate::net::reply::ReplyFrame;
-use crate::shared::{Shared, ThreadState};
+use crate::shared::{ServerState, ThreadState};
 
 /// An error that refuses the whole request.
 struct Refusal {
@@ -102,7 +102,13 @@ fn refuse(call: &Call<'_>, topic_id: Uuid) -> Option<ErrorCode> {
         .refuse(Operation::WRITE, None, &resolved, &view)
 }
 
-fn answer(shared: &Shared, version: i16, body: &mut [u8], copy: bool, now_ms: i64) -> PoolResponse {
+fn answer(
+    shared: &ServerState,
+    version: i16,
+    body: &mut [u8],
+    copy: bool,
+    now_ms: i64,
+) -> PoolResponse {
     let response = match stage(shared, version, body, copy, now_ms) {
         Ok(response) => response,
         Err(refusal) => IngestAppendResponse {
@@ -123,7 +129,7 @@ fn answer(shared: &Shared, version: i16, body: &mut [u8], copy: bool, now_ms: i6
 }
 
 fn stage(
-    shared: &Shared,
+    shared: &ServerState,
     version: i16,
     body: &mut [u8],
     copy: bool,
@@ -228,6 +234,6 @@ fn is_gone(error: &IngestError) -> bool {
     matches!(error, IngestError::Partition(PartitionError::Deleted))
 }
 
-fn shows(shared: &Shared, topic_id: TopicId) -> bool {
+fn shows(shared: &ServerState, topic_id: TopicId) -> bool {
     shared.metadata.load().topic_by_id(topic_id).is_some()
 }

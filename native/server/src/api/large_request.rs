@@ -16,7 +16,7 @@ use crate::clients::connection_info::ConnectionInfo;
 use crate::limits::LARGE_REQUEST_BYTES;
 use crate::metrics::Moments;
 use crate::net::reply::ReplyHeader;
-use crate::shared::{Shared, ThreadState};
+use crate::shared::{ServerState, ThreadState};
 
 /// Return whether a pool should answer the request. Requests of brokers stay on the data thread, so that they never
 /// wait for requests of clients.
@@ -61,7 +61,7 @@ pub(crate) enum Outcome {
 
 /// A call that owns its data.
 struct OwnedCall {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     connection: ConnectionInfo,
     client_id: Option<Box<str>>,
     api_key: i16,

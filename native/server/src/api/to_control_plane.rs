@@ -5,7 +5,7 @@ use pybroker_protocol::ApiKey;
 use tokio::sync::oneshot;
 
 use super::Call;
-use crate::control_plane::{Busy, ControlRequest, Lane, Replied, ReplySender};
+use crate::control_plane::{Busy, ControlRequest, Lane, ReplySender, TimedReply};
 use crate::metrics::Moments;
 use crate::net::reply::ReplyHeader;
 
@@ -13,7 +13,7 @@ use crate::net::reply::ReplyHeader;
 pub(crate) struct PendingControl {
     /// The request, while the control plane's queue is full.
     pub(crate) unsent: Option<Box<ControlRequest>>,
-    pub(crate) answer: oneshot::Receiver<Replied>,
+    pub(crate) answer: oneshot::Receiver<TimedReply>,
     pub(crate) api_key: i16,
     pub(crate) api_version: i16,
     /// The request is a SASL token without Kafka header; its answer has none either.

@@ -12,18 +12,18 @@ use crate::authorizer::{
 use crate::clients::connection_info::ConnectionInfo;
 use crate::config::{LogLevel, Registry};
 use crate::metadata_view::MetadataView;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// The authorization rules, applied to one request of one connection.
 pub(crate) struct Access<'a> {
     rules: Guard<Option<Arc<Rules>>>,
-    shared: &'a Shared,
+    shared: &'a ServerState,
     connection: &'a ConnectionInfo,
 }
 
 impl<'a> Access<'a> {
     #[inline]
-    pub(crate) fn new(shared: &'a Shared, connection: &'a ConnectionInfo) -> Self {
+    pub(crate) fn new(shared: &'a ServerState, connection: &'a ConnectionInfo) -> Self {
         Access {
             rules: shared.metadata.authorizer().load(),
             shared,

@@ -26,17 +26,17 @@ use crate::clients::connection_info::ConnectionInfo;
 use crate::config::Registry;
 use crate::dispatch::sasl;
 use crate::dispatch::slots::{Slot, Slots};
-use crate::dispatch::{Dispatched, Output, Turn, dispatch};
+use crate::dispatch::{DispatchOutcome, Output, Turn, dispatch};
 use crate::limits::{
     LAST_REPLY_LINGER, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_EXPANDED_BYTES_MAX,
     TURN_REQUESTS_MAX, TURN_SEND_BYTES_MAX,
 };
-use crate::metrics::Unsent;
+use crate::metrics::UnsentReplies;
 use crate::net::frame::{Frame, takes_buffer};
 use crate::net::incoming::{Incoming, NextFrame};
 use crate::net::outgoing::Outgoing;
 use crate::net::tls::{TlsProblem, TlsSession};
-use crate::shared::{Shared, ThreadState, with_thread_state};
+use crate::shared::{ServerState, ThreadState, with_thread_state};
 
 /// A fatal TLS alert, handshake_failure (RFC 8446, section 6), for a TLS client on a plaintext listener. Without it a
 /// Java client retries until it times out.
@@ -44,7 +44,7 @@ const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0, 2, 2, 40];
 
 /// State of one client connection.
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     info: ConnectionInfo,
     socket: TcpStream,
     /// TLS session between the socket and the connection's buffers, on a TLS listener.
@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     slots: Slots,
     outgoing: Outgoing,
     /// Requests answered in earlier turns whose replies are not sent yet.
-    unsent: Unsent,
+    unsent: UnsentReplies,
     /// Bytes of slots and pending replies charged to the memory budget.
     charged: usize,
     /// Reason to close after the last reply is sent.
@@ -96,7 +96,7 @@ impl Work {
 
 impl Connection {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         info: ConnectionInfo,
         socket: TcpStream,
         tls: Option<TlsSession>,
@@ -111,7 +111,7 @@ impl Connection {
             incoming: Incoming::default(),
             slots: Slots::default(),
             outgoing: Outgoing::default(),
-            unsent: Unsent::default(),
+            unsent: UnsentReplies::default(),
             charged: 0,
             ending: None,
             ends: None,
@@ -413,9 +413,9 @@ impl Connection {
             let dispatched = dispatch(&mut turn, frame, now, output)?;
             self.count_time(thread, began);
             match dispatched {
-                Dispatched::Done => {}
-                Dispatched::Last(reason) => self.ending = Some(reason),
-                Dispatched::Slot(slot) => {
+                DispatchOutcome::Done => {}
+                DispatchOutcome::Last(reason) => self.ending = Some(reason),
+                DispatchOutcome::Slot(slot) => {
                     // A Fetch runs at the head only, and `run` has polled it already.
                     work.head_waits |= matches!(slot, Slot::Fetch(_));
                     self.slots.push(slot);

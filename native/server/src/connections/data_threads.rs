@@ -14,11 +14,11 @@ use crate::config::{DynamicSettings, LogLevel};
 use crate::connections::connection::Connection;
 use crate::fetch_sessions::FetchSessions;
 use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
-use crate::metrics::{ThreadMetrics, TopicsOfThread, Unsent};
+use crate::metrics::{ThreadMetrics, TopicsOfThread, UnsentReplies};
 use crate::net::buffers::BufferPool;
 use crate::net::tls::{TlsServer, TlsSession};
 use crate::net::wakeups::Wakeups;
-use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state};
+use crate::shared::{ServerState, ThreadState, install_thread_state, with_thread_state};
 
 /// Command to a data thread.
 pub(crate) enum Command {
@@ -49,7 +49,7 @@ impl DataThread {
     /// Start a thread, whose counters are in `metrics`. Fails if the system provides no thread or event queue.
     pub(crate) fn start(
         number: usize,
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         metrics: Arc<ThreadMetrics>,
         sessions_max: usize,
     ) -> std::io::Result<Self> {
@@ -66,7 +66,7 @@ impl DataThread {
             pool: BufferPool::default(),
             settings: shared.settings.load_full(),
             topics: TopicsOfThread::new(Arc::clone(&shared.topics), number),
-            unsent: Unsent::default(),
+            unsent: UnsentReplies::default(),
             clock: Instant::now(),
             tally: Default::default(),
             produce: Default::default(),
@@ -114,7 +114,7 @@ fn note_system_id(metrics: &ThreadMetrics) {
     let _ = metrics;
 }
 
-async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>) {
+async fn serve(shared: Arc<ServerState>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Connection(socket, info, tls) => open(&shared, socket, *info, tls),
@@ -147,7 +147,7 @@ fn wake_all() {
 }
 
 fn open(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     socket: std::net::TcpStream,
     info: ConnectionInfo,
     tls: Option<Arc<TlsServer>>,

@@ -17,20 +17,20 @@ use crate::control_plane::Peer;
 use crate::limits::Limits;
 use crate::net::tls::TlsListener;
 use crate::quotas::ConnectionRate;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// Pause after an accept that failed for lack of descriptors or memory: an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket that does not accept yet.
-pub(crate) struct Bound {
+pub(crate) struct BoundListener {
     pub(crate) config: ListenerConfig,
     pub(crate) address: SocketAddr,
     pub(crate) socket: std::net::TcpListener,
 }
 
 /// Bind a listener. Accepted sockets inherit its buffer sizes.
-pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound> {
+pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<BoundListener> {
     let socket = Socket::new(
         Domain::for_address(config.address),
         Type::STREAM,
@@ -50,7 +50,7 @@ pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound
     do_not_pace(&socket, config.address);
     socket.listen(limits.listen_backlog)?;
     let socket: std::net::TcpListener = socket.into();
-    Ok(Bound {
+    Ok(BoundListener {
         config: config.clone(),
         address: socket.local_addr()?,
         socket,
@@ -83,12 +83,12 @@ impl Distributor {
 
 /// Accept connections until `stop`.
 pub(crate) async fn accept_all(
-    bound: Bound,
-    shared: Arc<Shared>,
+    bound: BoundListener,
+    shared: Arc<ServerState>,
     distributor: Arc<Distributor>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let Bound {
+    let BoundListener {
         config,
         address,
         socket,
@@ -174,7 +174,7 @@ pub(crate) async fn accept_all(
 /// Return how long the listener must pause accepting (`max.connection.creation.rate`). As in Kafka, clients cannot
 /// delay inter-broker connections.
 fn pause(
-    shared: &Shared,
+    shared: &ServerState,
     config: &ListenerConfig,
     limits: &Limits,
     rate: &ConnectionRate,
@@ -193,7 +193,7 @@ fn pause(
 }
 
 /// Return the milliseconds after which to close a connection whose address exceeds its connection rate (KIP-612).
-fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Option<u32> {
+fn too_early(shared: &ServerState, config: &ListenerConfig, peer: SocketAddr) -> Option<u32> {
     if config.registry != Registry::Client {
         return None;
     }
@@ -204,7 +204,7 @@ fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Opti
 /// Close an unserved connection later, so that its client does not reconnect at once. Until then it counts as a
 /// connection.
 fn close_late(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     socket: tokio::net::TcpStream,
     (listener, peer): (&ListenerConfig, SocketAddr),
     wait_ms: u32,

@@ -59,7 +59,8 @@ fn epochs_and_kinds_are_checked() {
         .0
         .expect("room");
     sessions.put_back((id, session));
-    let error = |result: Result<Taken, ErrorCode>| result.map(|_| ()).expect_err("refused");
+    let error =
+        |result: Result<CheckedOutSession, ErrorCode>| result.map(|_| ()).expect_err("refused");
     assert_eq!(
         error(sessions.take(id + 1, 1, false, now)),
         ErrorCode::FETCH_SESSION_ID_NOT_FOUND

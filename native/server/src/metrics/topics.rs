@@ -25,11 +25,11 @@ pub(crate) struct TopicCounters {
 
 /// The counters of one topic: a set per data thread, on separate cache lines.
 #[derive(Debug)]
-pub(crate) struct TopicSlot(Box<[OfThread]>);
+pub(crate) struct TopicSlot(Box<[ThreadCounters]>);
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct OfThread(TopicCounters);
+struct ThreadCounters(TopicCounters);
 
 impl TopicSlot {
     /// Return the sum of a counter over all threads.
@@ -64,7 +64,9 @@ impl TopicSlots {
         if slots.len() >= max {
             return None;
         }
-        let sets = (0..self.threads).map(|_| OfThread::default()).collect();
+        let sets = (0..self.threads)
+            .map(|_| ThreadCounters::default())
+            .collect();
         let slot = Arc::new(TopicSlot(sets));
         slots.insert(id, Arc::clone(&slot));
         Some(slot)

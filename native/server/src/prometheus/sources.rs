@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 
 use super::recent::Recent;
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// Data that the metrics show.
 pub(crate) struct Sources<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a ServerState,
     pub(crate) threads: &'a [Arc<ThreadMetrics>],
     pub(crate) recent: &'a Mutex<Recent>,
 }

@@ -29,11 +29,11 @@ impl Producers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Answered, Moments};
+    use crate::metrics::{AnsweredRequest, Moments};
     use pybroker_protocol::ApiKey;
 
     fn answer(thread: &ThreadMetrics, key: ApiKey, now: Instant) {
-        thread.count_answer(&Answered {
+        thread.count_answer(&AnsweredRequest {
             api_key: key.code(),
             version: 0,
             moments: Moments::new(now, now),

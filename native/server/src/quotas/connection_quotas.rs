@@ -16,7 +16,7 @@ const UNREPORTED_NANOS_MAX: u64 = 100_000;
 /// Quota state of one connection.
 #[derive(Default)]
 pub(crate) struct ConnectionQuotas {
-    resolved: RefCell<Resolved>,
+    cached: RefCell<CachedQuotas>,
     timed: Cell<bool>,
     /// Nanoseconds of thread time that are not reported yet. Reported with the next request, when they are many, or
     /// when the connection closes.
@@ -25,7 +25,7 @@ pub(crate) struct ConnectionQuotas {
 }
 
 #[derive(Default)]
-struct Resolved {
+struct CachedQuotas {
     client: ClientQuotas,
     client_id: Box<str>,
 }
@@ -34,7 +34,7 @@ impl ConnectionQuotas {
     /// Forget the quotas, because the connection has another user.
     pub(crate) fn forget(&mut self) {
         self.report(Instant::now());
-        *self.resolved.get_mut() = Resolved::default();
+        *self.cached.get_mut() = CachedQuotas::default();
         self.timed.set(false);
     }
 
@@ -42,21 +42,21 @@ impl ConnectionQuotas {
     fn resolve(&self, quotas: &Quotas, principal: &str, client_id: &str, now: Instant) {
         let client_id = clipped(client_id);
         {
-            let known = self.resolved.borrow();
+            let known = self.cached.borrow();
             if known.client.version == quotas.version() && &*known.client_id == client_id {
                 return;
             }
         }
         self.report(now);
-        let mut resolved = self.resolved.borrow_mut();
+        let mut cached = self.cached.borrow_mut();
         let user = principal
             .split_once(':')
             .map_or(principal, |(_, name)| name);
-        resolved.client = quotas.look_up(user, client_id, now);
-        if &*resolved.client_id != client_id {
-            resolved.client_id = client_id.into();
+        cached.client = quotas.look_up(user, client_id, now);
+        if &*cached.client_id != client_id {
+            cached.client_id = client_id.into();
         }
-        self.timed.set(resolved.client.request.is_some());
+        self.timed.set(cached.client.request.is_some());
     }
 
     /// Count a request, given as its API and its size in bytes. Return the throttle time of its response in milliseconds;
@@ -71,7 +71,7 @@ impl ConnectionQuotas {
         let (principal, client_id) = who;
         let (key, bytes) = request;
         self.resolve(quotas, principal, client_id, now);
-        let client = &self.resolved.borrow().client;
+        let client = &self.cached.borrow().client;
         let mut wait = match &client.produce {
             Some(produce) if key == ApiKey::Produce => produce.record(bytes as u64, now),
             _ => 0,
@@ -85,16 +85,16 @@ impl ConnectionQuotas {
     /// Count record bytes of a Fetch response. If they exceed the quota, return the throttle time in milliseconds for
     /// an empty response.
     pub(crate) fn fetched(&self, bytes: usize, now: Instant) -> Option<i32> {
-        let resolved = self.resolved.borrow();
-        let fetch = resolved.client.fetch.as_ref()?;
+        let cached = self.cached.borrow();
+        let fetch = cached.client.fetch.as_ref()?;
         let wait = fetch.admit(bytes as u64, now).err()?;
         Some(self.mute(wait, now))
     }
 
     /// Return the maximum record bytes of one Fetch response.
     pub(crate) fn fetch_bytes_max(&self) -> Option<usize> {
-        let resolved = self.resolved.borrow();
-        Some(resolved.client.fetch.as_ref()?.burst())
+        let cached = self.cached.borrow();
+        Some(cached.client.fetch.as_ref()?.burst())
     }
 
     /// Mute the connection for `wait_ms` milliseconds.
@@ -116,7 +116,7 @@ impl ConnectionQuotas {
     /// Return whether the connection stays muted: until the time has passed or its quotas change. Its usage counters do
     /// not change.
     pub(crate) fn stays_muted(&self, quotas: &Quotas, now: Instant) -> bool {
-        let changed = || self.resolved.borrow().client.version != quotas.version();
+        let changed = || self.cached.borrow().client.version != quotas.version();
         self.muted_until.get().is_some_and(|until| until > now) && !changed()
     }
 
@@ -138,7 +138,7 @@ impl ConnectionQuotas {
             ..ClientQuotas::default()
         };
         let quotas = Self::default();
-        quotas.resolved.borrow_mut().client = client;
+        quotas.cached.borrow_mut().client = client;
         quotas
     }
 
@@ -155,7 +155,7 @@ impl ConnectionQuotas {
     fn report(&self, now: Instant) {
         let nanos = self.unreported.take();
         if nanos > 0
-            && let Some(request) = &self.resolved.borrow().client.request
+            && let Some(request) = &self.cached.borrow().client.request
         {
             request.add(nanos, now);
         }
@@ -163,7 +163,7 @@ impl ConnectionQuotas {
 
     /// Return the counter for time that other threads spend on a request.
     pub(crate) fn request_usage(&self) -> Option<std::sync::Arc<crate::quotas::EntityUsage>> {
-        self.resolved.borrow().client.request.clone()
+        self.cached.borrow().client.request.clone()
     }
 }
 

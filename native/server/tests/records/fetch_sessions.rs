@@ -6,11 +6,11 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
 };
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use crate::support::records::{Fetch, Fetched, batch};
+use crate::support::records::{Fetch, FetchResult, batch};
 use crate::support::{topic_id, wait_until};
 use crate::{A, server_with_a};
 
-fn offsets(fetched: &Fetched) -> Vec<(i32, Vec<i64>)> {
+fn offsets(fetched: &FetchResult) -> Vec<(i32, Vec<i64>)> {
     fetched
         .partitions
         .iter()
@@ -48,7 +48,8 @@ fn sessions_tell_only_news() {
         // Partition 1 still has what was not acknowledged by a new offset; partition 2 joins, 1 is forgotten.
         let joined = client.fetch(version, &next(3, vec![(A(), 2, 0, -1)], vec![(A(), 1)]));
         assert_eq!(offsets(&joined), [(2, vec![])]);
-        let error = |fetched: Fetched| (fetched.error, fetched.session, fetched.partitions.len());
+        let error =
+            |fetched: FetchResult| (fetched.error, fetched.session, fetched.partitions.len());
         assert_eq!(
             error(client.fetch(version, &next(3, vec![], vec![]))),
             (71, 0, 0)

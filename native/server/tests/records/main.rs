@@ -8,17 +8,17 @@ mod produce;
 mod support;
 
 use pybroker_storage::FlushMode;
-use support::records::Named;
+use support::records::TestTopic;
 use support::{TestServer, topic_id};
 
-fn topic<'n>(name: &'n str, number: u128) -> Named<'n> {
-    Named {
+fn topic<'n>(name: &'n str, number: u128) -> TestTopic<'n> {
+    TestTopic {
         name,
         id: topic_id(number).uuid(),
     }
 }
 
-const A: fn() -> Named<'static> = || topic("a", 1);
+const A: fn() -> TestTopic<'static> = || topic("a", 1);
 
 fn server_with_a(partitions: i32) -> TestServer {
     let server = TestServer::with_flush(FlushMode::Os);

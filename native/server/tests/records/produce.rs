@@ -5,7 +5,7 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 use pybroker_storage::FlushMode;
 
 use crate::support::records::{
-    Fetch, Named, batch, batch_with, produce_body, read_fetched, read_produced,
+    Fetch, TestTopic, batch, batch_with, produce_body, read_fetched, read_produced,
 };
 use crate::support::{self, TestServer, topic_id, wait_until};
 use crate::{A, server_with_a, topic};
@@ -141,7 +141,7 @@ fn refusals_of_produce() {
     let zstd = batch_with(Codec::Zstd, &[b"x"]);
     let big = batch(&[&vec![7; 1_100_000]]);
     let mut check =
-        |version: i16, named: Named<'_>, index: i32, records: &[u8], expected: ErrorCode| {
+        |version: i16, named: TestTopic<'_>, index: i32, records: &[u8], expected: ErrorCode| {
             let produced = client.produce(version, named, index, records);
             assert_eq!(
                 produced.error, expected.0,
@@ -168,7 +168,7 @@ fn refusals_of_produce() {
     check(13, topic("a", 77), 0, &good, ErrorCode::UNKNOWN_TOPIC_ID);
     check(
         13,
-        Named {
+        TestTopic {
             name: "a",
             id: Uuid::ZERO,
         },

@@ -15,7 +15,7 @@ use super::Client;
 
 /// A topic as requests name it: both, and the version decides.
 #[derive(Debug, Clone, Copy)]
-pub struct Named<'n> {
+pub struct TestTopic<'n> {
     pub name: &'n str,
     pub id: Uuid,
 }
@@ -47,7 +47,7 @@ pub fn produce_body(
     version: impl Into<WireVersion>,
     acks: i16,
     timeout_ms: i32,
-    topic: Named<'_>,
+    topic: TestTopic<'_>,
     batches: &[(i32, Option<&[u8]>)],
 ) -> Vec<u8> {
     let mut buffer = Vec::new();
@@ -78,7 +78,7 @@ pub fn produce_body(
 
 /// Code, offset, message and leader hint of one partition's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Produced {
+pub struct ProduceResult {
     pub index: i32,
     pub error: i16,
     pub offset: i64,
@@ -88,9 +88,9 @@ pub struct Produced {
     pub leader: Option<(i32, i32)>,
 }
 
-pub fn read_produced(body: &[u8], version: impl Into<WireVersion>) -> Vec<Produced> {
+pub fn read_produced(body: &[u8], version: impl Into<WireVersion>) -> Vec<ProduceResult> {
     let response = ProduceResponse::decode(body, version).expect("a Produce response");
-    let partition = |partition: &PartitionProduceResponse<'_>| Produced {
+    let partition = |partition: &PartitionProduceResponse<'_>| ProduceResult {
         index: partition.index,
         error: partition.error_code,
         offset: partition.base_offset,
@@ -117,10 +117,10 @@ impl Client {
     pub fn produce(
         &mut self,
         version: impl Into<WireVersion>,
-        topic: Named<'_>,
+        topic: TestTopic<'_>,
         index: i32,
         records: &[u8],
-    ) -> Produced {
+    ) -> ProduceResult {
         self.produce_with(version, -1, topic, index, records)
     }
 
@@ -129,17 +129,17 @@ impl Client {
         &mut self,
         version: impl Into<WireVersion>,
         acks: i16,
-        topic: Named<'_>,
+        topic: TestTopic<'_>,
         index: i32,
         records: &[u8],
-    ) -> Produced {
+    ) -> ProduceResult {
         let version = version.into();
         let body = produce_body(version, acks, 30_000, topic, &[(index, Some(records))]);
         let answer = self.call(ApiKey::Produce, version.number, &body);
         read_produced(&answer, version).remove(0)
     }
 
-    pub fn fetch(&mut self, version: impl Into<WireVersion>, fetch: &Fetch<'_>) -> Fetched {
+    pub fn fetch(&mut self, version: impl Into<WireVersion>, fetch: &Fetch<'_>) -> FetchResult {
         let version = version.into();
         let body = fetch.body(version.number);
         read_fetched(&self.call(ApiKey::Fetch, version.number, &body), version)
@@ -157,8 +157,8 @@ pub struct Fetch<'n> {
     pub isolation: i8,
     pub session: (i32, i32),
     /// Topic, partition, offset, leader epoch.
-    pub partitions: Vec<(Named<'n>, i32, i64, i32)>,
-    pub forgotten: Vec<(Named<'n>, i32)>,
+    pub partitions: Vec<(TestTopic<'n>, i32, i64, i32)>,
+    pub forgotten: Vec<(TestTopic<'n>, i32)>,
 }
 
 impl Default for Fetch<'_> {
@@ -178,7 +178,7 @@ impl Default for Fetch<'_> {
 }
 
 impl<'n> Fetch<'n> {
-    pub fn of(topic: Named<'n>, partition: i32, offset: i64) -> Self {
+    pub fn of(topic: TestTopic<'n>, partition: i32, offset: i64) -> Self {
         Fetch {
             partitions: vec![(topic, partition, offset, -1)],
             ..Fetch::default()
@@ -236,7 +236,7 @@ impl<'n> Fetch<'n> {
 
 /// A Fetch response.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchResult {
     pub error: i16,
     pub session: i32,
     pub partitions: Vec<FetchedPartition>,
@@ -259,7 +259,7 @@ impl FetchedPartition {
     }
 }
 
-impl Fetched {
+impl FetchResult {
     /// The only partition.
     pub fn one(&self) -> &FetchedPartition {
         assert_eq!((self.error, self.partitions.len()), (0, 1), "{self:?}");
@@ -267,7 +267,7 @@ impl Fetched {
     }
 }
 
-pub fn read_fetched(body: &[u8], version: impl Into<WireVersion>) -> Fetched {
+pub fn read_fetched(body: &[u8], version: impl Into<WireVersion>) -> FetchResult {
     let response = FetchResponse::decode(body, version).expect("a Fetch response");
     let mut partitions = Vec::new();
     for topic in &response.topics {
@@ -280,7 +280,7 @@ pub fn read_fetched(body: &[u8], version: impl Into<WireVersion>) -> Fetched {
             });
         }
     }
-    Fetched {
+    FetchResult {
         error: response.error_code,
         session: response.session_id,
         partitions,

@@ -29,7 +29,7 @@ use crate::net::reply::ReplyFrame;
 const ZSTD: i16 = 7;
 
 /// Result of the appends of a request.
-pub(super) enum Done {
+pub(super) enum ProduceResult {
     /// The whole reply frame is in the output.
     Written,
     /// The request has no reply (acks=0).
@@ -41,7 +41,7 @@ pub(super) enum Done {
 /// Progress of the appends of a request.
 pub(super) enum Outcome {
     /// All partitions are processed.
-    Done(Done),
+    Done(ProduceResult),
     /// The budget is used up; the rest is left.
     Rest(Rest),
 }
@@ -61,13 +61,13 @@ pub(super) struct Rest {
     place: (usize, usize),
     /// The reply for the partitions before it.
     reply: Vec<u8>,
-    gathered: Gathered,
+    reply_tail: ReplyTail,
     tally: Tally,
 }
 
 /// Data collected from the partitions for the end of the reply.
 #[derive(Default)]
-struct Gathered {
+struct ReplyTail {
     /// Appends that are not committed yet.
     waits: Vec<Wait>,
     /// Current leaders to include in the response.
@@ -89,7 +89,7 @@ pub(super) fn append_all(
     let wire = call.wire_version();
     let naming = naming_of(wire);
     let start = out.len();
-    let mut gathered = Gathered::default();
+    let mut reply_tail = ReplyTail::default();
     let mut from = None;
     let (frame, writer) = match rest {
         None => (
@@ -98,8 +98,8 @@ pub(super) fn append_all(
         ),
         Some(rest) => {
             out.extend_from_slice(&rest.reply);
-            (gathered, from, *tally) = (rest.gathered, Some(rest.place), rest.tally);
-            for wait in &mut gathered.waits {
+            (reply_tail, from, *tally) = (rest.reply_tail, Some(rest.place), rest.tally);
+            for wait in &mut reply_tail.waits {
                 wait.error_position += start;
             }
             (
@@ -108,7 +108,7 @@ pub(super) fn append_all(
             )
         }
     };
-    let mut appending = Appending {
+    let mut appender = Appender {
         call,
         view: &view,
         naming,
@@ -116,37 +116,37 @@ pub(super) fn append_all(
         transactional: request.transactional_id.is_some(),
         verification,
         writer,
-        gathered,
+        reply_tail,
         budget,
         extent,
         tally,
         held,
     };
-    let stopped = appending.topics(request, body, from);
-    let Appending {
+    let stopped = appender.topics(request, body, from);
+    let Appender {
         writer,
-        mut gathered,
+        mut reply_tail,
         tally,
         ..
-    } = appending;
+    } = appender;
     if let Some(place) = stopped {
         let tally = core::mem::take(tally);
         let reply = out.split_off(start);
-        for wait in &mut gathered.waits {
+        for wait in &mut reply_tail.waits {
             wait.error_position -= start;
         }
         return Ok(Outcome::Rest(Rest {
             place,
             reply,
-            gathered,
+            reply_tail,
             tally,
         }));
     }
-    let Gathered {
+    let ReplyTail {
         mut waits,
         leaders,
         first_error,
-    } = gathered;
+    } = reply_tail;
     let node_endpoints = if leaders.is_empty() {
         Vec::new()
     } else {
@@ -156,13 +156,13 @@ pub(super) fn append_all(
     if request.acks == 0 {
         out.truncate(start);
         return match first_error {
-            0 => Ok(Outcome::Done(Done::Silent)),
+            0 => Ok(Outcome::Done(ProduceResult::Silent)),
             error_code => Err(CloseReason::AcksZeroFailed { error_code }),
         };
     }
     frame.end(out);
     if waits.is_empty() {
-        return Ok(Outcome::Done(Done::Written));
+        return Ok(Outcome::Done(ProduceResult::Written));
     }
     let reply = out.split_off(start);
     for wait in &mut waits {
@@ -174,7 +174,7 @@ pub(super) fn append_all(
         ..call.moments()
     };
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    Ok(Outcome::Done(Done::Waits(PendingCommit {
+    Ok(Outcome::Done(ProduceResult::Waits(PendingCommit {
         reply,
         waits,
         naming,
@@ -193,7 +193,7 @@ fn naming_of(wire: WireVersion) -> Naming {
 }
 
 /// State of a request that is being answered.
-struct Appending<'a, 'c> {
+struct Appender<'a, 'c> {
     call: &'a Call<'c>,
     view: &'a MetadataView,
     naming: Naming,
@@ -202,7 +202,7 @@ struct Appending<'a, 'c> {
     transactional: bool,
     verification: &'a Verification,
     writer: ProduceResponseWriter<'a>,
-    gathered: Gathered,
+    reply_tail: ReplyTail,
     budget: &'a mut ExpansionBudget,
     extent: Extent,
     tally: &'a mut Tally,
@@ -210,15 +210,15 @@ struct Appending<'a, 'c> {
 }
 
 /// Reason why records were not appended.
-enum Unappended {
+enum AppendFailure {
     Refused(Refusal),
     /// The budget is used up; another thread continues.
     OverBudget,
 }
 
-impl From<Refusal> for Unappended {
+impl From<Refusal> for AppendFailure {
     fn from(refusal: Refusal) -> Self {
-        Unappended::Refused(refusal)
+        AppendFailure::Refused(refusal)
     }
 }
 
@@ -231,7 +231,7 @@ fn is_of_before(partition: &Partition, leader_epoch: i32) -> bool {
     leader_epoch > 0 && partition.is_before(leader_epoch)
 }
 
-impl Appending<'_, '_> {
+impl Appender<'_, '_> {
     /// Answer topics and partitions, starting at `from`, where another thread stopped. Return the position at which the
     /// budget ran out, if it did.
     fn topics(
@@ -268,8 +268,8 @@ impl Appending<'_, '_> {
             for (place, wanted) in partitions.iter().enumerate().skip(first) {
                 match self.append(&resolved, refused, wanted, body) {
                     Ok((partition, info)) => self.succeeded(wanted.index, partition, &info),
-                    Err(Unappended::OverBudget) => return Some((number, place)),
-                    Err(Unappended::Refused(refusal)) => {
+                    Err(AppendFailure::OverBudget) => return Some((number, place)),
+                    Err(AppendFailure::Refused(refusal)) => {
                         let bytes = wanted.records.map_or(0, |records| records.range().len());
                         self.tally.refused(refusal.error, bytes as u64);
                         self.refused(&resolved, wanted.index, &refusal);
@@ -288,7 +288,7 @@ impl Appending<'_, '_> {
         refused: Option<ErrorCode>,
         wanted: &ProducePartition,
         body: &mut [u8],
-    ) -> Result<(&'p Partition, AppendInfo), Unappended> {
+    ) -> Result<(&'p Partition, AppendInfo), AppendFailure> {
         if let Some(error) = refused {
             return Err(Refusal::code(error).into());
         }
@@ -305,7 +305,9 @@ impl Appending<'_, '_> {
         let extent = self.extent;
         let batches =
             validate_within(records, &rules, self.budget).map_err(|error| match error {
-                BatchError::OverBudget { .. } if extent == Extent::Begin => Unappended::OverBudget,
+                BatchError::OverBudget { .. } if extent == Extent::Begin => {
+                    AppendFailure::OverBudget
+                }
                 error => Refusal::batch(&error).into(),
             })?;
         if matches!(self.naming, Naming::Name)
@@ -348,7 +350,7 @@ impl Appending<'_, '_> {
             ..PartitionProduceResponse::refused(index, 0, None)
         });
         if self.acks == -1 && partition.high_watermark() <= info.last_offset {
-            self.gathered.waits.push(Wait {
+            self.reply_tail.waits.push(Wait {
                 commit: partition.committed(info),
                 error_position,
             });
@@ -356,8 +358,8 @@ impl Appending<'_, '_> {
     }
 
     fn refused(&mut self, topic: &ResolvedTopic<'_>, index: i32, refusal: &Refusal) {
-        if self.gathered.first_error == 0 {
-            self.gathered.first_error = refusal.error.0;
+        if self.reply_tail.first_error == 0 {
+            self.reply_tail.first_error = refusal.error.0;
         }
         if let Some(hosted) = topic.hosted.filter(|_| refusal.is_for_want_of_replicas()) {
             let log = &self.call.shared.log;
@@ -366,7 +368,7 @@ impl Appending<'_, '_> {
         let mut response = refusal.response(index);
         if points_elsewhere(refusal.error) {
             response.current_leader = topic.current_leader(self.view, index);
-            self.gathered
+            self.reply_tail
                 .leaders
                 .extend(response.current_leader.map(|leader| leader.leader_id));
         }

@@ -11,7 +11,7 @@ use pybroker_model::TopicId;
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
 use tokio::sync::oneshot;
 
-use super::append::{Done, name_of};
+use super::append::{ProduceResult, name_of};
 use crate::api::Call;
 use crate::blocking::slow_appends::FlushWatch;
 use crate::clients::close_reason::CloseReason;
@@ -39,12 +39,12 @@ pub(super) fn slow_dir(
     })
 }
 
-/// Result of the appends, the reply if it is [`Done::Written`], and the counts for the metrics.
-pub(super) type Appended = (Result<Done, CloseReason>, Vec<u8>, Tally);
+/// Result of the appends, the reply if it is [`ProduceResult::Written`], and the counts for the metrics.
+pub(super) type AppendCompletion = (Result<ProduceResult, CloseReason>, Vec<u8>, Tally);
 
 /// A request that another thread processes.
 pub(crate) struct PendingAppend {
-    pub(super) answer: oneshot::Receiver<Appended>,
+    pub(super) answer: oneshot::Receiver<AppendCompletion>,
     /// Memory held, in bytes.
     pub(super) bytes: usize,
     pub(super) moments: Moments,
@@ -54,7 +54,7 @@ pub(crate) struct PendingAppend {
 
 impl PendingAppend {
     /// Ready when every partition is appended or refused; without a value if a shutdown dropped the request.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Appended>> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<AppendCompletion>> {
         Pin::new(&mut self.answer).poll(context).map(Result::ok)
     }
 }

@@ -7,8 +7,8 @@ use pybroker_protocol::hot::produce_request::ProduceRequest;
 use pybroker_replica::HeldFlushes;
 use tokio::sync::oneshot;
 
-use super::append::{Done, Extent, Outcome, Rest, append_all};
-use super::hand_over::{Appended, PendingAppend};
+use super::append::{Extent, Outcome, ProduceResult, Rest, append_all};
+use super::hand_over::{AppendCompletion, PendingAppend};
 use super::verification::Verification;
 use crate::api::Call;
 use crate::blocking::slow_appends::SlowAppends;
@@ -17,11 +17,11 @@ use crate::clients::close_reason::CloseReason;
 use crate::clients::connection_info::ConnectionInfo;
 use crate::metrics::{Moments, Tally};
 use crate::net::reply::ReplyHeader;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 
 /// A Produce request together with its body.
 pub(super) struct OwnedProduce {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     connection: ConnectionInfo,
     client_id: Option<String>,
     api_key: i16,
@@ -80,7 +80,7 @@ impl OwnedProduce {
     pub(super) fn append(
         mut self,
         budget: &mut ExpansionBudget,
-    ) -> Result<Appended, PendingAppend> {
+    ) -> Result<AppendCompletion, PendingAppend> {
         let (outcome, reply, tally) = self.append_within(budget, Extent::Begin);
         match outcome {
             Ok(Outcome::Done(done)) => Ok((Ok(done), reply, tally)),
@@ -93,10 +93,10 @@ impl OwnedProduce {
     }
 
     /// Append all partitions. Refuse records that decompress beyond the limit.
-    fn append_to_the_end(mut self) -> Appended {
+    fn append_to_the_end(mut self) -> AppendCompletion {
         let mut budget = ExpansionBudget::new(expansion_max(self.body.len()));
         let (outcome, reply, tally) = self.append_within(&mut budget, Extent::Finish);
-        let done: Result<Done, CloseReason> = match outcome {
+        let done: Result<ProduceResult, CloseReason> = match outcome {
             Ok(Outcome::Done(done)) => Ok(done),
             Ok(Outcome::Rest(_)) => Err(CloseReason::ReplyLost {
                 api_key: self.api_key,

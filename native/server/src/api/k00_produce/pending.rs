@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::append::Done;
+use super::append::ProduceResult;
 use super::commit::PendingCommit;
 use super::hand_over::PendingAppend;
 use super::verify::PendingVerification;
@@ -53,9 +53,9 @@ impl PendingProduce {
             };
             thread.note(&mut tally);
             match done? {
-                Done::Written => return Poll::Ready(Ok(reply)),
-                Done::Silent => return Poll::Ready(Ok(Vec::new())),
-                Done::Waits(pending) => *self = PendingProduce::Committing(pending),
+                ProduceResult::Written => return Poll::Ready(Ok(reply)),
+                ProduceResult::Silent => return Poll::Ready(Ok(Vec::new())),
+                ProduceResult::Waits(pending) => *self = PendingProduce::Committing(pending),
             }
         }
         match self {

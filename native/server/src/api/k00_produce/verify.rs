@@ -14,7 +14,7 @@ use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
 use tokio::sync::oneshot;
 
 use super::append::name_of;
-use super::hand_over::{Appended, PendingAppend};
+use super::hand_over::{AppendCompletion, PendingAppend};
 use super::owned_request::OwnedProduce;
 use super::verification::{CheckedPartition, Verification};
 use crate::api::Call;
@@ -110,7 +110,7 @@ impl PendingVerification {
         &mut self,
         context: &mut Context<'_>,
         budget: &mut ExpansionBudget,
-    ) -> Poll<Option<Result<Appended, PendingAppend>>> {
+    ) -> Poll<Option<Result<AppendCompletion, PendingAppend>>> {
         let Poll::Ready(codes) = Pin::new(&mut self.codes).poll(context) else {
             return Poll::Pending;
         };

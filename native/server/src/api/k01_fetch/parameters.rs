@@ -7,7 +7,7 @@ use pybroker_model::TopicId;
 use pybroker_protocol::hot::WireVersion;
 use pybroker_replica::{Follower, Isolation, Throttle};
 
-use crate::fetch_sessions::{FetchTarget, Taken};
+use crate::fetch_sessions::{CheckedOutSession, FetchTarget};
 use crate::net::reply::ReplyHeader;
 use crate::shared::ThreadState;
 
@@ -43,7 +43,7 @@ pub(super) struct FetchParameters {
 /// The list of partitions to read.
 pub(super) enum Source {
     /// A session, taken out of the thread's sessions for the duration of the fetch.
-    Session(Box<Taken>),
+    Session(Box<CheckedOutSession>),
     /// The request itself.
     Request(Vec<FetchTarget>),
 }

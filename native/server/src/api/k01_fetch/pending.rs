@@ -9,7 +9,7 @@ use pybroker_replica::{Isolation, Partition, Registration, TopicMap};
 
 use super::parameters::{FetchParameters, Source};
 use super::read::{Outcome, read_all, resolve};
-use super::respond::{Written, sent_slices, write, write_throttled};
+use super::respond::{WriteOutcome, sent_slices, write, write_throttled};
 use crate::api::topic_access::Access;
 use crate::blocking::cold_reads::{ColdRead, is_resident};
 use crate::clients::close_reason::CloseReason;
@@ -18,7 +18,7 @@ use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::metadata_view::MetadataView;
 use crate::metrics::Moments;
 use crate::net::outgoing::Outgoing;
-use crate::shared::{Shared, ThreadState};
+use crate::shared::{ServerState, ThreadState};
 
 /// Maximum retries of a fetch when records arrive between reading and registering.
 const ATTEMPTS_MAX: usize = 4;
@@ -56,7 +56,7 @@ impl PendingFetch {
     /// Ready when the reply is in `outgoing`.
     pub(crate) fn poll(
         &mut self,
-        shared: &Shared,
+        shared: &ServerState,
         thread: &mut ThreadState,
         connection: &ConnectionInfo,
         context: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl PendingFetch {
     /// records.
     fn read_or_wait(
         &mut self,
-        shared: &Shared,
+        shared: &ServerState,
         connection: &ConnectionInfo,
         context: &Context<'_>,
         now: Instant,
@@ -127,7 +127,7 @@ impl PendingFetch {
     /// Return the throttle time in milliseconds if the records exceed the client's quota. Brokers have no quota.
     fn over_quota(
         &self,
-        shared: &Shared,
+        shared: &ServerState,
         connection: &ConnectionInfo,
         outcomes: &[Outcome],
     ) -> Option<i32> {
@@ -183,7 +183,7 @@ impl PendingFetch {
     /// Write the reply, unless slices must be read from disk first. `warm`: the pool has read them.
     fn finish(
         &mut self,
-        shared: &Shared,
+        shared: &ServerState,
         thread: &mut ThreadState,
         context: &mut Context<'_>,
         mut outcomes: Vec<Outcome>,
@@ -198,11 +198,11 @@ impl PendingFetch {
             write(parameters, source, shared, thread, outcomes, wait, outgoing)
                 .map_err(CloseReason::SendFailed)
         };
-        let mut written = Written::Cold;
+        let mut written = WriteOutcome::Cold;
         if warm || sent_slices(&outcomes).all(is_resident) {
             written = write(&outcomes, thread, warm)?;
         }
-        if let Written::Cold = written {
+        if let WriteOutcome::Cold = written {
             thread.metrics.cold_reads.add(1);
             let slices = outcomes
                 .iter()

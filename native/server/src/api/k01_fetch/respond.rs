@@ -17,10 +17,10 @@ use crate::fetch_sessions::TopicKey;
 use crate::limits::SENDFILE_BYTES_MIN;
 use crate::net::outgoing::{FileSlice, Outgoing};
 use crate::net::reply::{ReplyFrame, ReplyHeader};
-use crate::shared::{Shared, ThreadState};
+use crate::shared::{ServerState, ThreadState};
 
 /// Result of writing a reply.
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     /// The reply is in the output.
     Whole,
     /// Records must be read from disk first; nothing was written.
@@ -31,12 +31,12 @@ pub(super) enum Written {
 pub(super) fn write(
     parameters: &FetchParameters,
     source: &Source,
-    shared: &Shared,
+    shared: &ServerState,
     thread: &mut ThreadState,
     outcomes: &[Outcome],
     wait: bool,
     outgoing: &mut Outgoing,
-) -> io::Result<Written> {
+) -> io::Result<WriteOutcome> {
     let reply = Reply {
         parameters,
         source,
@@ -49,7 +49,7 @@ pub(super) fn write(
         let out = outgoing.tail(&mut thread.pool);
         let start = out.len();
         let written = reply.write_to(out, &mut VecDeque::new());
-        if !matches!(written, Ok(Written::Whole)) {
+        if !matches!(written, Ok(WriteOutcome::Whole)) {
             out.truncate(start);
         }
         written?
@@ -58,12 +58,12 @@ pub(super) fn write(
         let mut cuts = VecDeque::new();
         let written = reply.write_to(&mut bytes, &mut cuts)?;
         match written {
-            Written::Whole => outgoing.push(bytes, cuts),
-            Written::Cold => thread.pool.give(bytes),
+            WriteOutcome::Whole => outgoing.push(bytes, cuts),
+            WriteOutcome::Cold => thread.pool.give(bytes),
         }
         written
     };
-    if let Written::Whole = written {
+    if let WriteOutcome::Whole = written {
         note(parameters, source, outcomes, thread);
         let throttled = outcomes.iter().filter(|outcome| outcome.throttled);
         let bytes = throttled.filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes));
@@ -108,7 +108,7 @@ fn note(
 struct Reply<'a> {
     parameters: &'a FetchParameters,
     source: &'a Source,
-    shared: &'a Shared,
+    shared: &'a ServerState,
     outcomes: &'a [Outcome],
     wait: bool,
     /// Record bytes that are sent directly from their files.
@@ -120,7 +120,7 @@ impl Reply<'_> {
         &self,
         bytes: &mut Vec<u8>,
         cuts: &mut VecDeque<(usize, FileSlice)>,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WriteOutcome> {
         let writer = FetchResponseWriter::new(self.parameters.version);
         let start = bytes.len();
         let frame = ReplyFrame::begin(bytes, self.parameters.reply);
@@ -144,7 +144,7 @@ impl Reply<'_> {
                         position,
                         bytes: size,
                     }) if !copy(file, *position, *size, self.wait, bytes)? => {
-                        return Ok(Written::Cold);
+                        return Ok(WriteOutcome::Cold);
                     }
                     _ => {}
                 }
@@ -154,7 +154,7 @@ impl Reply<'_> {
         }
         self.write_end(&writer, bytes);
         frame.end_with(bytes, self.as_files);
-        Ok(Written::Whole)
+        Ok(WriteOutcome::Whole)
     }
 
     /// Write the end of the response, with the addresses of the leaders that it names.

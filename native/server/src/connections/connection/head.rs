@@ -15,10 +15,10 @@ use crate::api::large_request::{Outcome, PendingLarge};
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::clients::close_reason::CloseReason;
-use crate::control_plane::{ControlReply, Replied};
+use crate::control_plane::{ControlReply, TimedReply};
 use crate::dispatch::sasl;
 use crate::dispatch::slots::Slot;
-use crate::dispatch::{Dispatched, Output, Turn, dispatch};
+use crate::dispatch::{DispatchOutcome, Output, Turn, dispatch};
 use crate::limits::PENDING_REPLY_BYTES_MAX;
 use crate::metrics::Moments;
 use crate::net::frame::{Frame, OwnedFrame};
@@ -228,7 +228,7 @@ impl Connection {
             }
             return Ok(Head::Waits(Slot::Control(pending)));
         }
-        let Replied { reply, times } = match Pin::new(&mut pending.answer).poll(context) {
+        let TimedReply { reply, times } = match Pin::new(&mut pending.answer).poll(context) {
             Poll::Pending => return Ok(Head::Waits(Slot::Control(pending))),
             Poll::Ready(Err(_)) => {
                 return Err(CloseReason::ReplyLost {
@@ -324,12 +324,12 @@ impl Connection {
         let output = Output::Head(&mut self.outgoing);
         Ok(
             match dispatch(&mut turn, Frame::Own(frame), received, output)? {
-                Dispatched::Done => Head::Answered,
-                Dispatched::Last(reason) => {
+                DispatchOutcome::Done => Head::Answered,
+                DispatchOutcome::Last(reason) => {
                     self.ending = Some(reason);
                     Head::Answered
                 }
-                Dispatched::Slot(slot) => Head::Begun(slot),
+                DispatchOutcome::Slot(slot) => Head::Begun(slot),
             },
         )
     }

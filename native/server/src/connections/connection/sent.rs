@@ -9,8 +9,8 @@ use super::Connection;
 use crate::clients::connection_info::ConnectionInfo;
 use crate::config::LogLevel;
 use crate::metrics::slow_requests::SlowRequest;
-use crate::metrics::{Answered, STAGES, Split, micros_of};
-use crate::shared::{Shared, ThreadState};
+use crate::metrics::{AnsweredRequest, STAGES, Split, micros_of};
+use crate::shared::{ServerState, ThreadState};
 
 /// A reply up to this size reaches the kernel within microseconds, so its send time is the write time, which saves a
 /// clock read (half a percent of a small request).
@@ -43,7 +43,12 @@ impl Connection {
 }
 
 /// Return the data that a trace of the request needs.
-fn kept(info: &ConnectionInfo, answered: &Answered, split: &Split, now: Instant) -> SlowRequest {
+fn kept(
+    info: &ConnectionInfo,
+    answered: &AnsweredRequest,
+    split: &Split,
+    now: Instant,
+) -> SlowRequest {
     let ago = now.saturating_duration_since(answered.moments.received);
     let client_id = info.client_id.borrow();
     SlowRequest {
@@ -59,7 +64,12 @@ fn kept(info: &ConnectionInfo, answered: &Answered, split: &Split, now: Instant)
 }
 
 /// Log a slow request, within the rate limit of lines about clients.
-fn log_slow(shared: &Shared, info: &ConnectionInfo, answered: &Answered, split: &Split) {
+fn log_slow(
+    shared: &ServerState,
+    info: &ConnectionInfo,
+    answered: &AnsweredRequest,
+    split: &Split,
+) {
     let name = Api::find(answered.api_key).map_or("Other", |api| api.name());
     let millis = |micros: u64| micros as f64 / 1e3;
     let mut line = format!(

@@ -30,9 +30,9 @@ pub(super) fn take_refused() -> Option<String> {
 
 /// A verifier that records the subject of a rejected certificate.
 #[derive(Debug)]
-pub(super) struct Naming(pub(super) Arc<dyn ClientCertVerifier>);
+pub(super) struct SubjectRecorder(pub(super) Arc<dyn ClientCertVerifier>);
 
-impl ClientCertVerifier for Naming {
+impl ClientCertVerifier for SubjectRecorder {
     fn offer_client_auth(&self) -> bool {
         self.0.offer_client_auth()
     }

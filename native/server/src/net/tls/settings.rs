@@ -10,7 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::principal::PrincipalRules;
-use super::refused::Naming;
+use super::refused::SubjectRecorder;
 
 /// `ssl.client.auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,7 @@ fn verifier(
     };
     let built = builder.build();
     let built = built.map_err(|error| problem(setting, error.to_string()))?;
-    Ok(Arc::new(Naming(built)))
+    Ok(Arc::new(SubjectRecorder(built)))
 }
 
 const CRL: &str = "ssl.crl.location";

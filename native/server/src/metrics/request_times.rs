@@ -30,7 +30,7 @@ impl Moments {
 
 /// A request whose reply is in the output of its connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) api_key: i16,
     pub(crate) version: i16,
     pub(crate) moments: Moments,
@@ -45,7 +45,7 @@ pub(crate) struct Split {
     pub(crate) total: u64,
 }
 
-impl Answered {
+impl AnsweredRequest {
     fn split(&self, sent: Instant) -> Split {
         let Moments {
             received,
@@ -71,14 +71,14 @@ impl Answered {
 
 /// Requests whose replies the kernel does not have yet.
 #[derive(Debug, Default)]
-pub(crate) struct Unsent(Vec<Answered>);
+pub(crate) struct UnsentReplies(Vec<AnsweredRequest>);
 
 /// Maximum per connection; further replies count as sent at once.
 const UNSENT_MAX: usize = 256;
 
-impl Unsent {
+impl UnsentReplies {
     #[inline]
-    pub(crate) fn push(&mut self, answered: Answered) {
+    pub(crate) fn push(&mut self, answered: AnsweredRequest) {
         self.0.push(answered);
     }
 
@@ -104,7 +104,7 @@ impl Unsent {
         metrics: &ThreadMetrics,
         now: Instant,
         slow_micros: u64,
-        mut slow: impl FnMut(&Answered, &Split),
+        mut slow: impl FnMut(&AnsweredRequest, &Split),
     ) {
         for answered in self.0.drain(..) {
             let split = answered.split(now);
@@ -119,7 +119,7 @@ impl Unsent {
 impl ThreadMetrics {
     /// Count a request that is answered now (or, for acks=0, done).
     #[inline]
-    pub(crate) fn count_answer(&self, answered: &Answered) {
+    pub(crate) fn count_answer(&self, answered: &AnsweredRequest) {
         self.of_key(answered.api_key).version(answered.version);
         self.note_answer(answered.api_key, answered.written);
     }
@@ -136,7 +136,7 @@ mod tests {
     fn the_stages_add_up_to_the_whole() {
         let at = Instant::now();
         let after = |ms| at + Duration::from_millis(ms);
-        let answered = Answered {
+        let answered = AnsweredRequest {
             api_key: 0,
             version: 9,
             moments: Moments {
@@ -150,7 +150,7 @@ mod tests {
         let split = answered.split(after(22));
         assert_eq!(split.stages, [1_000, 2_000, 4_000, 5_000, 10_000]);
         assert_eq!(split.total, split.stages.iter().sum::<u64>());
-        let simple = Answered {
+        let simple = AnsweredRequest {
             moments: Moments::new(at, at),
             ..answered
         };
