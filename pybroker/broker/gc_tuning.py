@@ -23,7 +23,7 @@ def for_a_broker() -> None:
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
 
 
-class Made:
+class AllocationReport:
     """Reports how many objects a piece of work has created."""
 
     large = False
@@ -31,15 +31,15 @@ class Made:
 
 
 @contextmanager
-def let_be() -> Iterator[Made]:
+def let_be() -> Iterator[AllocationReport]:
     """Disable collections during work that may create many objects. If it did (`large`), freeze all objects at the end.
     Reference counts still free frozen objects, but cycles that are already garbage at that moment are never freed.
     """
-    made = Made()
+    report = AllocationReport()
     gc.disable()
     try:
-        yield made
+        yield report
     finally:
-        if made.large:
+        if report.large:
             gc.freeze()
         gc.enable()

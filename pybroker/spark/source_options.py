@@ -112,7 +112,7 @@ class WriteOptions:
         return self.topic is not None or self.topic_id is not None
 
 
-class _Given:
+class _ParsedOptions:
     """The user's options. Spark may change the case of their names."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str], others: Iterable[str], direction: str) -> None:
@@ -172,15 +172,15 @@ def _seconds(name: str, text: str) -> float:
     return int(found[1]) * _UNITS[found[2] or "ms"]
 
 
-def _columns(given: _Given) -> tuple[str, ...]:
-    columns = tuple(each for part in given.values.get("columns", "").split(",") if (each := part.strip()))
+def _columns(parsed: _ParsedOptions) -> tuple[str, ...]:
+    columns = tuple(each for part in parsed.values.get("columns", "").split(",") if (each := part.strip()))
     for name in columns:
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.5)
             raise OptionError(f"columns: unknown column {name}" + (f"; did you mean {near[0]}?" if near else ""))
     if len(set(columns)) != len(columns):
         raise OptionError("columns: a column is listed twice")
-    headers = given.flag("includeHeaders", "headers" in columns)
+    headers = parsed.flag("includeHeaders", "headers" in columns)
     if not columns:
         return tuple(name for name in COLUMNS if headers or name != "headers")
     if headers != ("headers" in columns):
@@ -195,44 +195,44 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 
     Raises OptionError.
     """
-    given = _Given(options, READ, WRITE, "writing")
+    parsed = _ParsedOptions(options, READ, WRITE, "writing")
     if streaming:
-        given.refuse(ENDING, "for a stream, which has no end")
+        parsed.refuse(ENDING, "for a stream, which has no end")
     start_words = ("earliest",) if streaming is False else ("earliest", "latest")
     return ReadOptions(
-        client=given.client,
-        subscription=subscription_of(given.values),
-        start=bound_of(given.values, "starting", "latest" if streaming else "earliest", start_words),
-        end=bound_of(given.values, "ending", "latest", ("latest",)),
-        columns=_columns(given),
-        latest_if_no_timestamp=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
-        fail_on_data_loss=given.flag("failOnDataLoss", True),
-        on_topic_recreated=given.choice("onTopicRecreated", POLICIES),
-        min_partitions=given.number("minPartitions"),
-        max_records_per_partition=given.number("maxRecordsPerPartition"),
-        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=given.number("minOffsetsPerTrigger"),
-        max_trigger_delay_s=_seconds("maxTriggerDelay", given.text("maxTriggerDelay") or "15m"),
-        group_id=given.text("groupId"),
+        client=parsed.client,
+        subscription=subscription_of(parsed.values),
+        start=bound_of(parsed.values, "starting", "latest" if streaming else "earliest", start_words),
+        end=bound_of(parsed.values, "ending", "latest", ("latest",)),
+        columns=_columns(parsed),
+        latest_if_no_timestamp=parsed.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        fail_on_data_loss=parsed.flag("failOnDataLoss", True),
+        on_topic_recreated=parsed.choice("onTopicRecreated", POLICIES),
+        min_partitions=parsed.number("minPartitions"),
+        max_records_per_partition=parsed.number("maxRecordsPerPartition"),
+        max_offsets_per_trigger=parsed.number("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=parsed.number("minOffsetsPerTrigger"),
+        max_trigger_delay_s=_seconds("maxTriggerDelay", parsed.text("maxTriggerDelay") or "15m"),
+        group_id=parsed.text("groupId"),
     )
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Check the options of a write. Raises OptionError."""
-    given = _Given(options, (*WRITE, *SPARKS), READ, "reading")
-    mode = given.choice("mode", MODES)
+    parsed = _ParsedOptions(options, (*WRITE, *SPARKS), READ, "reading")
+    mode = parsed.choice("mode", MODES)
     exactly_once = mode == "exactly-once"
-    topic, pinned = given.text("topic"), given.text("topicId")
+    topic, pinned = parsed.text("topic"), parsed.text("topicId")
     if mode != "append" and topic is None and pinned is None:
         raise OptionError(f"mode={mode} requires the option topic or topicId; a column topic works with mode=append")
     if not exactly_once:
-        given.refuse(("ingestTtlMs",), f"with mode={mode}")
+        parsed.refuse(("ingestTtlMs",), f"with mode={mode}")
     if mode == "append":
-        given.refuse(("ingestId",), "with mode=append")
+        parsed.refuse(("ingestId",), "with mode=append")
     if mode != "transactions":
-        given.refuse(("transactionTimeoutMs",), f"with mode={mode}")
+        parsed.refuse(("transactionTimeoutMs",), f"with mode={mode}")
     if streaming:
-        given.refuse(
+        parsed.refuse(
             ("ingestId",),
             (
                 "for a stream: the id of the query (from its checkpoint) and the number of the micro-batch name each "
@@ -240,25 +240,25 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
             ),
         )
     return WriteOptions(
-        client=given.client,
+        client=parsed.client,
         topic=topic,
         topic_id=None if pinned is None else topic_id("topicId", pinned),
-        new_topic=_new_topic(given, topic, pinned),
+        new_topic=_new_topic(parsed, topic, pinned),
         exactly_once=exactly_once,
-        ingest_id=given.text("ingestId"),
-        ingest_ttl_ms=given.number("ingestTtlMs") or -1,
+        ingest_id=parsed.text("ingestId"),
+        ingest_ttl_ms=parsed.number("ingestTtlMs") or -1,
         transactions=mode == "transactions",
-        transaction_timeout_ms=given.number("transactionTimeoutMs", INT) or TRANSACTION_TIMEOUT_MS,
+        transaction_timeout_ms=parsed.number("transactionTimeoutMs", INT) or TRANSACTION_TIMEOUT_MS,
     )
 
 
-def _new_topic(given: _Given, topic: str | None, pinned: str | None) -> NewTopicOptions | None:
-    if not given.flag("createTopic", False):
-        given.refuse(NEW_TOPIC, "without createTopic=true")
+def _new_topic(parsed: _ParsedOptions, topic: str | None, pinned: str | None) -> NewTopicOptions | None:
+    if not parsed.flag("createTopic", False):
+        parsed.refuse(NEW_TOPIC, "without createTopic=true")
         return None
     if pinned is not None:
         raise OptionError("createTopic is not supported with topicId: a new topic gets a new id")
     if topic is None:
         raise OptionError("createTopic requires the option topic")
-    partitions, factor = (given.number(name, most) for name, most in zip(NEW_TOPIC, (INT, SHORT), strict=True))
+    partitions, factor = (parsed.number(name, most) for name, most in zip(NEW_TOPIC, (INT, SHORT), strict=True))
     return NewTopicOptions(partitions or -1, factor or -1)

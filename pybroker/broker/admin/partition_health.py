@@ -76,7 +76,7 @@ class BrokerLoad(msgspec.Struct):
     replicas: int = 0
 
 
-class _Counted(msgspec.Struct, frozen=True):
+class _TopicCounts(msgspec.Struct, frozen=True):
     topic: TopicImage
     rules: tuple[int, int]
     all: PartitionCounts
@@ -94,7 +94,7 @@ class Conditions:
         self._view = view
         self._broker_id = broker_id
         self._config = config
-        self._counted: dict[Uuid, _Counted] = {}
+        self._counted: dict[Uuid, _TopicCounts] = {}
         self._all = PartitionCounts()
         self._own = PartitionCounts()
         self._leaders: Counter[int] = Counter()
@@ -169,7 +169,7 @@ class Conditions:
                 return  # Another caller has counted a newer image.
         self._at = now
 
-    def _sum(self, one: _Counted, sign: int) -> None:
+    def _sum(self, one: _TopicCounts, sign: int) -> None:
         self._all.add(one.all, sign)
         if one.own is not None:
             self._own.add(one.own, sign)
@@ -203,12 +203,12 @@ def _is_behind(state: PartitionImage) -> bool:
     return _is_offline(state) or len(state.isr) < len(state.replicas) - len(state.adding_replicas)
 
 
-def _count(topic: TopicImage, rules: tuple[int, int], broker_id: int) -> _Counted:
+def _count(topic: TopicImage, rules: tuple[int, int], broker_id: int) -> _TopicCounts:
     total = _of(topic.partitions, *rules)
     led_here = [state for state in topic.partitions if state.leader == broker_id]
     leaders = Counter(state.leader for state in topic.partitions if state.leader >= 0)
     replicas = Counter(chain.from_iterable(state.replicas for state in topic.partitions))
-    return _Counted(topic, rules, total, _of(led_here, *rules) if led_here else None, leaders, replicas)
+    return _TopicCounts(topic, rules, total, _of(led_here, *rules) if led_here else None, leaders, replicas)
 
 
 def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> PartitionCounts:

@@ -57,7 +57,7 @@ class _Topic(NamedTuple):
     partitions: list[tuple[int, CommittedOffset, ErrorCode]]
 
 
-class _Wanted(NamedTuple):
+class _TopicQuery(NamedTuple):
     name: str
     topic_id: Uuid | None
     """None: no topic has the name, so no offset can have been committed for it."""
@@ -84,10 +84,10 @@ def handle(
                 for group in asked.values()
             ]
         )
-    wanted = None
+    queries = None
     if request.topics is not None:
-        wanted = [_by_name(topics, asker, topic.name, topic.partition_indexes) for topic in request.topics]
-    error, found = _fetch(groups, asker, request.group_id, wanted, stable=request.require_stable)
+        queries = [_by_name(topics, asker, topic.name, topic.partition_indexes) for topic in request.topics]
+    error, found = _fetch(groups, asker, request.group_id, queries, stable=request.require_stable)
     return OffsetFetchResponse(
         error_code=error,
         topics=[
@@ -121,9 +121,9 @@ def _group(
     *,
     stable: bool,
 ) -> OffsetFetchResponse_OffsetFetchResponseGroup:
-    wanted = None
+    queries = None
     if request.topics is not None:
-        wanted = [
+        queries = [
             _by_id(topics, asker, topic.topic_id, topic.partition_indexes)
             if version >= 10
             else _by_name(topics, asker, topic.name, topic.partition_indexes)
@@ -131,7 +131,7 @@ def _group(
         ]
     # Requests below version 9 do not name a member.
     member = (request.member_id, request.member_epoch) if version >= 9 else NOBODY
-    error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable, member=member)
+    error, found = _fetch(groups, asker, request.group_id, queries, stable=stable, member=member)
     if error is not ErrorCode.NONE:
         found = []
     return OffsetFetchResponse_OffsetFetchResponseGroup(
@@ -157,25 +157,25 @@ def _group(
     )
 
 
-def _by_name(topics: Topics, asker: _Asker, name: str, partitions: Sequence[int]) -> _Wanted:
+def _by_name(topics: Topics, asker: _Asker, name: str, partitions: Sequence[int]) -> _TopicQuery:
     if not asker.describes(name):
-        return _Wanted(name, None, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return _Wanted(name, topics.topic_id(name), partitions, ErrorCode.NONE)
+        return _TopicQuery(name, None, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _TopicQuery(name, topics.topic_id(name), partitions, ErrorCode.NONE)
 
 
-def _by_id(topics: Topics, asker: _Asker, topic_id: Uuid, partitions: Sequence[int]) -> _Wanted:
+def _by_id(topics: Topics, asker: _Asker, topic_id: Uuid, partitions: Sequence[int]) -> _TopicQuery:
     name = topics.topic_name(topic_id)
     if name is None:
-        return _Wanted("", topic_id, partitions, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _TopicQuery("", topic_id, partitions, ErrorCode.UNKNOWN_TOPIC_ID)
     permitted = asker.describes(name)
-    return _Wanted("", topic_id, partitions, ErrorCode.NONE if permitted else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _TopicQuery("", topic_id, partitions, ErrorCode.NONE if permitted else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _fetch(
     groups: GroupCoordinator,
     asker: _Asker,
     group_id: str,
-    wanted: Sequence[_Wanted] | None,
+    queries: Sequence[_TopicQuery] | None,
     *,
     stable: bool,
     member: tuple[str | None, int] = NOBODY,
@@ -186,7 +186,7 @@ def _fetch(
         groups.check_fetch(group_id, *member)
         if stable:
             unstable = groups.unstable(group_id)
-        if wanted is None:
+        if queries is None:
             return ErrorCode.NONE, [
                 _Topic(
                     topic.name,
@@ -201,28 +201,28 @@ def _fetch(
                 for topic_id, topic in groups.fetch_all(group_id)
                 if asker.authorizer.lists(asker.context, ResourceType.TOPIC, topic.name)
             ]
-        keys = [(w.topic_id or Uuid.ZERO, partition) for w in wanted for partition in w.partitions]
+        keys = [(query.topic_id or Uuid.ZERO, partition) for query in queries for partition in query.partitions]
         offsets = iter(groups.fetch(group_id, keys))
         error = ErrorCode.NONE
     except KafkaError as problem:
         error = ErrorCode(problem.code)
-        if wanted is None:
+        if queries is None:
             return error, []
-        offsets = iter([None] * sum(len(w.partitions) for w in wanted))
+        offsets = iter([None] * sum(len(query.partitions) for query in queries))
     return error, [
         _Topic(
-            w.name,
-            w.topic_id or Uuid.ZERO,
-            [_shown(w, partition, next(offsets), unstable) for partition in w.partitions],
+            query.name,
+            query.topic_id or Uuid.ZERO,
+            [_shown(query, partition, next(offsets), unstable) for partition in query.partitions],
         )
-        for w in wanted
+        for query in queries
     ]
 
 
 def _shown(
-    wanted: _Wanted, partition: int, found: CommittedOffset | None, unstable: Set[tuple[Uuid, int]]
+    query: _TopicQuery, partition: int, found: CommittedOffset | None, unstable: Set[tuple[Uuid, int]]
 ) -> tuple[int, CommittedOffset, ErrorCode]:
-    error = wanted.error
-    if error is ErrorCode.NONE and (wanted.topic_id, partition) in unstable:
+    error = query.error
+    if error is ErrorCode.NONE and (query.topic_id, partition) in unstable:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return partition, NO_OFFSET if found is None or error is not ErrorCode.NONE else found, error

@@ -61,7 +61,7 @@ def _use_our_classes() -> None:
 _use_our_classes()
 
 
-class _Packed:
+class _ChangeCache:
     """Cache of the last serialized change: all brokers get the same bytes."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Packed:
         return self._data
 
 
-_PACKED = _Packed()
+_CHANGE_CACHE = _ChangeCache()
 
 
 def request_to_wire(request: ControlRequest) -> Any:
@@ -89,7 +89,7 @@ def request_to_wire(request: ControlRequest) -> Any:
                 broker_epoch=broker_epoch,
                 number=number,
                 whole=isinstance(change, ClusterImage),
-                change=_PACKED.of(change),
+                change=_CHANGE_CACHE.of(change),
             )
         case control.CloseTopics(controller_id, controller_epoch, broker_epoch, topics, number):
             return wire.CloseTopicsRequest(

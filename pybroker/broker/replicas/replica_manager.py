@@ -44,7 +44,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _ReplicaToOpen(msgspec.Struct, frozen=True):
     """A partition to open."""
 
     topic_id: Uuid
@@ -176,18 +176,18 @@ class ReplicaManager:
             for slot in gone:
                 self._take_out(*slot)
         outcome = _Outcome(topic.topic_id for topic in request.topic_states)
-        wanted, replaced = self._check_all(request, outcome)
+        to_open, replaced = self._check_all(request, outcome)
         if replaced:
-            wanted = await self._make_room(wanted, replaced, outcome)
-        if wanted:
-            await self._open(wanted, request, outcome)
+            to_open = await self._make_room(to_open, replaced, outcome)
+        if to_open:
+            await self._open(to_open, request, outcome)
         return LeaderAndIsrResponse(0, outcome.answers())
 
     def _check_all(
         self, request: LeaderAndIsrRequest, outcome: _Outcome
-    ) -> tuple[list[_Wanted], list[tuple[Uuid, int]]]:
+    ) -> tuple[list[_ReplicaToOpen], list[tuple[Uuid, int]]]:
         """Return the orders that may be executed, and the partitions of other incarnations that they replace."""
-        wanted: list[_Wanted] = []
+        to_open: list[_ReplicaToOpen] = []
         replaced: list[tuple[Uuid, int]] = []
         defaults = resolve_topic_configs({}, self._config)
         for topic in request.topic_states:
@@ -204,8 +204,8 @@ class ReplicaManager:
                 local_id = self._hosted.id_at(topic.topic_name, state.partition_index)
                 if local_id not in (None, topic.topic_id):
                     replaced.append((local_id, state.partition_index))
-                wanted.append(
-                    _Wanted(
+                to_open.append(
+                    _ReplicaToOpen(
                         topic.topic_id,
                         topic.topic_name,
                         state.partition_index,
@@ -225,7 +225,7 @@ class ReplicaManager:
                         ),
                     )
                 )
-        return wanted, replaced
+        return to_open, replaced
 
     def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
         """Return NONE, or the error because of which the order must not be executed."""
@@ -246,8 +246,8 @@ class ReplicaManager:
         return ErrorCode.NONE if state.leader_epoch >= local_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
     async def _make_room(
-        self, wanted: list[_Wanted], replaced: list[tuple[Uuid, int]], outcome: _Outcome
-    ) -> list[_Wanted]:
+        self, to_open: list[_ReplicaToOpen], replaced: list[tuple[Uuid, int]], outcome: _Outcome
+    ) -> list[_ReplicaToOpen]:
         """Stage local incarnations for their successors. If staging fails for a partition, its old incarnation stays in
         service. Return the orders whose partitions can be opened.
         """
@@ -272,7 +272,7 @@ class ReplicaManager:
                 reason,
             )
         left = []
-        for order in wanted:
+        for order in to_open:
             refused = stayed.get((order.name, order.partition))
             if refused is None:
                 left.append(order)
@@ -281,10 +281,10 @@ class ReplicaManager:
                 self._refused(order.topic_id, order.partition, order.epoch)
         return left
 
-    async def _open(self, wanted: list[_Wanted], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
-        orders = [replica.order for replica in wanted]
+    async def _open(self, to_open: list[_ReplicaToOpen], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
+        orders = [replica.order for replica in to_open]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
-        for replica, code in zip(wanted, codes, strict=True):
+        for replica, code in zip(to_open, codes, strict=True):
             outcome.note(replica.topic_id, replica.partition, code)
             if code == ErrorCode.NONE:
                 self._hosted.add(replica.topic_id, replica.name, replica.partition, replica.epoch)
@@ -303,7 +303,7 @@ class ReplicaManager:
                     reason,
                 )
         if self._following is not None:
-            applied = [replica for replica, code in zip(wanted, codes, strict=True) if code == ErrorCode.NONE]
+            applied = [replica for replica, code in zip(to_open, codes, strict=True) if code == ErrorCode.NONE]
             self._following.follow(
                 request.live_leaders,
                 ((replica.topic_id, replica.partition, replica.order.leader, replica.epoch) for replica in applied),
@@ -313,11 +313,11 @@ class ReplicaManager:
                     request.broker_epoch,
                     ((replica.topic_id, replica.partition) for replica in applied if replica.order.leader == NO_LEADER),
                 )
-        if any((replica.name, replica.partition) in self._strays.left_alone for replica in wanted):
+        if any((replica.name, replica.partition) in self._strays.left_alone for replica in to_open):
             await self._staging.take_over(self._delay_ms)
-        await self._staging.returned({replica.topic_id for replica in wanted if replica.topic_id in self._hosted})
+        await self._staging.returned({replica.topic_id for replica in to_open if replica.topic_id in self._hosted})
 
-    def _say_missing(self, replica: _Wanted) -> None:
+    def _say_missing(self, replica: _ReplicaToOpen) -> None:
         topic = self._view.image.topic_by_id(replica.topic_id)
         known = () if topic is None else topic.partitions
         where = f"{replica.name}-{replica.partition} id={replica.topic_id}"

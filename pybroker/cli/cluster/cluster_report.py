@@ -89,7 +89,7 @@ class Report(msgspec.Struct):
     """
 
 
-class _Said(msgspec.Struct):
+class _BrokerResponses(msgspec.Struct):
     """The responses of one broker. A response is None if it timed out or the user is not authorized."""
 
     state: Any = None
@@ -103,9 +103,9 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     found = await admin.describe_cluster()
     nodes = sorted(found.nodes)
     answers = await asyncio.gather(*(_ask(admin, node) for node in nodes))
-    said = {node.id: answer for node, answer in zip(nodes, answers, strict=True)}
+    responses = {node.id: answer for node, answer in zip(nodes, answers, strict=True)}
     controller = None if found.controller is None else found.controller.id
-    states = [answer.state for answer in said.values() if answer.state is not None]
+    states = [answer.state for answer in responses.values() if answer.state is not None]
     if not states:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
     # Prefer the controller's response. A controller that is cut off from the other brokers has an older epoch.
@@ -116,10 +116,10 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     return Report(
         found.cluster_id,
         best.controller_id if best.controller_id >= 0 else None,
-        _brokers(best, nodes, said),
+        _brokers(best, nodes, responses),
         best,
         await _deletions(admin, best.broker_id),
-        [*_wrong_roles(said), *(await _not_led(admin, informed) if leaders else ())],
+        [*_wrong_roles(responses), *(await _not_led(admin, informed) if leaders else ())],
         max(
             (view for state in states for view in state.quorum),
             key=lambda view: (view.role == "Leader", view.epoch),
@@ -128,31 +128,31 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     )
 
 
-async def _ask(admin: AdminClient, node: Node) -> _Said:
+async def _ask(admin: AdminClient, node: Node) -> _BrokerResponses:
     from pybroker.client.client_errors import KafkaError, UnsupportedVersionError, broker_error
     from pybroker.protocol import messages as m
     from pybroker.protocol.error_codes import ErrorCode
 
-    said = _Said()
+    answer = _BrokerResponses()
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            said.state = await admin.send(m.DescribeClusterStateRequest(partitions_max=PARTITIONS_MAX), node=node.id)
-            if said.state.error_code:
-                raise broker_error(said.state.error_code, about="the state of the cluster")
-            said.log_dirs = await admin.send(m.DescribeLogDirsRequest(topics=[]), node=node.id)
+            answer.state = await admin.send(m.DescribeClusterStateRequest(partitions_max=PARTITIONS_MAX), node=node.id)
+            if answer.state.error_code:
+                raise broker_error(answer.state.error_code, about="the state of the cluster")
+            answer.log_dirs = await admin.send(m.DescribeLogDirsRequest(topics=[]), node=node.id)
     except UnsupportedVersionError:
-        said.too_old = said.state is None
+        answer.too_old = answer.state is None
     except (KafkaError, TimeoutError, OSError) as error:
         if isinstance(error, KafkaError) and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
-        said.state = None
-    return said
+        answer.state = None
+    return answer
 
 
-def _wrong_roles(said: dict[int, _Said]) -> list[WrongRole]:
+def _wrong_roles(responses: dict[int, _BrokerResponses]) -> list[WrongRole]:
     return [
         WrongRole(broker, row.name, row.topic_id, row.partition_index, row.found)
-        for broker, answer in sorted(said.items())
+        for broker, answer in sorted(responses.items())
         if answer.state is not None
         for row in answer.state.wrong_roles
     ]
@@ -172,7 +172,7 @@ def _basics(node: Node) -> BrokerReport:
     return BrokerReport(node.id, None, node.host, node.port, node.rack)
 
 
-def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[BrokerReport]:
+def _brokers(best: Any, nodes: Iterable[Node], responses: dict[int, _BrokerResponses]) -> list[BrokerReport]:
     reports = {node.id: _basics(node) for node in nodes}
     for row in best.brokers:
         report = reports.setdefault(row.broker_id, BrokerReport(row.broker_id))
@@ -183,7 +183,7 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
             report.state = "absent"
         elif row.leaving:
             report.state = "leaving"
-    for broker, answer in said.items():
+    for broker, answer in responses.items():
         report = reports[broker]
         if answer.state is None:
             if report.state == "running" and not answer.too_old:

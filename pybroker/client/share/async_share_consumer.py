@@ -31,7 +31,7 @@ Place = tuple[Uuid, int, int]
 """(topic id, partition, offset)"""
 
 
-class _Held(NamedTuple):
+class _AcquiredRecord(NamedTuple):
     session: ShareSession
     deliveries: int
 
@@ -73,9 +73,9 @@ class ShareConsumer(ClientLifecycle):
         self._sessions: dict[int, ShareSession] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
-        self._ready: deque[tuple[ConsumerRecord, _Held]] = deque()
+        self._ready: deque[tuple[ConsumerRecord, _AcquiredRecord]] = deque()
         """Records that are acquired but not delivered to the caller yet."""
-        self._given: dict[Place, _Held] = {}
+        self._given: dict[Place, _AcquiredRecord] = {}
         """Records that are delivered to the caller but not acknowledged yet."""
         self._results: dict[TopicPartition, KafkaError | None] = {}
         self._failure: Exception | None = None
@@ -213,7 +213,7 @@ class ShareConsumer(ClientLifecycle):
         results, self._results = self._results, {}
         return results
 
-    def _held(self, record: ConsumerRecord) -> _Held:
+    def _held(self, record: ConsumerRecord) -> _AcquiredRecord:
         held = self._given.get((record.topic_id, record.partition, record.offset))
         if held is None:
             where = TopicPartition(record.topic, record.partition)
@@ -237,7 +237,7 @@ class ShareConsumer(ClientLifecycle):
             self._say(place, held, AcknowledgeType.ACCEPT)
         self._given.clear()
 
-    def _say(self, place: Place, held: _Held, kind: int) -> None:
+    def _say(self, place: Place, held: _AcquiredRecord, kind: int) -> None:
         topic_id, index, offset = place
         held.session.say((topic_id, index), offset, kind)
 
@@ -327,7 +327,7 @@ class ShareConsumer(ClientLifecycle):
             session.say((topic_id, row.partition_index), offset, kind)
         if found.problem is not None:
             self._failure = found.problem
-        self._ready.extend((record, _Held(session, count)) for record, count in found.records)
+        self._ready.extend((record, _AcquiredRecord(session, count)) for record, count in found.records)
 
     def _look_around(self) -> None:
         if self._looking is None or self._looking.done():

@@ -68,7 +68,7 @@ class MarkerPartitions(Protocol):
         ...
 
 
-class _Owed(msgspec.Struct, frozen=True):
+class _MarkerWrite(msgspec.Struct, frozen=True):
     """Markers that were written to one partition after its undelete."""
 
     part: TransactionPartition
@@ -127,15 +127,17 @@ class OwedMarkers:
         for index in indexes:
             outcomes = [outcome for outcome in record.outcomes if index in outcome.partitions]
             if outcomes:
-                owed = self._write(TransactionPartition(name, record.topic_id, index), outcomes, record.end(index)[1])
-                if owed is not None:
-                    started.append(owed)
+                write = self._write(TransactionPartition(name, record.topic_id, index), outcomes, record.end(index)[1])
+                if write is not None:
+                    started.append(write)
         if started:
             task = asyncio.create_task(self._settle(record.topic_id, started))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
-    def _write(self, part: TransactionPartition, outcomes: Sequence[TransactionOutcome], end: int) -> _Owed | None:
+    def _write(
+        self, part: TransactionPartition, outcomes: Sequence[TransactionOutcome], end: int
+    ) -> _MarkerWrite | None:
         """Write the missing markers of a partition. Return None if this broker does not lead the partition.
 
         `end`: the log end offset at the deletion; -1: not known.
@@ -162,9 +164,9 @@ class OwedMarkers:
                 marker = Marker(outcome.producer_id, outcome.producer_epoch, outcome.committed, epoch, outcome.version)
                 begun.append(asyncio.ensure_future(self._markers.begin(marker, [part])))
         offsets = self._partitions.offsets(part.topic_id, part.partition)
-        return _Owed(part, -1 if offsets is None else offsets.log_end_offset, begun)
+        return _MarkerWrite(part, -1 if offsets is None else offsets.log_end_offset, begun)
 
-    async def _settle(self, topic_id: Uuid, started: Sequence[_Owed]) -> None:
+    async def _settle(self, topic_id: Uuid, started: Sequence[_MarkerWrite]) -> None:
         """Report partitions to the controller once their markers are committed.
 
         Retry failed writes as long as this broker leads the partition.
@@ -172,34 +174,34 @@ class OwedMarkers:
         wait_s = RETRY_S
         left = list(started)
         while left:
-            done = [owed for owed in left if await self._is_committed(owed)]
+            done = [write for write in left if await self._is_committed(write)]
             if done:
-                left = [owed for owed in left if owed not in done]
-                await self._tell(topic_id, [owed.part.partition for owed in done])
+                left = [write for write in left if write not in done]
+                await self._tell(topic_id, [write.part.partition for write in done])
             if left:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
-                left = [again for owed in left if (again := self._again(owed)) is not None]
+                left = [again for write in left if (again := self._again(write)) is not None]
 
-    def _again(self, owed: _Owed) -> _Owed | None:
-        record = self._view.image.deletions.get(owed.part.topic_id)
+    def _again(self, write: _MarkerWrite) -> _MarkerWrite | None:
+        record = self._view.image.deletions.get(write.part.topic_id)
         if record is None or record.state != LIVE:
             return None
-        outcomes = [outcome for outcome in record.outcomes if owed.part.partition in outcome.partitions]
-        return self._write(owed.part, outcomes, record.end(owed.part.partition)[1]) if outcomes else None
+        outcomes = [outcome for outcome in record.outcomes if write.part.partition in outcome.partitions]
+        return self._write(write.part, outcomes, record.end(write.part.partition)[1]) if outcomes else None
 
-    async def _is_committed(self, owed: _Owed) -> bool:
-        for marker in owed.markers:
+    async def _is_committed(self, write: _MarkerWrite) -> bool:
+        for marker in write.markers:
             (code,) = await marker
             if code is not ErrorCode.NONE:
                 log.info(
-                    "retrying to write a transaction marker to %s-%d: %s", owed.part.topic, owed.part.partition, code
+                    "retrying to write a transaction marker to %s-%d: %s", write.part.topic, write.part.partition, code
                 )
-        if owed.markers:
+        if write.markers:
             # Read from the log whether the marker is there now.
             return False
-        offsets = self._partitions.offsets(owed.part.topic_id, owed.part.partition)
-        return offsets is not None and offsets.high_watermark >= owed.until
+        offsets = self._partitions.offsets(write.part.topic_id, write.part.partition)
+        return offsets is not None and offsets.high_watermark >= write.until
 
     async def _tell(self, topic_id: Uuid, indexes: Sequence[int]) -> None:
         def retrying(error: KafkaError) -> None:

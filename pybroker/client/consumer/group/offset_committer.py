@@ -37,7 +37,7 @@ _NOT_OURS = frozenset(
 )
 
 
-class _Gone(KafkaError):
+class _DeletedTopic(KafkaError):
     """The incarnation of the topic no longer exists."""
 
     retriable = False
@@ -95,7 +95,7 @@ class GroupCommits:
             if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
                 raise CommitFailedError(code, f"{about}: the partitions may belong to another member")
             # If the commit was by id, this is final: the incarnation no longer exists.
-            raise _Gone(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
+            raise _DeletedTopic(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
 
         await self._member.attempt(once, timeout_s)
 
