@@ -153,7 +153,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
         with alone:
             fill(alone.bootstrap, tmp_path / "password")
         cluster.zookeeper.start()
-        assert "Move it to ZooKeeper with `pybroker metadata migrate" in refusal(cluster.brokers[1])
+        assert "Move it with `pybroker metadata migrate --to zookeeper" in refusal(cluster.brokers[1])
 
         for step in STEPS[:3]:
             dies(cluster, data, step)
@@ -170,7 +170,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
             assert there in refusal(alone)
             assert "repeat the command if it was interrupted" in refusal(cluster.brokers[1])
         assert "put aside: done" in run(cluster, data)
-        assert "has already moved to zookeeper.connect=" in run(cluster, data, code=1)
+        assert "has already moved to ZooKeeper. Start with" in run(cluster, data, code=1)
         assert there in refusal(alone)
 
         first = cluster.brokers[1].start()

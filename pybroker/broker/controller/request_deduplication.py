@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from pybroker.broker.cluster.controller_client import RequestIdentity
 from pybroker.broker.cluster.events import Event
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_reply, unpack_reply
 from pybroker.broker.metadata.image import RequestOutcome
 from pybroker.broker.metadata.metadata_store import Create, Delete, MetadataStore, Node, Operation, ensure_path
-from pybroker.broker.metadata.znodes import OUTCOMES, DamagedNodeError, decode_json
+from pybroker.broker.metadata.outcome_nodes import encode_outcome, outcome_path, read_outcomes
+from pybroker.broker.metadata.znodes import OUTCOMES
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -43,15 +42,8 @@ class OutcomeChange(NamedTuple):
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations for the decision's multi."""
-        at_ms, event, reply = self.outcome
-        data = msgspec.json.encode({"version": 1, "at": at_ms, "event": event, "reply": reply})
-        return (Create(_path(self.request_id), data), *(Delete(_path(request_id)) for request_id in self.forgotten))
-
-
-class _OutcomeJson(msgspec.Struct):
-    at: int
-    event: str
-    reply: bytes | None = None
+        created = Create(outcome_path(self.request_id), encode_outcome(self.outcome))
+        return (created, *(Delete(outcome_path(request_id)) for request_id in self.forgotten))
 
 
 class RequestOutcomes:
@@ -70,22 +62,8 @@ class RequestOutcomes:
         self.fill(await store.subtree(OUTCOMES))
 
     def fill(self, nodes: Mapping[str, Node]) -> None:
-        """Load outcomes from nodes. A damaged node has lost the reply, but still proves that the request was decided.
-        """
-        found: dict[Uuid, RequestOutcome] = {}
-        for path, node in nodes.items():
-            if path == OUTCOMES:
-                continue
-            try:
-                request_id = Uuid.parse(path.removeprefix(f"{OUTCOMES}/"))
-            except ValueError:
-                continue  # The node's name is not a request id.
-            try:
-                read: _OutcomeJson = decode_json(path, node.data, _OutcomeJson)
-                found[request_id] = RequestOutcome(read.at, read.event, read.reply)
-            except DamagedNodeError:
-                found[request_id] = RequestOutcome(node.created_ms, "", None)
-        self.take(found)
+        """Load outcomes from nodes."""
+        self.take(read_outcomes(nodes))
 
     def take(self, found: Mapping[Uuid, RequestOutcome]) -> None:
         """Load outcomes that earlier controllers have recorded."""
@@ -143,7 +121,3 @@ class RequestOutcomes:
         for request_id in change.forgotten:
             self._complete_since_ms = max(self._complete_since_ms, self._known.pop(request_id).at_ms)
         self._known[change.request_id] = change.outcome
-
-
-def _path(request_id: Uuid) -> str:
-    return f"{OUTCOMES}/{request_id}"

@@ -56,6 +56,11 @@ class ProducerIdBlock(msgspec.Struct):
     block_end: str
 
 
+def following_id(data: bytes) -> int:
+    """Return the first id after the block in a node. Raises KafkaError."""
+    return int(_parse(data).block_end) + 1
+
+
 class ProducerIdBlocks(Protocol):
     """Allocates blocks of producer ids."""
 
@@ -104,7 +109,7 @@ class StoredBlocks:
         except NoNodeError:
             await self._store.create(BLOCK_PATH, self._encoded(0))
             return 0, BLOCK_SIZE - 1
-        start = int(_parse(node.data).block_end) + 1
+        start = following_id(node.data)
         if start > PRODUCER_ID_MAX - BLOCK_SIZE:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been used.")
         await self._store.set(BLOCK_PATH, self._encoded(start), node.version)

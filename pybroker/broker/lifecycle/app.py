@@ -131,7 +131,7 @@ class Broker:
 
     async def _start(self) -> None:
         config, broker_id = self._config, self._config.broker_id
-        refuse_others_data(config.log_dirs, broker_id, own_store=not config.in_cluster)
+        refuse_others_data(config.log_dirs, broker_id, store=config.get_str("metadata.store"))
         login = await _login(config)
         cluster = await self._find_cluster(login)
         store, cluster_id = cluster.store, cluster.cluster_id

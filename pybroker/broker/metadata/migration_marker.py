@@ -1,6 +1,7 @@
-"""`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper, and brokers must not open it.
+"""`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper or to a metadata log, and brokers
+must not open it.
 
-The migration writes this file before brokers may use the copy in ZooKeeper: store and copy are never both usable.
+The migration writes this file before brokers may use the copy: store and copy are never both usable.
 """
 
 from __future__ import annotations
@@ -16,13 +17,34 @@ FILE_NAME = "metadata.sealed"
 SEAL_BYTES_MAX = 64 * 1024
 
 
+IN_LOG = "none, metadata.store=quorum"
+"""Value of `connect` if the metadata is in a metadata log: releases that know only ZooKeeper show it."""
+
+
 class MigrationMarker(msgspec.Struct):
-    """Where the metadata is now. `migration`: a random word that `/migration` in the copy also contains."""
+    """Where the metadata is now. `migration`: a random word that `/migration` in ZooKeeper also contains."""
 
     connect: str
     cluster_id: str
     migration: str
     version: int = 1
+
+    @property
+    def in_log(self) -> bool:
+        """Whether the metadata has moved to a metadata log."""
+        return self.connect == IN_LOG
+
+    @property
+    def place(self) -> str:
+        """Where the metadata is, for messages."""
+        return "a metadata log" if self.in_log else "ZooKeeper"
+
+    @property
+    def settings(self) -> str:
+        """The settings with which the broker starts there."""
+        if self.in_log:
+            return "metadata.store=quorum"
+        return f"metadata.store=zookeeper and zookeeper.connect={self.connect}"
 
 
 def read_marker(directory: Path) -> MigrationMarker | None:
@@ -45,7 +67,4 @@ def refuse_migrated(directory: Path) -> None:
     """Raise StartError if the content of the directory's store has moved elsewhere."""
     seal = read_marker(directory)
     if seal is not None:
-        raise StartError(
-            f"the metadata of {directory} has moved to ZooKeeper. Start with metadata.store=zookeeper and "
-            f"zookeeper.connect={seal.connect}"
-        )
+        raise StartError(f"the metadata of {directory} has moved to {seal.place}. Start with {seal.settings}")

@@ -1,6 +1,11 @@
-"""`/migration`: marks a ZooKeeper to which the metadata of a single broker is being moved, or has been moved.
+"""`/migration`: marks a ZooKeeper to which, or from which, the metadata is being moved, or has been moved.
 
-While it says COPYING, no broker starts on this ZooKeeper: it would treat znodes that are still missing as deleted.
+| state | the metadata | brokers start on this ZooKeeper |
+|---|---|---|
+| COPYING | is being copied from a single broker | no: they would treat znodes that are still missing as deleted |
+| DONE | was copied from a single broker | yes |
+| LEAVING | is being copied to a metadata log | no: the copy would lack their changes |
+| LEFT | has moved to a metadata log | no |
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ from pybroker.errors import StartError
 PATH = "/migration"
 COPYING = "copying"
 DONE = "done"
+LEAVING = "leaving"
+LEFT = "left"
 
 
 class Mark(msgspec.Struct):
@@ -23,6 +30,12 @@ class Mark(msgspec.Struct):
     cluster_id: str
     state: str
     version: int = 1
+    broker_id: int = -1
+    """The broker whose first log directory gets the metadata log."""
+    directory_id: str = ""
+    """The id of that directory."""
+    address: str = ""
+    """Where that broker listens to brokers."""
 
     def encode(self) -> bytes:
         """Return the znode's value."""
@@ -36,10 +49,23 @@ def decode_mark(node: Node) -> Mark:
 
 
 async def refuse_unfinished(store: MetadataStore) -> None:
-    """Raise StartError if the copy is incomplete, DamagedNodeError if the znode is unreadable."""
+    """Raise StartError unless the metadata is in this ZooKeeper, DamagedNodeError if the znode is unreadable."""
     node = await get_or_none(store, PATH)
-    if node is not None and decode_mark(node).state != DONE:
+    mark = None if node is None else decode_mark(node)
+    if mark is None or mark.state == DONE:
+        return
+    if mark.state == LEFT:
         raise StartError(
-            "a migration of a broker's metadata to this ZooKeeper is not complete. Run `pybroker metadata "
-            "migrate --to zookeeper` again with that broker's settings"
+            f"the metadata of this cluster has moved from ZooKeeper to the metadata log of broker {mark.broker_id}. "
+            f"Start that broker with metadata.store=quorum and without the settings of ZooKeeper, and all others also "
+            f"with --join {mark.address}"
         )
+    if mark.state == LEAVING:
+        raise StartError(
+            "the metadata of this cluster is being moved from ZooKeeper to a metadata log. Run `pybroker metadata "
+            f"migrate --from zookeeper --to quorum` again with the settings of broker {mark.broker_id}, on its machine"
+        )
+    raise StartError(
+        "a migration of a broker's metadata to this ZooKeeper is not complete. Run `pybroker metadata "
+        "migrate --to zookeeper` again with that broker's settings"
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 from pybroker.broker.lifecycle.startup.ownership import owner_of
 from pybroker.broker.lifecycle.startup.store_opening import open_store
 from pybroker.broker.metadata.metadata_store import MetadataStore, ensure_path, get_or_none
+from pybroker.broker.metadata.migration_node import refuse_unfinished
 from pybroker.broker.metadata.quota_nodes import USER_CONFIGS, user_of_path, user_path
 from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.metadata.znodes import CONTROLLER, DamagedNodeError, decode_config, encode_config
@@ -52,10 +53,16 @@ async def _open(place: Place) -> MetadataStore:
     if isinstance(place, Path):
         return await EmbeddedStore.open(place)
     store = await open_store(place, lambda problem: None)
-    controller = await get_or_none(store, CONTROLLER)
-    if controller is not None:
+    try:
+        await refuse_unfinished(store)
+        if await get_or_none(store, CONTROLLER) is not None:
+            raise StartError("brokers of this cluster are running. Use one of them with --bootstrap-server")
+    except DamagedNodeError as problem:
         await store.close()
-        raise StartError("brokers of this cluster are running. Use one of them with --bootstrap-server")
+        raise StartError(f"the metadata store is damaged: {problem}") from None
+    except BaseException:
+        await store.close()
+        raise
     return store
 
 

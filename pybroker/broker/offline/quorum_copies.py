@@ -175,7 +175,7 @@ def restore(config: BrokerConfig, made: Backup) -> Path | None:
     first = directory.parent
     first.mkdir(parents=True, exist_ok=True)
     with locked([Path(log_dir) for log_dir in config.log_dirs]):
-        voter = QuorumReplica(config.broker_id, _own_directory_id(config, manifest.cluster_id))
+        voter = QuorumReplica(config.broker_id, own_directory_id(config, manifest.cluster_id))
         aside = _set_aside(directory)
         with _checked_copy(made.path, (manifest.end_offset, manifest.epoch), first) as (copy, _, _):
             try:
@@ -188,7 +188,9 @@ def restore(config: BrokerConfig, made: Backup) -> Path | None:
     return aside
 
 
-def _own_directory_id(config: BrokerConfig, cluster_id: str) -> Uuid:
+def own_directory_id(config: BrokerConfig, cluster_id: str) -> Uuid:
+    """Return the id of the first log directory of a broker of the cluster; give a new directory an id. Raises
+    StartError."""
     first = Path(config.log_dirs[0])
     properties = read_properties_of(first)
     if properties is None:

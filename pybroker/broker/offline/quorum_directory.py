@@ -22,7 +22,7 @@ def read_image(log_dir: Path) -> ClusterImage:
     if not folder.is_dir():
         raise StartError(f"{folder} does not exist")
     try:
-        image = _snapshot(folder)
+        image = snapshot_image(folder)
         for segment in sorted(folder.glob("*.log")):
             for end, frames in _batches(segment):
                 if frames and end > image.offset:
@@ -33,7 +33,8 @@ def read_image(log_dir: Path) -> ClusterImage:
     return image
 
 
-def _snapshot(folder: Path) -> ClusterImage:
+def snapshot_image(folder: Path) -> ClusterImage:
+    """Return the metadata of the newest snapshot that has records. Raises ValueError or MalformedBatchError."""
     for snapshot in sorted(folder.glob("*.checkpoint"), reverse=True):
         frames = [value for _, value in values(snapshot)]
         if frames:

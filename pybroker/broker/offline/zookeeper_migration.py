@@ -44,12 +44,11 @@ from pybroker.broker.metadata.migration_node import COPYING, DONE, Mark, decode_
 from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.broker.offline.audit_records import audit_record
-from pybroker.broker.offline.offline_directories import locked
+from pybroker.broker.offline.offline_directories import locked, put_store_aside
 from pybroker.config import BrokerConfig
+from pybroker.config.broker_cluster import EMBEDDED
 from pybroker.errors import FatalError, StartError
-from pybroker.files import fsync_directory
 
-PUT_ASIDE = FILE_NAME + ".migrated"
 ATTEMPTS_MAX = 10
 """Limit of attempts to copy if the connection breaks; each attempt continues with the nodes that exist already."""
 
@@ -76,7 +75,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
     Raises StartError, with a remedy, if the broker runs, there is nothing to migrate, ZooKeeper has another cluster's
     metadata or is unreachable, or something is damaged.
     """
-    if not config.in_cluster:
+    if not config.in_cluster or config.in_quorum:
         raise StartError(
             "use the settings for the cluster: metadata.store=zookeeper, zookeeper.connect=…, and a listener for "
             "brokers (docs/cluster.md)"
@@ -85,10 +84,10 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
     first, connect = directories[0], config.get_str("zookeeper.connect")
     seal = read_marker(first)
     if seal is not None and not (first / FILE_NAME).exists():
-        raise StartError(f"the metadata of {first} has already moved to zookeeper.connect={seal.connect}")
+        raise StartError(f"the metadata of {first} has already moved to {seal.place}. Start with {seal.settings}")
     if not (first / FILE_NAME).exists():
         raise StartError(f"{first} has no metadata store ({FILE_NAME}): there is nothing to migrate")
-    refuse_others_data(config.log_dirs, config.broker_id, own_store=True, sealed=True)
+    refuse_others_data(config.log_dirs, config.broker_id, store=EMBEDDED, sealed=True)
     with locked(directories):
         source = await EmbeddedStore.open(first, sealed=True)
         try:
@@ -105,7 +104,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
                 await target.close()
         finally:
             await source.close()
-        _put_aside(first)
+        put_store_aside(first)
     told("put aside")
     return done
 
@@ -261,11 +260,3 @@ def _differences(wanted: Mapping[str, bytes], there: Mapping[str, bytes]) -> lis
         if there.get(path) != wanted[path]
     ]
     return gone + changed
-
-
-def _put_aside(first: Path) -> None:
-    for ending in ("", "-wal", "-shm"):
-        path = first / f"{FILE_NAME}{ending}"
-        if path.exists():
-            path.rename(first / f"{PUT_ASIDE}{ending}")
-    fsync_directory(first)

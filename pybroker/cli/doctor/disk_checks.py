@@ -167,7 +167,7 @@ def _has_passwords(config: BrokerConfig) -> bool:
 def ids(config: BrokerConfig) -> Iterator[Finding]:
     """Check that the directories belong to this broker, and to one cluster."""
     try:
-        refuse_others_data(config.log_dirs, config.broker_id, own_store=not config.in_cluster)
+        refuse_others_data(config.log_dirs, config.broker_id, store=config.get_str("metadata.store"))
         owners = {each: read_properties_of(Path(each)) for each in config.log_dirs}
     except StartError as problem:
         yield bad(IDS, str(problem), "nothing was changed; `pybroker start` fails with the same error")

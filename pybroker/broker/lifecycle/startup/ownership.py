@@ -14,26 +14,26 @@ from pybroker.broker.metadata.metadata_store import MetadataStore, get_or_none
 from pybroker.broker.metadata.migration_marker import refuse_migrated
 from pybroker.broker.metadata.sqlite_store import FILE_NAME as STORE_FILE
 from pybroker.broker.metadata.znodes import CLUSTER_ID
+from pybroker.config.broker_cluster import EMBEDDED
 from pybroker.errors import StartError
 
 META_PROPERTIES = "meta.properties"
 PROPERTIES_BYTES_MAX = 64 * 1024
 
 
-def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool, sealed: bool = False) -> None:
+def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, store: str, sealed: bool = False) -> None:
     """Raise StartError in three cases: a directory belongs to another broker; a cluster has claimed the directories but
-    their metadata store is missing; or a store exists although the metadata is kept elsewhere (not `own_store`), so
-    that its topics would be lost. If `sealed` is true, accept a store after its content was migrated.
+    their metadata store is missing; or a store exists although the metadata is kept elsewhere, so that its topics would
+    be lost. `store`: the value of `metadata.store`. If `sealed` is true, accept a store after its content was migrated.
     """
-    if own_store:
+    if store == EMBEDDED:
         if not sealed:
             refuse_migrated(Path(log_dirs[0]))
         _refuse_lost_store(Path(log_dirs[0]), [Path(log_dir) for log_dir in log_dirs])
     elif (Path(log_dirs[0]) / STORE_FILE).exists():
         raise StartError(
-            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker without ZooKeeper. Move it to "
-            "ZooKeeper with `pybroker metadata migrate --to zookeeper` (repeat the command if it was "
-            "interrupted), or point log.dirs to other directories"
+            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a single broker. Move it with `pybroker metadata "
+            f"migrate --to {store}` (repeat the command if it was interrupted), or point log.dirs to other directories"
         )
     _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
 

@@ -90,11 +90,17 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
     mark, stored = _founding_mark(config), stored_cluster_id(config.log_dirs)
     if mark.exists():
         return mark.read_text(), True
+    others = _others(config)
     if stored is not None:
+        if not others and not (Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY).is_dir():
+            raise StartError(
+                f"{config.log_dirs[0]} belongs to cluster {stored} and has no metadata log. To join the other brokers, "
+                "start with --join HOST:PORT. If the metadata is in ZooKeeper, move it with `pybroker metadata migrate "
+                "--from zookeeper --to quorum`. If the log was lost, use `pybroker cluster quorum restore`"
+            )
         return stored, False
     voters, here = VoterDirectory(config), config.broker_id
     open_connection = _connector(config, login)
-    others = [voter for voter in (*config.voters, *bootstrap_servers(config)) if voter.node_id != here]
     founder = not others or min((voter.node_id for voter in config.voters), default=None) == here
     pause_s = ASK_S_MIN
     while True:
@@ -120,6 +126,13 @@ def bootstrap_servers(config: BrokerConfig) -> list[VoterAddress]:
     own.update((address.host, address.port) for address in own_addresses(config))
     others = [address for address in config.quorum_bootstrap if address not in own]
     return [VoterAddress(BOOTSTRAP_FIRST - place, *address) for place, address in enumerate(others)]
+
+
+def _others(config: BrokerConfig) -> list[VoterAddress]:
+    """Return the configured addresses of other brokers."""
+    return [
+        voter for voter in (*config.voters, *bootstrap_servers(config)) if voter.node_id != config.broker_id
+    ]
 
 
 def own_addresses(config: BrokerConfig) -> tuple[QuorumAddress, ...]:
@@ -181,7 +194,7 @@ async def open_quorum(
     log.warning("%s", WARNING)
     directory, here = Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
-    others = [voter for voter in (*config.voters, *bootstrap_servers(config)) if voter.node_id != here]
+    others = _others(config)
     endpoints = voter_endpoint(config)
     settings = {name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")}
     limits = SnapshotLimits(

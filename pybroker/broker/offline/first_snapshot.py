@@ -1,0 +1,96 @@
+"""Begins a metadata log that has a whole image as its first snapshot, with one voter.
+
+A node in a temporary directory writes the snapshot. Name and content of a snapshot are independent (KIP-630): only the
+name has the end of the log and its epoch, so renaming the file sets them.
+"""
+
+from __future__ import annotations
+
+import select
+import tempfile
+import time
+from pathlib import Path
+
+from pybroker.broker.lifecycle.startup.quorum_opening import TIMEOUTS
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.records.frames import encode_record
+from pybroker.broker.metadata.records.snapshots import image_to_records
+from pybroker.config import BrokerConfig
+from pybroker.errors import StartError
+from pybroker.native import NativeError
+from pybroker.native_quorum import (
+    MetadataQuorum,
+    ProposalOutcome,
+    QuorumEndpoint,
+    QuorumFailure,
+    QuorumLeader,
+    QuorumReplica,
+)
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+
+LIMIT_S = 60.0
+PROPOSAL = 1
+
+
+def begin_log(
+    config: BrokerConfig,
+    cluster_id: str,
+    image: ClusterImage,
+    voter: QuorumReplica,
+    *,
+    endpoints: list[QuorumEndpoint],
+    directory: Path,
+) -> None:
+    """Begin the log in a new directory. It continues at the image's offset, and the epochs of the quorum above the
+    image's controller epoch. `endpoints`: where the voter listens to brokers. Raises StartError.
+    """
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".snapshot-") as temporary:
+        folder = Path(temporary)
+        try:
+            written = _write(config, cluster_id, image, voter, folder)
+            written.rename(folder / f"{image.offset:020}-{image.controller_epoch:010}.checkpoint")
+            MetadataQuorum.restore(folder, image.offset, image.controller_epoch, directory, voter, endpoints)
+        except NativeError as problem:
+            raise StartError(f"cannot write the metadata log: {problem}") from None
+
+
+def _write(
+    config: BrokerConfig, cluster_id: str, image: ClusterImage, voter: QuorumReplica, folder: Path
+) -> Path:
+    MetadataQuorum.format(folder, [voter], [])
+    before = set(folder.glob("*.checkpoint"))
+    node = MetadataQuorum(
+        directory=folder,
+        node_id=voter.node_id,
+        directory_id=voter.directory_id,
+        cluster_id=cluster_id,
+        bootstrap=[],
+        endpoints=[],
+        settings={name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")},
+    )
+    try:
+        snapshot = node.begin_snapshot(_committed_end(node, voter.node_id), int(time.time() * 1000))
+        assert snapshot is not None, "the log has a record that no snapshot has"
+        for piece in image_to_records(image):
+            snapshot.append(piece)
+        snapshot.finish()
+    finally:
+        node.stop()
+    (written,) = set(folder.glob("*.checkpoint")) - before
+    return written
+
+
+def _committed_end(node: MetadataQuorum, node_id: int) -> int:
+    """Commit a record without effect, after the id of the metadata topic; return the end of the log."""
+    give_up = time.monotonic() + LIMIT_S
+    while (left_s := give_up - time.monotonic()) > 0:
+        select.select([node.fileno()], [], [], left_s)
+        for item in node.take():
+            if isinstance(item, QuorumLeader) and item.leader == node_id:
+                node.propose(PROPOSAL, item.epoch, [encode_record(m.NoOpRecord())])
+            elif isinstance(item, ProposalOutcome) and item.error_code == ErrorCode.NONE:
+                return item.base_offset + 1
+            elif isinstance(item, QuorumFailure):
+                raise StartError(f"cannot write the metadata log: {item.message}")
+    raise StartError(f"the node that writes the metadata log did not become leader in {LIMIT_S:.0f} s")
