@@ -5,6 +5,8 @@ The migration dies by kill -9 at the end of each of its steps, and the next run 
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,7 @@ def last_epochs(server: ZooKeeperServer) -> tuple[int, dict[tuple[str, int], int
     return running, leaders
 
 
+@pytest.mark.checklist("B17")
 def test_cluster_moves_from_zookeeper_to_a_quorum(tmp_path: Path) -> None:
     server = ZooKeeperServer(tmp_path / "zookeeper")
     cluster = BrokerCluster(tmp_path, 3, server, FOR_EVER)
@@ -66,7 +69,8 @@ def test_cluster_moves_from_zookeeper_to_a_quorum(tmp_path: Path) -> None:
         first.start()
         for broker in (first, second):
             broker.stop()
-        third.kill()
+        # This broker hangs during the whole migration.
+        os.kill(third.pid, signal.SIGSTOP)
         until(lambda: not registered(server))
 
         for step in STEPS[:2]:
@@ -88,7 +92,11 @@ def test_cluster_moves_from_zookeeper_to_a_quorum(tmp_path: Path) -> None:
             for index, partition in enumerate(topic.partitions)
         }
         assert found == {partition: epoch + 1 for partition, epoch in leader_epochs.items()}
+        os.kill(third.pid, signal.SIGCONT)
+        assert third.wait() != 0
+        assert "has moved from ZooKeeper to the metadata log of broker 1" in third.log_tail()
         server.kill()
+        assert not list(first.data_dir.glob(".quorum-migration*"))
 
         of_quorum(first, None)
         first.start()

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pybroker.broker.offline.quorum_directory import read_image
 from pybroker.client import NewTopic, TopicCollection, blocking
 from tests.quorum.scene import until
@@ -79,6 +81,7 @@ def last_transaction(data: Path) -> int:
     return int(found)
 
 
+@pytest.mark.checklist("B17")
 def test_single_broker_becomes_a_quorum_and_grows(tmp_path: Path) -> None:
     scene = JoiningScene(tmp_path, 3)
     first: JoiningBroker = scene.brokers[1]
@@ -93,6 +96,10 @@ def test_single_broker_becomes_a_quorum_and_grows(tmp_path: Path) -> None:
         settings = {**first.settings, "metadata.store": "quorum"}
         assert "Move it with `pybroker metadata migrate --to quorum`" in refusal(first)
 
+        for left in (".quorum-migration", ".quorum-migration-snapshot"):
+            # As if the command had been killed while it wrote.
+            (data / left).mkdir()
+            (data / left / f"{0:020}-{0:010}.checkpoint").touch()
         dies("migrate_broker", settings, data, STEPS[0])
         # Until the seal the broker continues alone, and the next run takes its changes along.
         alone.start()
@@ -106,6 +113,7 @@ def test_single_broker_becomes_a_quorum_and_grows(tmp_path: Path) -> None:
             assert "repeat the command if it was interrupted" in refusal(first)
         dies("migrate_broker", settings, data, STEPS[3])
         assert "has already moved to a metadata log" in migrate(settings, data, code=1)
+        assert not list(data.glob(".quorum-migration*"))
         image = read_image(data)
         assert image.offset > last_transaction(data)
 

@@ -7,7 +7,7 @@ name has the end of the log and its epoch, so renaming the file sets them.
 from __future__ import annotations
 
 import select
-import tempfile
+import shutil
 import time
 from pathlib import Path
 
@@ -45,14 +45,24 @@ def begin_log(
     """Begin the log in a new directory. It continues at the image's offset, and the epochs of the quorum above the
     image's controller epoch. `endpoints`: where the voter listens to brokers. Raises StartError.
     """
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".snapshot-") as temporary:
-        folder = Path(temporary)
-        try:
-            written = _write(config, cluster_id, image, voter, folder)
-            written.rename(folder / f"{image.offset:020}-{image.controller_epoch:010}.checkpoint")
-            MetadataQuorum.restore(folder, image.offset, image.controller_epoch, directory, voter, endpoints)
-        except NativeError as problem:
-            raise StartError(f"cannot write the metadata log: {problem}") from None
+    # The name is fixed, so that the next run removes what a killed one has left.
+    folder = directory.with_name(f"{directory.name}-snapshot")
+    remove_tree(folder)
+    folder.mkdir()
+    try:
+        written = _write(config, cluster_id, image, voter, folder)
+        written.rename(folder / f"{image.offset:020}-{image.controller_epoch:010}.checkpoint")
+        MetadataQuorum.restore(folder, image.offset, image.controller_epoch, directory, voter, endpoints)
+    except NativeError as problem:
+        raise StartError(f"cannot write the metadata log: {problem}") from None
+    finally:
+        remove_tree(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a directory, if it exists."""
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _write(

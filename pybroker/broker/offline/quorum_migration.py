@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +46,7 @@ from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError
 from pybroker.broker.offline.audit_records import audit_record
-from pybroker.broker.offline.first_snapshot import begin_log
+from pybroker.broker.offline.first_snapshot import begin_log, remove_tree
 from pybroker.broker.offline.offline_directories import locked, put_store_aside
 from pybroker.broker.offline.quorum_copies import own_directory_id
 from pybroker.broker.offline.quorum_directory import snapshot_image
@@ -116,8 +115,7 @@ class _NewLog:
 
     def write(self, image: ClusterImage) -> LogMigration:
         """Write the log, and compare it with the image. Raises StartError."""
-        if self._unfinished.exists():
-            shutil.rmtree(self._unfinished)
+        remove_tree(self._unfinished)
         voter, endpoints = self._voter, voter_endpoint(self._config)
         begin_log(
             self._config, self._cluster_id, image, voter, endpoints=endpoints, directory=self._unfinished

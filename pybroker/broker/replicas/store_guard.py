@@ -19,6 +19,7 @@ import msgspec
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.metadata_store import MetadataStore, StoreError, get_or_none
+from pybroker.broker.metadata.migration_node import refuse_unfinished
 from pybroker.broker.metadata.store_history import (
     Acceptance,
     ControllerHistory,
@@ -27,7 +28,7 @@ from pybroker.broker.metadata.store_history import (
     set_back,
     term_of,
 )
-from pybroker.errors import FatalError
+from pybroker.errors import FatalError, StartError
 from pybroker.files import read_bounded, write_atomically
 
 log = logging.getLogger(__name__)
@@ -88,8 +89,14 @@ class StoreGuard:
         )
 
     async def check(self) -> None:
-        """Raise StoreSetBackError unless this broker recognizes the store or an operator has accepted it."""
+        """Raise StoreSetBackError unless this broker recognizes the store or an operator has accepted it. Raise
+        FatalError if the metadata has moved elsewhere while this broker was not registered.
+        """
         reason = await self.reason()
+        try:
+            await refuse_unfinished(self._store)
+        except StartError as problem:
+            raise FatalError(str(problem)) from None
         said = await acceptance(self._store)
         if said is not None:
             self.accepted_ms = said.accepted_ms
