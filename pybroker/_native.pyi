@@ -1749,6 +1749,8 @@ class MetadataQuorum:
         """Remember addresses of other nodes."""
     def resign(self, successor: int | None = None) -> None:
         """Resign as the leader. Does nothing if this node does not lead."""
+    def answer_fetches(self) -> None:
+        """Answer all waiting fetches. Does nothing if this node does not lead."""
     def status(self) -> QuorumStatus: ...
     def begin_snapshot(self, end_offset: int, timestamp_ms: int) -> MetadataSnapshot | None:
         """Begin a snapshot of the image as of the end of a committed batch; `timestamp_ms`: append time of its last

@@ -59,6 +59,7 @@ class FetchRequest(msgspec.Struct):
     rack_id: str = ""
     replica_epoch: int = -1
     applied_offset: int = -1
+    applied_version: int = -1
 
 class FetchRequest_FetchTopic(msgspec.Struct):
     topic: str = ""
@@ -88,6 +89,8 @@ class FetchResponse(msgspec.Struct):
     session_id: int = 0
     responses: list[FetchResponse_FetchableTopicResponse] = []
     node_endpoints: list[FetchResponse_NodeEndpoint] = []
+    applied_version: int = -1
+    applied_offsets: list[FetchResponse_AppliedOffset] = []
 
 class FetchResponse_FetchableTopicResponse(msgspec.Struct):
     topic: str = ""
@@ -142,6 +145,10 @@ class FetchResponse_NodeEndpoint(msgspec.Struct):
     host: str = ""
     port: int = 0
     rack: str | None = None
+
+class FetchResponse_AppliedOffset(msgspec.Struct):
+    broker_id: int = 0
+    end_offset: int = 0
 
 class ListOffsetsRequest(msgspec.Struct):
     """Request, key 2, versions 5-6."""

@@ -274,6 +274,11 @@ impl MetadataQuorum {
         self.node.resign(successor);
     }
 
+    /// Answer all waiting fetches, if this node leads.
+    fn answer_fetches(&self) {
+        self.node.answer_fetches();
+    }
+
     fn status(&self, py: Python<'_>) -> QuorumStatus {
         py.detach(|| self.node.status()).into()
     }

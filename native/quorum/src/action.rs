@@ -45,6 +45,8 @@ pub enum Event<D> {
     },
     /// A write or a flush failed: the replica halts, because it cannot know the content of the disk.
     StorageFailed,
+    /// Answer all waiting fetches: the owner has something to tell the replicas with the responses.
+    AnswerFetches,
     /// Append records, as the leader.
     Propose {
         /// The owner's name for the proposal.

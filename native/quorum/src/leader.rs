@@ -236,6 +236,14 @@ impl<D> Quorum<D> {
         }
     }
 
+    pub(crate) fn on_answer_fetches(&mut self) {
+        if let Role::Leader(leadership) = &mut self.role {
+            for fetch in std::mem::take(&mut leadership.waiting) {
+                self.answer_fetch(fetch);
+            }
+        }
+    }
+
     pub(crate) fn on_fetch_snapshot(&mut self, handle: u64, request: &Request, id: EpochEnd) {
         let error = self.inspect_fetch(request);
         if error != Error::None {

@@ -153,6 +153,7 @@ impl<D> Quorum<D> {
             Event::Flushed { ticket } => self.on_flushed(ticket),
             Event::StateWritten { ticket } => self.on_state_written(ticket),
             Event::StorageFailed => self.halt(),
+            Event::AnswerFetches => self.on_answer_fetches(),
             Event::Propose {
                 proposal,
                 records,

@@ -212,6 +212,7 @@ impl Driver {
                 self.step([Event::RemoveVoter { proposal, voter }]);
             }
             Input::Resign { successor } => self.step([Event::Resign { successor }]),
+            Input::AnswerFetches => self.step([Event::AnswerFetches]),
             Input::SnapshotWritten(id) => self.on_snapshot_written(id)?,
             Input::Flushed { ticket } => {
                 self.log.end_flush()?;

@@ -46,6 +46,8 @@ pub(crate) enum Input {
     Resign {
         successor: Option<i32>,
     },
+    /// Answer the waiting fetches.
+    AnswerFetches,
     /// This node has completed a snapshot.
     SnapshotWritten(EpochEnd),
     /// The owner has taken delivered records.

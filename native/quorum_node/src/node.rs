@@ -226,6 +226,11 @@ impl Node {
         self.inbox.push(Input::Resign { successor });
     }
 
+    /// Answer all waiting fetches, if this node leads: the owner adds something to the responses.
+    pub fn answer_fetches(&self) {
+        self.inbox.push(Input::AnswerFetches);
+    }
+
     /// Take all outputs.
     pub fn take(&self) -> Vec<Output> {
         let (outputs, held_back) = self.outbox.take();

@@ -32,6 +32,7 @@ from pybroker.broker.cluster.value_codec import UnreadableError
 from pybroker.broker.interbroker.by_name import LAST_BY_NAME
 from pybroker.broker.interbroker.control_wire import received, response_to_wire
 from pybroker.broker.metadata.control_messages import refusal
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.requests.context import Handler, RequestContext
 from pybroker.broker.security.broker_gate import BrokerGate
 from pybroker.broker.services import Services
@@ -76,8 +77,10 @@ def broker_routes(
     *,
     probe: Callable[[int, int], Awaitable[bool]],
     quorum: quorum_messages.QuorumAnswers | None = None,
+    applied_offsets: AppliedOffsets | None = None,
 ) -> dict[int, Handler]:
-    """`probe`: see `PeerWatch`. `quorum` is this broker's node of the metadata quorum."""
+    """`probe`: see `PeerWatch`. `quorum` is this broker's node of the metadata quorum; its leader relays
+    `applied_offsets`."""
     brokers_only: dict[int, Handler] = {
         **dict.fromkeys(CONTROLLERS, partial(handle_control, receiver)),
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, controller),
@@ -87,7 +90,7 @@ def broker_routes(
         k58_envelope.API_KEY: partial(k58_envelope.handle, controller, term_view, services.cluster_id),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
-        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum, controller)),
+        **dict.fromkeys(quorum_messages.API_KEYS, partial(quorum_messages.handle, quorum, applied_offsets, controller)),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},
         k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
         k32168_append_dead_letters.API_KEY: partial(k32168_append_dead_letters.handle, services.shares.dead_letters),

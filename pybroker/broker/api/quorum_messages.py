@@ -4,6 +4,7 @@
 Behavior
 - This broker's node of the quorum answers, whether it leads or not.
 - A Fetch of a registered broker counts as its heartbeat, if this broker is the controller.
+- The response to a Fetch has the offsets that all brokers have applied, unless the request names their version.
 - The request names partition 0 of the metadata topic, and nothing else; otherwise the response is INVALID_REQUEST.
 
 Versions
@@ -23,12 +24,14 @@ from typing import Any, Protocol
 
 from pybroker.broker.cluster.controller_client import InProcessControllerClient
 from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.quorum.fetch_reports import is_served
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import decode, encode
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.interbroker import FetchResponse_AppliedOffset
 
 API_KEYS = (
     ApiKey.FETCH,
@@ -50,7 +53,11 @@ class QuorumAnswers(Protocol):
 
 
 async def handle(
-    quorum: QuorumAnswers | None, controller: InProcessControllerClient, context: RequestContext, request: Any
+    quorum: QuorumAnswers | None,
+    offsets: AppliedOffsets | None,
+    controller: InProcessControllerClient,
+    context: RequestContext,
+    request: Any,
 ) -> Any:
     """Respond as this broker's node does. UNSUPPORTED_VERSION: the cluster has no metadata quorum."""
     if quorum is None:
@@ -64,8 +71,15 @@ async def handle(
     except ValueError as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"No message of the metadata quorum: {problem}") from None
     response = decode(key, version, body, False, interbroker=True)
-    if key == ApiKey.FETCH and request.replica_epoch >= 0 and is_served(response):
-        # If the controller does not know this broker epoch, the metadata says so to the broker.
-        with contextlib.suppress(KafkaError):
-            await controller.submit(BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset))
+    if key == ApiKey.FETCH and is_served(response):
+        if request.replica_epoch >= 0:
+            # If the controller does not know this broker epoch, the metadata says so to the broker.
+            with contextlib.suppress(KafkaError):
+                heartbeat = BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset)
+                await controller.submit(heartbeat)
+        if offsets is not None and request.applied_version != offsets.version:
+            response.applied_version = offsets.version
+            response.applied_offsets = [
+                FetchResponse_AppliedOffset(broker_id, offset) for broker_id, offset in offsets.offsets.items()
+            ]
     return response

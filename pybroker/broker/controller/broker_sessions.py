@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 
 from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
 from pybroker.broker.controller.internal_events import BrokerSessionEnded
+from pybroker.broker.controller.offset_relay import OffsetRelay
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -25,8 +27,18 @@ CHECKS = 8
 class BrokerSessions:
     """The sessions of one controller; on the loop's thread."""
 
-    def __init__(self, broker_id: int, session_s: float, report: Callable[[BrokerSessionEnded], None]) -> None:
-        """`broker_id` is the controller's own broker, whose session does not end."""
+    def __init__(
+        self,
+        broker_id: int,
+        session_s: float,
+        report: Callable[[BrokerSessionEnded], None],
+        offsets: AppliedOffsets,
+        relay: OffsetRelay,
+    ) -> None:
+        """`broker_id` is the controller's own broker, whose session does not end. The `relay` tells other brokers the
+        `offsets`."""
+        self._offsets = offsets
+        self._relay = relay
         self._broker_id = broker_id
         self._session_s = session_s
         self._report = report
@@ -46,6 +58,8 @@ class BrokerSessions:
         for broker in image.brokers.values():
             self._epochs[broker.broker_id] = broker.epoch
             self._heard[broker.broker_id] = now
+        # The previous controller may not have relayed what these brokers report from here on.
+        self._relay.expect(image.brokers, image.offset)
         self._task = asyncio.create_task(self._run(), name="broker-sessions")
 
     async def stop(self) -> None:
@@ -55,6 +69,7 @@ class BrokerSessions:
         it.
         """
         self._stopped = True
+        self._relay.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -62,18 +77,23 @@ class BrokerSessions:
             for _, future in waiting:
                 future.cancel()
 
-    def observe(self, delta: ImageDelta) -> None:
-        """Update the sessions after a durable decision."""
+    def observe(self, delta: ImageDelta, leaders: Iterable[int], offset: int) -> None:
+        """Update the sessions after a durable decision, which made these brokers leaders of partitions. `offset`: the
+        end of the decision."""
         now = asyncio.get_running_loop().time()
         for broker in delta.brokers:
             self._epochs[broker.broker_id] = broker.epoch
             self._heard[broker.broker_id] = now
         for broker_id in delta.lost_brokers:
             self._epochs.pop(broker_id, None)
+            self._relay.lost(broker_id)
             self._heard.pop(broker_id, None)
             for _, future in self._waiting.pop(broker_id, ()):
                 if not future.done():
                     future.set_result(None)
+        for leader in leaders:
+            self._relay.expect((leader,), offset)
+            self._relay.applied(leader, self._applied.get(leader, -1))
 
     def heartbeat(self, event: BrokerHeartbeat) -> None:
         """Process a heartbeat. Raises KafkaError STALE_BROKER_EPOCH for an earlier broker epoch."""
@@ -87,6 +107,8 @@ class BrokerSessions:
         if offset <= self._applied.get(broker_id, -1):
             return
         self._applied[broker_id] = offset
+        self._offsets.note(broker_id, offset)
+        self._relay.applied(broker_id, offset)
         left = []
         for wanted, future in self._waiting.pop(broker_id, ()):
             if wanted > offset:

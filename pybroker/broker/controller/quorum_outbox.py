@@ -4,7 +4,7 @@ write fences only."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from pybroker.broker.cluster.channel import Channels
 from pybroker.broker.controller.broker_sessions import BrokerSessions
 from pybroker.broker.controller.outbox import ChangeDelivery, Outbox, OwedOrders, SentMessage
 from pybroker.broker.metadata.broadcast import Messages
-from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
 from pybroker.native import Uuid
 
 
@@ -22,7 +22,8 @@ class CommittedChange(msgspec.Struct, frozen=True):
 
     sessions: BrokerSessions
     image: ClusterImage
-    delta: ImageDelta
+    leaders: Collection[int]
+    """The leaders of the partitions that are new or have a new leader epoch."""
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
         """Return nothing: the submitting broker itself waits until it has applied the log."""
@@ -30,8 +31,7 @@ class CommittedChange(msgspec.Struct, frozen=True):
         return []
 
     def led(self) -> list[asyncio.Future[Any]]:
-        leaders = {partition.leader for topic in self.delta.topics for partition in topic.partitions}
-        return [*self.sessions.applied(leaders & self.image.brokers.keys(), self.image.offset)]
+        return [*self.sessions.applied(self.leaders, self.image.offset)]
 
     def applied(self) -> list[asyncio.Future[Any]]:
         return [*self.sessions.applied(self.image.brokers, self.image.offset)]
@@ -45,20 +45,20 @@ class QuorumOutbox(Outbox):
         self._sessions = sessions
 
     def messages_for(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
-        """Return nothing: each broker derives its tasks from the metadata log."""
-        del before, after, delta
-        return {}
+        """Return no message, only the new leaders: each broker derives its tasks from the metadata log."""
+        leaders = {leader for topic in delta.topics for leader in _new_leaders(before.topics.get(topic.name), topic)}
+        return {leader: [] for leader in leaders & after.brokers.keys()}
 
     def send_change(
         self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
     ) -> ChangeDelivery:
         """Note the end of the metadata log."""
-        del messages, owed
+        del owed
         self._number = after.offset
         if delta.brokers or delta.lost_brokers:
             self._channels.follow(after.brokers)
-        self._sessions.observe(delta)
-        return CommittedChange(self._sessions, after, delta)
+        self._sessions.observe(delta, messages, after.offset)
+        return CommittedChange(self._sessions, after, messages.keys())
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:
         """Send nothing: brokers read every change from the log."""
@@ -85,3 +85,11 @@ class QuorumOutbox(Outbox):
 
     def _reopen(self, image: ClusterImage, broker_id: int, topics: tuple[Uuid, ...], number: int) -> None:
         super().send_reopen(image, [broker_id], topics, number)
+
+
+def _new_leaders(before: TopicImage | None, after: TopicImage) -> Iterator[int]:
+    """Yield the leader of each partition that is new or has a new leader epoch."""
+    known = () if before is None or before.topic_id != after.topic_id else before.partitions
+    for index, partition in enumerate(after.partitions):
+        if index >= len(known) or known[index].leader_epoch != partition.leader_epoch:
+            yield partition.leader

@@ -15,6 +15,7 @@ from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.broker_sessions import BrokerSessions
 from pybroker.broker.controller.decision import require_broker_epoch
 from pybroker.broker.controller.internal_events import FinalizeFeatures
+from pybroker.broker.controller.offset_relay import OffsetRelay
 from pybroker.broker.controller.outbox import MessageAnswered, Outbox
 from pybroker.broker.controller.quorum_outbox import QuorumOutbox
 from pybroker.broker.controller.quorum_writer import QuorumWriter
@@ -24,6 +25,7 @@ from pybroker.broker.controller.terms import RegistrationWatch, TermStart
 from pybroker.broker.controller.unregistrations import BrokerNotes
 from pybroker.broker.controller.voter_changes import VoterChanges
 from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.quorum.quorum_log import MetadataLog
 from pybroker.errors import KafkaError
@@ -42,17 +44,22 @@ class QuorumTerms:
         broker_id: int,
         session_s: float,
         *,
+        offsets: AppliedOffsets,
+        answer_fetches: Callable[[], None] = lambda: None,
         bootstrap_users: Mapping[str, Mapping[str, str]] = {},
         changes: VoterChanges | None = None,
     ) -> None:
-        """`bootstrap_users` are the users of a new cluster."""
+        """`bootstrap_users` are the users of a new cluster. `answer_fetches` makes the node answer the waiting
+        fetches."""
         self._bootstrap_users = bootstrap_users
         self._voter_changes = changes
         self._log = log
         self._loader = loader
         self._epoch = epoch
         self._broker_id = broker_id
-        self._sessions = BrokerSessions(broker_id, session_s, self._report)
+        self._sessions = BrokerSessions(
+            broker_id, session_s, self._report, offsets, OffsetRelay(answer_fetches)
+        )
         self._report_event: Callable[[Event[Any]], None] = lambda event: None
         self.staged: StagedData = ImageStagedData(self._image)
         self.notes: BrokerNotes = ImageBrokerNotes(self._image)

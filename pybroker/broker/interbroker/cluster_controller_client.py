@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,14 +19,25 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
 from pybroker.broker.cluster.controller_client import EventAnswer, InProcessControllerClient, RequestIdentity
-from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
+from pybroker.broker.cluster.events import (
+    AlterIsr,
+    CatchUp,
+    CreatePartitions,
+    CreateTopics,
+    ElectLeaders,
+    Event,
+    ShutDownBroker,
+    ShutDownOutcome,
+    TruncateTopics,
+    UndeleteTopic,
+)
 from pybroker.broker.cluster.quorum_events import ANSWERED_WHEN_DURABLE
 from pybroker.broker.cluster.value_codec import UnreadableError, pack_event, unpack_reply
 from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
 from pybroker.broker.interbroker.controller_connections import ControllerConnections, OpenConnection
 from pybroker.broker.interbroker.controller_discovery import ControllerDiscovery
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, InterBrokerConnection
-from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, Uuid, decode, encode
 from pybroker.protocol import interbroker as wire
@@ -100,11 +111,14 @@ class ClusterControllerClient:
         open_connection: OpenConnection,
         address_of: Callable[[int], BrokerImage | None] = lambda broker_id: None,
         pulls: bool = False,
+        clients_see: Callable[[Collection[Uuid]], Awaitable[None]] | None = None,
     ) -> None:
         """`changes` returns the controller epoch and the last change, if this broker is the controller.
         `address_of` returns the address of a controller that is not registered in the view. `pulls`: brokers pull
-        changes from the metadata log, so the controller's own broker waits for its view like any other."""
+        changes from the metadata log, so the controller's own broker waits for its view like any other. `clients_see`
+        waits until clients of this broker see the changes of topics that it has applied."""
         self._pulls = pulls
+        self._clients_see = clients_see
         self._address_of = address_of
         self._broker_id = broker_id
         self._local = local
@@ -151,7 +165,7 @@ class ClusterControllerClient:
                     answer = await self._local.submit(event, left_ms, caller=caller, asked=asked)
                     waits = self._pulls and type(event) not in ANSWERED_WHEN_DURABLE
                     if waits or isinstance(event, CatchUp):
-                        answer = await self._shown(answer, self._changes(), deadline)
+                        answer = await self._shown(event, answer, self._changes(), deadline)
                     return answer
                 return await self._forward(ForwardedEvent(event, caller, asked, deadline))
             except KafkaError as error:
@@ -270,15 +284,19 @@ class ClusterControllerClient:
         answered = EventAnswer(found, reply.in_force, reply.throttle_time_ms)
         if type(event) in ANSWERED_WHEN_DURABLE:
             return answered
-        return await self._shown(answered, change, wanted.deadline)
+        return await self._shown(event, answered, change, wanted.deadline)
 
-    async def _shown(self, answer: EventAnswer[R], change: tuple[int, int], deadline: float) -> EventAnswer[R]:
-        """Return the answer when this broker's view has that change; if the deadline comes first, return an answer with
-        `in_force` False.
+    async def _shown(
+        self, event: Event[R], answer: EventAnswer[R], change: tuple[int, int], deadline: float
+    ) -> EventAnswer[R]:
+        """Return the answer when this broker's view has that change and its clients see it; if the deadline comes
+        first, return an answer with `in_force` False.
         """
         try:
             async with asyncio.timeout_at(deadline):
                 await self._view.reached(*change)
+                if self._clients_see is not None:
+                    await self._clients_see(_topics_of(event, answer.reply, self._view.image))
         except TimeoutError:
             return msgspec.structs.replace(answer, in_force=False)
         return answer
@@ -296,6 +314,22 @@ class ClusterControllerClient:
         """Close the connections; waiting submissions fail."""
         self._discovery.close()
         self._connections.close()
+
+
+def _topics_of(event: Event[Any], reply: Any, image: ClusterImage) -> Collection[Uuid]:
+    """Return the topics that get new leaders by an event."""
+    match event:
+        case CreateTopics() | TruncateTopics():
+            return {result.topic_id for result in reply if not isinstance(result, KafkaError)}
+        case UndeleteTopic():
+            return {event.topic_id}
+        case CreatePartitions():
+            names = {topic.name for topic in event.topics}
+        case ElectLeaders():
+            names = {result.topic for result in reply}
+        case _:
+            return ()
+    return {image.topics[name].topic_id for name in names if name in image.topics}
 
 
 async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> EventAnswer[Any]:

@@ -58,6 +58,7 @@ class QuorumTransport:
         report = self._reports.current
         if request.api_key == ApiKey.FETCH:
             message.replica_epoch, message.applied_offset = report
+            message.applied_version = self._reports.offsets.received
         try:
             connection = await self._connection((key, request.api_key == ApiKey.FETCH), broker)
             if not connection.supports(type(message), version):
@@ -65,6 +66,9 @@ class QuorumTransport:
             answer = await connection.request(message, version, timeout_s=ANSWER_S)
             if request.api_key == ApiKey.FETCH and is_served(answer):
                 self._reports.received(report)
+                if answer.applied_offsets:
+                    offsets = {broker.broker_id: broker.end_offset for broker in answer.applied_offsets}
+                    self._reports.offsets.receive(answer.applied_version, offsets)
             return encode(answer, version)
         except ConnectionRefusedError as problem:
             raise PortRefusedError from problem

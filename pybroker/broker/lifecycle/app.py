@@ -579,6 +579,7 @@ class Broker:
             parts.election,
             probe=parts.peers.probe,
             quorum=quorum,
+            applied_offsets=None if self._quorum is None else self._quorum.reports.offsets,
         )
 
     async def _leave(self, parts: BrokerParts) -> None:

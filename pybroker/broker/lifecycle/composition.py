@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from pybroker.broker.interbroker.connection_pool import ConnectionPool
     from pybroker.broker.interbroker.connector import Connector
     from pybroker.broker.interbroker.peer_watch import PeerWatch
+    from pybroker.broker.replicas.partition_visibility import PartitionVisibility
     from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], Non
     peers: PeerWatch | None = None
     controller: ControllerClient = local_controller
     disconnect: Callable[[], None] | None = None
-    quorum = dependencies.quorum
+    quorum, visibility = dependencies.quorum, _visibility(dependencies)
     if between_brokers is not None:
         from pybroker.broker.interbroker.cluster_controller_client import ClusterControllerClient
         from pybroker.broker.interbroker.connection_pool import ConnectionPool
@@ -115,6 +116,7 @@ def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], Non
             open_connection=open_connection,
             address_of=_no_address if quorum is None else quorum.address_of,
             pulls=quorum is not None,
+            clients_see=None if visibility is None else visibility.shown,
         )
         lines = ConnectionPool(view, open_connection)
         disconnect = partial(_close_all, cluster, lines)
@@ -192,11 +194,11 @@ def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], Non
     )
     membership: BrokerRegistration | QuorumRegistration
     following_log: QuorumParts | None = None
-    if quorum is not None:
+    if quorum is not None and visibility is not None:
         from pybroker.broker.lifecycle.quorum_composition import quorum_parts
 
         following_log = quorum_parts(
-            dependencies, quorum, view, controller, on_fatal, receiver=receiver, closing=closing
+            dependencies, quorum, view, controller, on_fatal, receiver=receiver, closing=closing, visibility=visibility
         )
         membership = following_log.registration
     else:
@@ -234,6 +236,14 @@ def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], Non
         peers=peers,
         disconnect=disconnect,
     )
+
+
+def _visibility(dependencies: BrokerDependencies) -> PartitionVisibility | None:
+    if dependencies.quorum is None:
+        return None
+    from pybroker.broker.replicas.partition_visibility import PartitionVisibility
+
+    return PartitionVisibility(dependencies.broker_id, dependencies.quorum.reports.offsets)
 
 
 def _no_address(broker_id: int) -> BrokerImage | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pybroker.broker.controller.terms import ControllerTerms
     from pybroker.broker.replicas.fenced_topics import TopicClosing
     from pybroker.broker.replicas.known_cluster import KnownCluster
+    from pybroker.broker.replicas.partition_visibility import PartitionVisibility
 
 
 def quorum_election(
@@ -52,6 +53,8 @@ def quorum_election(
                 epoch,
                 dependencies.broker_id,
                 session_s,
+                offsets=quorum.reports.offsets,
+                answer_fetches=quorum.node.answer_fetches,
                 bootstrap_users=bootstrap.users,
                 changes=changes,
             )
@@ -76,6 +79,7 @@ def quorum_parts(
     *,
     receiver: ControlReceiver,
     closing: TopicClosing,
+    visibility: PartitionVisibility,
 ) -> QuorumParts:
     """Build the registration, and what applies the log."""
     config = dependencies.config
@@ -97,6 +101,7 @@ def quorum_parts(
         between=config.between_brokers,
         loader=quorum.loader,
         view=view,
+        visibility=visibility,
         execute=receiver.execute,
         expire_fences=closing.expire,
         results=reports,

@@ -135,6 +135,12 @@ class Broadcast:
         """Return an UpdateMetadata that names no topic, only the new controller."""
         return self._update_metadata(image, image.brokers[broker_id], [], _live_brokers(image))
 
+    def shown(
+        self, image: ClusterImage, broker_id: int, topics: list[UpdateMetadataTopicState]
+    ) -> UpdateMetadataRequest:
+        """Return an UpdateMetadata with these topics."""
+        return self._update_metadata(image, image.brokers[broker_id], topics, _live_brokers(image))
+
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
         """Return StopReplica for the deletions that a broker has not confirmed."""
         topics = [_stopped(record, record.held_by(broker_id)) for record in records]
@@ -317,11 +323,12 @@ def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:
 def _shown(topic: TopicImage, indexes: Sequence[int]) -> UpdateMetadataTopicState:
     partitions = topic.partitions
     return UpdateMetadataTopicState(
-        topic.name, topic.topic_id, [_metadata_state(index, partitions[index]) for index in indexes]
+        topic.name, topic.topic_id, [metadata_state(index, partitions[index]) for index in indexes]
     )
 
 
-def _metadata_state(index: int, partition: PartitionImage) -> UpdateMetadataPartitionState:
+def metadata_state(index: int, partition: PartitionImage) -> UpdateMetadataPartitionState:
+    """Return the state of a partition as clients see it."""
     return UpdateMetadataPartitionState(
         index,
         partition.controller_epoch,

@@ -7,6 +7,8 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
+
 
 class BrokerReport(NamedTuple):
     """The content of a report."""
@@ -30,6 +32,8 @@ class FetchReports:
     """The reports of one broker; on the loop's thread."""
 
     def __init__(self) -> None:
+        self.offsets = AppliedOffsets()
+        """What this broker knows of the other brokers' reports."""
         self.current = NOTHING
         """The content of the next report."""
         self._received = NOTHING

@@ -169,6 +169,10 @@ class QuorumNode:
         """Let another voter lead, if this node leads."""
         self._native.resign(successor)
 
+    def answer_fetches(self) -> None:
+        """Answer all fetches that wait for records, if this node leads: the responses carry something new."""
+        self._native.answer_fetches()
+
     async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
         """Return the body of the response to another node's request. Raises ValueError if the body is not a request of
         the quorum.

@@ -1,9 +1,10 @@
 """Applies the metadata log on this broker: each committed change becomes the messages that a controller with a metadata
 store would have sent, for this broker alone.
 
-The publisher shows the image immediately; it begins with orders about replicas when this process has registered itself.
-If the controller needs the result of an order, it gets the result as an event. A new controller may not have these
-results, so the publisher repeats the pending orders in each new controller epoch; orders are idempotent.
+The publisher shows the image immediately, but clients see a partition's new leader when that leader has applied the
+change (`partition_visibility`). The publisher begins with orders about replicas when this process has registered
+itself. If the controller needs the result of an order, it gets the result as an event. A new controller may not have
+these results, so the publisher repeats the pending orders in each new controller epoch; orders are idempotent.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ import msgspec
 
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.metadata.broadcast import Broadcast
-from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster, refusal
+from pybroker.broker.metadata.control_messages import (
+    ControlRequest,
+    ControlResponse,
+    UpdateCluster,
+    UpdateMetadataRequest,
+    refusal,
+)
 from pybroker.broker.metadata.deletion_records import DELETING
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.quorum.loader import ImageChange, MetadataLoader
+from pybroker.broker.replicas.partition_visibility import PartitionVisibility
 from pybroker.errors import FatalError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -79,6 +87,7 @@ class BrokerMetadataPublisher:
         between: str | None,
         loader: MetadataLoader,
         view: FollowingView,
+        visibility: PartitionVisibility,
         execute: Callable[[ControlRequest], Awaitable[ControlResponse]],
         expire_fences: Callable[[int, int], Awaitable[object]],
         results: OrderResults,
@@ -94,6 +103,7 @@ class BrokerMetadataPublisher:
         self._between = between
         self._loader = loader
         self._view = view
+        self._visibility = visibility
         self._execute = execute
         self._expire_fences = expire_fences
         self._results = results
@@ -110,6 +120,7 @@ class BrokerMetadataPublisher:
         self._task: asyncio.Task[None] | None = None
         loader.follow(self._changed)
         loader.follow_leader(lambda epoch, leader: self._wake.set())
+        visibility.offsets.follow(self._offsets_changed)
 
     def start(self) -> None:
         """Begin to apply."""
@@ -128,6 +139,10 @@ class BrokerMetadataPublisher:
         self._queue.append(change)
         self._wake.set()
 
+    def _offsets_changed(self) -> None:
+        if self._visibility.holds:
+            self._wake.set()
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         problem = None if task.cancelled() else task.exception()
         if problem is not None:
@@ -140,9 +155,11 @@ class BrokerMetadataPublisher:
             self._wake.clear()
             while self._queue:
                 await self._apply(self._next())
+                await self._show_held()
             if self._again_due:
                 self._again_due = False
                 await self._carry_out(list(self._pending(self._view.image)))
+            await self._show_held()
             await self._show_controller()
 
     def _next(self) -> ImageChange:
@@ -184,10 +201,15 @@ class BrokerMetadataPublisher:
         broadcast = self._broadcast()
         mine = after.brokers[self._broker_id]
         if delta is None or mine.epoch != self._epoch:
+            self._visibility.forget()
             return broadcast.introductions(after, {self._broker_id}, after.offset)[self._broker_id]
-        return broadcast.changes(before, after, in_full(after, delta), after.offset, {self._broker_id}).get(
+        messages = broadcast.changes(before, after, in_full(after, delta), after.offset, {self._broker_id}).get(
             self._broker_id, []
         )
+        return [
+            self._visibility.hold(before, after, message) if isinstance(message, UpdateMetadataRequest) else message
+            for message in messages
+        ]
 
     def _broadcast(self) -> Broadcast:
         controller = self._loader.leader[1]
@@ -222,6 +244,15 @@ class BrokerMetadataPublisher:
     def _repeat(self) -> None:
         self._again, self._again_due = None, True
         self._wake.set()
+
+    async def _show_held(self) -> None:
+        """Show clients the partitions whose leaders have applied the change by now."""
+        image = self._view.image
+        if self._visibility.holds and self._epoch >= 0 and self._broker_id in image.brokers:
+            states = self._visibility.release(image)
+            if states:
+                await self._carry_out([self._broadcast().shown(image, self._broker_id, states)])
+        self._visibility.settle()
 
     async def _show_controller(self) -> None:
         """Show a new controller to clients now; the next change may come much later."""

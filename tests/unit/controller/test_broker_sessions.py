@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from pybroker.broker.controller.broker_sessions import BrokerSessions
+from pybroker.broker.controller.offset_relay import OffsetRelay
 from pybroker.broker.metadata.image import BrokerImage, ClusterImage
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 
 BROKER = BrokerImage(2, 7, (), None)
 
@@ -13,7 +15,7 @@ BROKER = BrokerImage(2, 7, (), None)
 async def test_no_wait_outlives_the_term() -> None:
     """A decision that the log has committed while the controller stops asks for the brokers after `stop`."""
     image = msgspec.structs.replace(ClusterImage.initial(1), brokers={2: BROKER})
-    sessions = BrokerSessions(1, 60, lambda _: None)
+    sessions = BrokerSessions(1, 60, lambda _: None, AppliedOffsets(), OffsetRelay(lambda: None))
     sessions.start(image)
     before = sessions.applied([2], 100)
     await sessions.stop()

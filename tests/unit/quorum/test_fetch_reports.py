@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from pybroker.broker.api import quorum_messages
 from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
+from pybroker.broker.controller.offset_relay import OffsetRelay
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
-from pybroker.native import Uuid, encode
+from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import interbroker as ib
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -33,7 +36,8 @@ class Node:
         self.body = encode(ib.FetchResponse(responses=[topic]), 13)
 
     async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
-        assert (api_key, api_version, body) == (1, 13, encode(REQUEST, 13))
+        assert (api_key, api_version) == (1, 13)
+        assert decode(1, 13, body, True, interbroker=True).applied_offset == REQUEST.applied_offset
         return self.body
 
 
@@ -53,12 +57,54 @@ class FakeController:
 @pytest.mark.parametrize("refusal", [None, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
 def test_a_served_fetch_is_a_heartbeat(refusal: ErrorCode | None) -> None:
     controller: Any = FakeController(refusal)
-    response = asyncio.run(quorum_messages.handle(Node(ErrorCode.NONE), controller, CONTEXT, REQUEST))
+    response = asyncio.run(quorum_messages.handle(Node(ErrorCode.NONE), AppliedOffsets(), controller, CONTEXT, REQUEST))
     assert response.responses[0].partitions[0].error_code == 0
     assert controller.heartbeats == [BrokerHeartbeat(2, 40, 55)]
 
 
 def test_a_refused_fetch_is_none() -> None:
     controller: Any = FakeController()
-    asyncio.run(quorum_messages.handle(Node(ErrorCode.FENCED_LEADER_EPOCH), controller, CONTEXT, REQUEST))
+    node = Node(ErrorCode.FENCED_LEADER_EPOCH)
+    asyncio.run(quorum_messages.handle(node, AppliedOffsets(), controller, CONTEXT, REQUEST))
     assert controller.heartbeats == []
+
+
+def test_a_response_relays_what_brokers_have_applied_until_the_replica_has_it() -> None:
+    leader, follower = AppliedOffsets(), AppliedOffsets()
+
+    def fetched(request: ib.FetchRequest) -> Any:
+        controller: Any = FakeController()
+        return asyncio.run(quorum_messages.handle(Node(ErrorCode.NONE), leader, controller, CONTEXT, request))
+
+    leader.note(1, 70)
+    leader.note(2, 60)
+    response = fetched(REQUEST)
+    relayed = {broker.broker_id: broker.end_offset for broker in response.applied_offsets}
+    assert relayed == {1: 70, 2: 60}
+    follower.note(2, 61)
+    follower.receive(response.applied_version, relayed)
+    assert dict(follower.offsets) == {1: 70, 2: 61}
+    assert fetched(msgspec.structs.replace(REQUEST, applied_version=follower.received)).applied_offsets == []
+
+
+async def test_waiting_fetches_are_answered_when_a_new_leader_has_applied_its_change() -> None:
+    answered: list[None] = []
+    twice = asyncio.Event()
+
+    def answer_fetches() -> None:
+        answered.append(None)
+        if len(answered) == 2:
+            twice.set()
+
+    relay = OffsetRelay(answer_fetches)
+    relay.expect((2, 3), 50)
+    relay.applied(2, 49)
+    assert answered == []
+    relay.applied(2, 50)
+    relay.applied(3, 51)
+    assert len(answered) == 1, "the second one waits for the pause"
+    await twice.wait()
+    relay.applied(2, 60)
+    await asyncio.sleep(0.01)
+    assert len(answered) == 2, "no change made it a leader"
+    relay.stop()

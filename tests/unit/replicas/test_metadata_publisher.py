@@ -45,9 +45,11 @@ from pybroker.broker.metadata.deletion_records import DELETING
 from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, as_told
 from pybroker.broker.metadata.records.deltas import from_records, to_records
 from pybroker.broker.metadata.znodes import RunningNode
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.quorum.loader import MetadataLoader
 from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.broker.replicas.metadata_publisher import BrokerMetadataPublisher, in_full
+from pybroker.broker.replicas.partition_visibility import PartitionVisibility
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from tests.support.memory_quorum import MemoryQuorum
@@ -200,6 +202,7 @@ class Scene:
         self.log = self.quorum.node(1)
         self.loader = MetadataLoader(self._fatal)
         self.view = KnownCluster([])
+        self.offsets = AppliedOffsets()
         self.incarnation = Uuid.random()
         self.orders: list[ControlRequest] = []
         self.said: list[tuple[str, int]] = []
@@ -210,6 +213,7 @@ class Scene:
             between="PLAINTEXT",
             loader=self.loader,
             view=self.view,
+            visibility=PartitionVisibility(1, self.offsets),
             execute=self._execute,
             expire_fences=self._expire,
             results=self,
@@ -371,3 +375,59 @@ def test_states_become_topics() -> None:
     told = as_told(image, ImageDelta(topics=(changed,)))
     assert told.topics == ()
     assert in_full(image.apply(told), told) == ImageDelta(topics=(changed,))
+
+
+def leaders(order: ControlRequest) -> dict[str, list[int]]:
+    """Leaders by topic in an UpdateMetadata."""
+    assert isinstance(order, UpdateMetadataRequest)
+    return {topic.topic_name: [state.leader for state in topic.partition_states] for topic in order.topic_states}
+
+
+async def shown_by(scene: Scene, broker_id: int, offset: int) -> list[ControlRequest]:
+    """What clients see after a broker has applied the log up to an offset."""
+    scene.taken()
+    scene.offsets.note(broker_id, offset)
+    await asyncio.sleep(0.01)
+    return scene.taken()
+
+
+async def test_clients_see_a_partition_when_its_leader_has_applied_it_or_is_fenced(scene: Scene) -> None:
+    for broker_id in (2, 3):
+        await scene.register(broker_id, Uuid.random())
+    await scene.register()
+    scene.taken()
+
+    def assigned(name: str, *brokers: int) -> CreateTopics:
+        assignment = {index: (broker_id,) for index, broker_id in enumerate(brokers)}
+        return CreateTopics((NewTopic(name, len(brokers), 1, assignment, {}),), False, 0, 1)
+
+    await scene.decide(assigned("theirs", 2, 3))
+    first = scene.quorum.end
+    assert leaders(scene.taken()[-1]) == {}
+    await scene.decide(assigned("mixed", 3, 1, 2))
+    second = scene.quorum.end
+    assert leaders(scene.taken()[-1]) == {"mixed": [-1, 1, -1]}
+    topics = [topic.topic_id for topic in scene.view.image.topics.values()]
+    waits = asyncio.ensure_future(scene.publisher._visibility.shown(topics))
+
+    assert await shown_by(scene, 2, first - 1) == []
+    (shown,) = await shown_by(scene, 2, first)
+    assert leaders(shown) == {"theirs": [2, -1]}
+    (shown,) = await shown_by(scene, 2, second)
+    assert leaders(shown) == {"mixed": [2]}
+    assert not waits.done()
+    await scene.decide(BrokersChanged(gone=(3,)))
+    states = [leaders(order) for order in scene.taken() if isinstance(order, UpdateMetadataRequest)]
+    assert {name: found for state in states for name, found in state.items()} == {"theirs": [-1], "mixed": [-1]}
+    await waits
+
+
+async def test_a_deleted_topic_is_held_no_more(scene: Scene) -> None:
+    await scene.register(2, Uuid.random())
+    await scene.register()
+    await scene.decide(CreateTopics((NewTopic("a", 1, 1, {0: (2,)}, {}),), False, 0, 1))
+    topic_id = scene.view.image.topics["a"].topic_id
+    waits = asyncio.ensure_future(scene.publisher._visibility.shown([topic_id]))
+    await scene.decide(DeleteTopics((topic_id,), "User:a", 1_000, 50))
+    await waits
+    assert await shown_by(scene, 2, scene.quorum.end) == []

@@ -130,6 +130,25 @@ fn proposals_of_one_time_share_a_flush_and_a_response() {
 }
 
 #[test]
+fn waiting_fetches_are_answered_when_the_owner_asks() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.elect();
+    replica.write();
+    replica.fetched_by(2, 2);
+    replica.write();
+    let epoch = replica.quorum.state().epoch;
+    let offset = replica.quorum.log().end_offset();
+    let ask = Ask::Fetch {
+        from: EpochEnd { epoch, offset },
+        high_watermark: i64::MAX,
+    };
+    replica.ask(7, 3, epoch, TOPIC, ask);
+    assert!(replica.response(7).is_none());
+    replica.step(Event::AnswerFetches);
+    assert!(replica.response(7).is_some());
+}
+
+#[test]
 fn storage_error_halts() {
     let mut replica = Replica::new(1, voters(1));
     replica.write();

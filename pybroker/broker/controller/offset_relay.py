@@ -1,0 +1,61 @@
+"""Tells brokers immediately that a leader has applied a change for which they wait: the leader of the metadata log
+answers their waiting fetches. See `broker.quorum.applied_offsets`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+PAUSE_S = 0.005
+"""Minimum time between two relays: all brokers get each of them."""
+
+
+class OffsetRelay:
+    """The relay of one controller; on the loop's thread."""
+
+    def __init__(self, answer_fetches: Callable[[], None]) -> None:
+        self._answer_fetches = answer_fetches
+        self._awaited: dict[int, list[int]] = {}
+        """Broker → ends of the changes that made it a leader and that it has not applied, ascending."""
+        self._pause: asyncio.TimerHandle | None = None
+        self._due = False
+
+    def expect(self, broker_ids: Iterable[int], offset: int) -> None:
+        """Relay when these brokers have applied the log up to `offset`."""
+        for broker_id in broker_ids:
+            self._awaited.setdefault(broker_id, []).append(offset)
+
+    def applied(self, broker_id: int, offset: int) -> None:
+        """Relay if other brokers wait for this."""
+        awaited = self._awaited.get(broker_id)
+        if awaited is None or awaited[0] > offset:
+            return
+        left = [end for end in awaited if end > offset]
+        if left:
+            self._awaited[broker_id] = left
+        else:
+            del self._awaited[broker_id]
+        if self._pause is None:
+            self._relay()
+        else:
+            self._due = True
+
+    def lost(self, broker_id: int) -> None:
+        """Expect nothing of a fenced broker."""
+        self._awaited.pop(broker_id, None)
+
+    def stop(self) -> None:
+        """Relay no more."""
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def _relay(self) -> None:
+        self._due = False
+        self._answer_fetches()
+        self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        if self._due:
+            self._relay()

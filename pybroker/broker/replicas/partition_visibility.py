@@ -1,0 +1,156 @@
+"""When clients see a partition's new leader: when the leader has applied the change, so that it takes requests, or is
+fenced.
+
+Until then clients see the previous state. They see no partition of a new topic before one of its leaders is ready; of
+the others they see no leader (LEADER_NOT_AVAILABLE), because the number of partitions must be right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+import msgspec
+
+from pybroker.broker.metadata.broadcast import metadata_state
+from pybroker.broker.metadata.control_messages import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, TopicImage
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
+from pybroker.native import Uuid
+
+
+class HeldPartition(msgspec.Struct):
+    """A partition whose state clients do not see yet."""
+
+    leader: int
+    leader_epoch: int
+    offset: int
+    """The end of the change that made it the leader."""
+    unseen: bool
+    """Clients do not see the partition at all."""
+
+
+class PartitionVisibility:
+    """The partitions of one broker's view; on the loop's thread."""
+
+    def __init__(self, broker_id: int, offsets: AppliedOffsets) -> None:
+        self._broker_id = broker_id
+        self.offsets = offsets
+        self._held: dict[Uuid, dict[int, HeldPartition]] = {}
+        self._waiting: list[tuple[frozenset[Uuid], asyncio.Future[None]]] = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether clients do not see all changes yet."""
+        return bool(self._held)
+
+    async def shown(self, topics: Collection[Uuid]) -> None:
+        """Wait until clients see the changes of these topics that this broker has applied."""
+        if not self._held.keys().isdisjoint(topics):
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((frozenset(topics), future))
+            await future
+
+    def forget(self) -> None:
+        """Note that clients see everything: the broker begins with the whole image."""
+        self._held.clear()
+
+    def hold(self, before: ClusterImage, after: ClusterImage, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
+        """Return the part of the request that clients may see now; hold the rest."""
+        states = [shown for state in request.topic_states if (shown := self._hold(before, after, state)) is not None]
+        return msgspec.structs.replace(request, topic_states=states)
+
+    def _hold(
+        self, before: ClusterImage, after: ClusterImage, state: UpdateMetadataTopicState
+    ) -> UpdateMetadataTopicState | None:
+        topic_id = state.topic_id
+        if any(partition.leader == LEADER_DURING_DELETE for partition in state.partition_states):
+            self._held.pop(topic_id, None)
+            return state
+        known = before.topic_by_id(topic_id)
+        held = self._held.pop(topic_id, {})
+        shown: list[UpdateMetadataPartitionState] = []
+        for partition in state.partition_states:
+            index, role = partition.partition_index, (partition.leader, partition.leader_epoch)
+            was = held.get(index)
+            offset = after.offset
+            if was is not None and (was.leader, was.leader_epoch) == role:
+                offset = was.offset
+            elif was is None and _has_role(known, index, role):
+                shown.append(partition)
+                continue
+            if self._may_show(partition.leader, offset, after):
+                held.pop(index, None)
+                shown.append(partition)
+            else:
+                unseen = known is None or index >= len(known.partitions) if was is None else was.unseen
+                held[index] = HeldPartition(*role, offset, unseen)
+        if held:
+            self._held[topic_id] = held
+        return self._with_unseen(after, topic_id, shown) if shown else None
+
+    def release(self, image: ClusterImage) -> list[UpdateMetadataTopicState]:
+        """Return the held states that clients may see now; `image` is the applied one."""
+        states = []
+        for topic_id, held in list(self._held.items()):
+            topic = image.topic_by_id(topic_id)
+            if topic is None:
+                del self._held[topic_id]
+                continue
+            due = [index for index, part in held.items() if self._may_show(part.leader, part.offset, image)]
+            for index in due:
+                del held[index]
+            if not held:
+                del self._held[topic_id]
+            if due:
+                shown = [metadata_state(index, topic.partitions[index]) for index in due]
+                states.append(self._with_unseen(image, topic_id, shown))
+        return states
+
+    def settle(self) -> None:
+        """Wake those that wait for what clients see now."""
+        left = []
+        for topics, future in self._waiting:
+            if not self._held.keys().isdisjoint(topics):
+                left.append((topics, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = left
+
+    def _may_show(self, leader: int, offset: int, image: ClusterImage) -> bool:
+        return (
+            leader < 0
+            or leader == self._broker_id
+            or leader not in image.brokers
+            or self.offsets.of(leader) >= offset
+        )
+
+    def _with_unseen(
+        self, image: ClusterImage, topic_id: Uuid, shown: list[UpdateMetadataPartitionState]
+    ) -> UpdateMetadataTopicState:
+        """Return the state of a topic, with partitions without a leader that clients must count."""
+        topic = image.topic_by_id(topic_id)
+        assert topic is not None, topic_id
+        for index, held in self._held.get(topic_id, {}).items():
+            if held.unseen:
+                held.unseen = False
+                state = metadata_state(index, topic.partitions[index])
+                shown.append(msgspec.structs.replace(state, leader=NO_LEADER))
+        shown.sort(key=_index)
+        return UpdateMetadataTopicState(topic.name, topic_id, shown)
+
+
+def _index(state: UpdateMetadataPartitionState) -> int:
+    return state.partition_index
+
+
+def _has_role(topic: TopicImage | None, index: int, role: tuple[int, int]) -> bool:
+    if topic is None or index >= len(topic.partitions):
+        return False
+    known = topic.partitions[index]
+    return (known.leader, known.leader_epoch) == role
