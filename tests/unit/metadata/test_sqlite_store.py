@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from pybroker.broker.lifecycle.startup.store_opening import get_or_generate_cluster_id
+from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.metadata_store import Create, StoreClosedError
 from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
 from pybroker.errors import FatalError, StartError
+from pybroker.native import Uuid
 
 
 async def test_a_second_broker_is_refused(tmp_path: Path) -> None:
@@ -130,7 +132,12 @@ async def test_cluster_id_is_made_once(tmp_path: Path) -> None:
     store = await EmbeddedStore.open(tmp_path)
     ids = await asyncio.gather(*(get_or_generate_cluster_id(store) for _ in range(20)))
     assert len(set(ids)) == 1
+    assert str(Uuid.parse(ids[0])) == ids[0]
+    assert (await store.get(znodes.CLUSTER_ID)).data == znodes.encode_cluster_id(ids[0])
     await store.close()
     store = await EmbeddedStore.open(tmp_path)
     assert await get_or_generate_cluster_id(store) == ids[0]
     await store.close()
+    other = await EmbeddedStore.open(tmp_path / "other")
+    assert await get_or_generate_cluster_id(other) != ids[0]
+    await other.close()
