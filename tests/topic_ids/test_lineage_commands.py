@@ -48,6 +48,7 @@ def test_the_commands(start_broker: StartBroker) -> None:
     assert "truncate" not in story.splitlines()[0]
     events = json.loads(run("history", str(first), "--json"))[0]["events"]
     assert [event["what"] for event in events] == ["create", "truncate", "undelete", "delete"]
+    assert {event["by"] for event in events} == {"User:ANONYMOUS"}
     assert json.loads(run("history", "told", "--json"))[0]["partitions"][0]["log_start_offset"] == 2
     assert "There is no deleted topic nonsense" in run("undelete", "nonsense", code=1)
     assert "There is no topic" in run("history", "nothing", code=1)

@@ -309,7 +309,10 @@ async def test_delete_refusals(control_plane: ControlPlane) -> None:
     assert [one.error_code for one in (await control_plane.call(20, request, 6)).responses] == [42, 42]
     aliased = await delete(control_plane, "a", first.topic_id, "b", "b", "none")
     assert [one.error_code for one in aliased.responses] == [42, 42, 42, 3]
-    assert (await delete(control_plane, first.topic_id)).responses[0].name == "a"
+    (deleted,) = (await delete(control_plane, first.topic_id)).responses
+    assert (deleted.error_code, deleted.name, deleted.topic_id) == (0, "a", first.topic_id)
+    gone = await delete(control_plane, first.topic_id, "b")
+    assert [one.error_code for one in gone.responses] == [ErrorCode.UNKNOWN_TOPIC_ID, 0]
     await metadata(control_plane, "__consumer_offsets")
     # As Apache Kafka 4: an internal topic is a topic.
     assert (await delete(control_plane, "__consumer_offsets")).responses[0].error_code == 0
