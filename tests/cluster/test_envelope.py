@@ -21,6 +21,7 @@ from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_network, until
 from tests.support.cluster_state import ClusterState, state_of
 from tests.support.links import ZOOKEEPER, Links
+from tests.support.lives_in_cluster import LivesAt
 from tests.wire.client import WireClient
 
 ANSWER_MS = 60_000
@@ -172,6 +173,48 @@ def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Netwo
         assert code == 0
         assert delete(brokers[asked], name) == (0, made)
     assert delete(brokers[asked], "never-made")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@contextmanager
+def paused(broker: ClusterBroker) -> Iterator[None]:
+    """A broker that hears of nothing meanwhile. Requests to it wait."""
+    pause(broker.pid)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_a_broker_that_is_behind_knows_what_was_deleted_elsewhere(network: Network) -> None:
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    for number in range(5):
+        with WireClient(brokers[asked].port) as client, paused(brokers[asked]):
+            other = LivesAt(brokers[third].port)
+            made = other.create_on(f"just-deleted-{number}", [third, controller])
+            assert other.delete(made).error_code == 0
+            topic = m.UndeleteTopicsRequest_UndeletableTopic(topic_id=made)
+            client.send(m.UndeleteTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 0)
+            os.kill(brokers[asked].pid, signal.SIGCONT)
+            assert client.receive().topics[0].error_code == 0
+    assert LivesAt(brokers[asked].port).undelete(Uuid.random()).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_broker_that_is_behind_truncates_what_was_created_elsewhere(network: Network) -> None:
+    controller, asked, third = network.roles()
+    brokers = network.cluster.brokers
+    for number in range(6):
+        name = f"to-truncate-{number}"
+        with WireClient(brokers[asked].port) as client, paused(brokers[asked]):
+            made = LivesAt(brokers[third].port).create_on(name, [third, controller])
+            topic = m.TruncateTopicsRequest_TruncatableTopic(keep_offsets=False)
+            if number % 2:
+                topic.name = name
+            else:
+                topic.topic_id = made
+            client.send(m.TruncateTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 0)
+            os.kill(brokers[asked].pid, signal.SIGCONT)
+            assert client.receive().topics[0].error_code == 0
 
 
 @pytest.mark.checklist("R26", "B2")

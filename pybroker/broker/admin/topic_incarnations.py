@@ -65,6 +65,16 @@ class LineageAdmin:
         """Return the error for an id without a live topic. `may_see`: whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, may_see)
 
+    async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> None:
+        """Before a name or an id counts as unknown, wait until this broker has applied all earlier decisions of the
+        controller: another broker may have created or deleted the topic a moment ago."""
+        image = self._view.image
+        if not all(
+            asked in image.topics if isinstance(asked, str) else asked in image.names or asked in image.deletions
+            for asked in which
+        ):
+            await self._controller.catch_up(timeout_ms)
+
     # --- undelete -----------------------------------------------------------------------------------------------------
 
     async def undelete(
@@ -92,12 +102,6 @@ class LineageAdmin:
         return answer.reply
 
     # --- purge --------------------------------------------------------------------------------------------------------
-
-    async def know_deleted(self, topics: Sequence[Uuid], timeout_ms: int) -> None:
-        """Wait until this broker has applied all earlier decisions of the controller, unless it knows all these
-        deletions: another broker may have deleted a topic a moment ago."""
-        if not all(topic_id in self._view.image.deletions for topic_id in topics):
-            await self._controller.catch_up(timeout_ms)
 
     async def purge(
         self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int

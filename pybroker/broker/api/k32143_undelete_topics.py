@@ -35,6 +35,7 @@ async def handle(
     answers: dict[Uuid, UndeletedTopic | KafkaError] = {}
     wanted: list[Restore] = []
     seen: dict[Uuid, None] = {}
+    await lineage.know([topic.topic_id for topic in request.topics], request.timeout_ms)
     for topic in request.topics:
         if topic.topic_id in seen:
             answers[topic.topic_id] = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic twice.")

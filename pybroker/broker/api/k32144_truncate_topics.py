@@ -33,6 +33,9 @@ async def handle(
     """Respond when the new incarnations accept records, or after timeout_ms."""
     answers: list[TruncatedTopic | KafkaError | None] = []
     wanted: list[Truncate] = []
+    await lineage.know(
+        [topic.topic_id if topic.name is None else topic.name for topic in request.topics], request.timeout_ms
+    )
     for topic in request.topics:
         refused = _refused(lineage, authorizer, context, topic)
         answers.append(refused)

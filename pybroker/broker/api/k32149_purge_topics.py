@@ -33,7 +33,7 @@ async def handle(
     """Respond when this broker has applied the decision, or after timeout_ms."""
     asked = list(dict.fromkeys(topic.topic_id for topic in request.topics))
     answers: dict[Uuid, PurgedTopic | KafkaError] = {}
-    await lineage.know_deleted(asked, request.timeout_ms)
+    await lineage.know(asked, request.timeout_ms)
     for topic_id in asked:
         refused = _refused(lineage, authorizer, context, topic_id)
         if refused is None and request.delay_ms < 0:
