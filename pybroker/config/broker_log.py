@@ -303,7 +303,7 @@ RETENTION = (
         LIST,
         ("delete",),
         "Policy for old segments: delete, compact (keep the last record of each key), or both.",
-        items_of("compact", "delete", repeated=True),
+        items_of("compact", "delete"),
         CLUSTER,
     ),
 )

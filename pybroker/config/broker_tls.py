@@ -2,14 +2,22 @@
 `listener.name.<listener>.ssl.…`. `security.keystores` reads the files.
 """
 
-
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import msgspec
 
-from pybroker.config.setting_values import ConfigKey, ConfigType, InvalidValue, Scope, Value, not_empty, one_of
+from pybroker.config.setting_values import (
+    ConfigKey,
+    ConfigType,
+    InvalidValue,
+    Scope,
+    Value,
+    not_empty,
+    one_of,
+    unlike,
+)
 from pybroker.config.stores import CRL, PEM, CrlFile, StoreFile, StoreText, check_type
 
 STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
@@ -19,6 +27,7 @@ PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
 def _protocols(value: Value) -> None:
     not_empty(value)
+    unlike(value)
     for name in value if isinstance(value, tuple) else ():
         if name not in PROTOCOLS:
             raise InvalidValue(f"{name} is not supported; this broker supports {', '.join(PROTOCOLS)}")
@@ -115,6 +124,7 @@ _TLS = (
         LIST,
         (),
         "Cipher suites to support, under Java's names. Empty: all that this broker has.",
+        unlike,
     ),
     ConfigKey(
         "ssl.principal.mapping.rules",

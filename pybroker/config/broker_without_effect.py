@@ -7,7 +7,7 @@ documentation says why they change nothing. Settings that ask for protection or 
 
 from __future__ import annotations
 
-from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between
+from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, unlike
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN,
@@ -70,12 +70,12 @@ WITHOUT_EFFECT = (
     _key("remote.log.reader.threads", INT, 10, _TIERED, at_least(1)),
     _key("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", _KERBEROS, per_broker=True),
     _key("sasl.kerberos.min.time.before.relogin", LONG, 60000, _KERBEROS, per_broker=True),
-    _key("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), _KERBEROS, per_broker=True),
+    _key("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), _KERBEROS, unlike, per_broker=True),
     _key("sasl.kerberos.service.name", STRING, None, _KERBEROS, per_broker=True),
     _key("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, _KERBEROS, per_broker=True),
     _key("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, _KERBEROS, per_broker=True),
-    _key("sasl.login.refresh.buffer.seconds", SHORT, 300, _OAUTH, between(0, 3600), per_broker=True),
-    _key("sasl.login.refresh.min.period.seconds", SHORT, 60, _OAUTH, between(0, 900), per_broker=True),
-    _key("sasl.login.refresh.window.factor", DOUBLE, 0.8, _OAUTH, between(0.5, 1), per_broker=True),
-    _key("sasl.login.refresh.window.jitter", DOUBLE, 0.05, _OAUTH, between(0, 0.25), per_broker=True),
+    _key("sasl.login.refresh.buffer.seconds", SHORT, 300, _OAUTH, per_broker=True),
+    _key("sasl.login.refresh.min.period.seconds", SHORT, 60, _OAUTH, per_broker=True),
+    _key("sasl.login.refresh.window.factor", DOUBLE, 0.8, _OAUTH, per_broker=True),
+    _key("sasl.login.refresh.window.jitter", DOUBLE, 0.05, _OAUTH, per_broker=True),
 )

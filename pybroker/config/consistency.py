@@ -22,6 +22,8 @@ VOTERS = "controller.quorum.voters"
 ADVERTISED = "advertised.listeners"
 CONTROLLERS = "controller.listener.names"
 PROTOCOL_MAP = "listener.security.protocol.map"
+PER_ADDRESS = "max.connections.per.ip"
+CLEANER_MEMORY = "log.cleaner.dedupe.buffer.size"
 
 Problems = Iterator[tuple[str, str]]
 """(setting, problem with its value)"""
@@ -305,6 +307,58 @@ def _connection_overrides(config: BrokerConfig, given: Mapping[str, str]) -> Pro
         yield connection_overrides.NAME, str(problem)
 
 
+def _retention(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    """Refuse a default that deletes every record at once. A topic may have it (retention.ms=0), as in Kafka."""
+    del given
+    member, value = config.first_of_family("log.retention.ms") or ("", None)
+    if value == 0:
+        yield member, "must be -1 (no limit) or at least 1"
+
+
+def _connections_of_an_address(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    if config[PER_ADDRESS] == 0 and not config[connection_overrides.NAME]:
+        yield PER_ADDRESS, f"0 refuses every connection; set {connection_overrides.NAME}"
+
+
+def _memory_of_cleaner(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    threads = max(1, config.get_int("log.cleaner.threads"))
+    if config.get_int(CLEANER_MEMORY) // threads <= 1 << 20:
+        yield CLEANER_MEMORY, f"must be above 1 MiB for each of log.cleaner.threads={threads}"
+
+
+def changed_problems(now: BrokerConfig, then: BrokerConfig) -> Problems:
+    """Yield the problems of a change of settings on a running broker (Kafka: KafkaConfig.validateValues and the
+    reconfigurable components). Settings that keep their value have no problem: another release may have stored them.
+    """
+    changed = {name for name in then if then[name] != now[name]}
+    for check in (_cordoned, _groups, _retention, _connections_of_an_address, _memory_of_cleaner):
+        found = list(check(then, {}))
+        if found and list(check(now, {})) != found:
+            yield from found
+    for name in _AT_LEAST_ONE & changed:
+        if then.get_int(name) < 1:
+            yield name, "must be at least 1"
+    for name in sorted(_THREADS & changed):
+        least, most = max(1, now.get_int(name) // 2), max(1, now.get_int(name)) * 2
+        if not least <= then.get_int(name) <= most:
+            yield name, f"must be between {least} and {most}: at least half and at most double of the current value"
+
+
+_AT_LEAST_ONE = {"max.connections", "max.connection.creation.rate"}
+_THREADS = {
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+}
+
 _WITHOUT_LISTENERS: tuple[Check, ...] = (
     _identity,
     _advertised,
@@ -314,6 +368,9 @@ _WITHOUT_LISTENERS: tuple[Check, ...] = (
     _directories,
     _cordoned,
     _groups,
+    _retention,
+    _connections_of_an_address,
+    _memory_of_cleaner,
     _connection_overrides,
 )
 _CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _store, *_WITHOUT_LISTENERS[1:])

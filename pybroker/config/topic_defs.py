@@ -18,6 +18,7 @@ from pybroker.config.setting_values import (
     Scope,
     Value,
     at_least,
+    items_of,
     render_value,
     throttled_replicas,
 )
@@ -74,6 +75,10 @@ _OWN_DEFAULTS: dict[str, Value] = {
 }
 
 
+_OWN_VALIDATORS = {"cleanup.policy": items_of("compact", "delete", repeated=True)}
+"""As in Kafka: a topic may name a policy twice."""
+
+
 def _from_broker(name: str, synonym: str) -> ConfigKey:
     broker = BROKER_SETTINGS[synonym]
     return ConfigKey(
@@ -81,7 +86,7 @@ def _from_broker(name: str, synonym: str) -> ConfigKey:
         broker.type,
         _OWN_DEFAULTS.get(name, broker.default),
         broker.documentation,
-        broker.validator,
+        _OWN_VALIDATORS.get(name, broker.validator),
         Scope.CLUSTER_WIDE,
     )
 

@@ -21,6 +21,7 @@ from pybroker.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
+    ConfigKey,
     ConfigType,
     InvalidValue,
     Scope,
@@ -201,6 +202,8 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     """Return the change of a broker's dynamic settings; an empty resource name changes the cluster's defaults. Raises
     KafkaError."""
     per_cluster = resource.resource_name == ""
+    for op in resource.ops:
+        _check_list_operation(op, BROKER_SETTINGS.get(op.name))
     fixed = sorted(op.name for op in resource.ops if op.op != OpType.DELETE and _is_fixed(op.name))
     if fixed:
         raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -290,23 +293,33 @@ def check_broker_name(name: str, broker_id: int) -> None:
     try:
         asked = int(name)
     except ValueError:
-        raise _refused(f"Node id must be an integer, but it is: {name}") from None
+        asked = None
+    if asked is None or name != name.strip():  # Kafka's Integer.valueOf refuses the spaces that Python takes.
+        raise _refused(f"Node id must be an integer, but it is: {name}")
     if asked != broker_id:
         raise _refused(f"Unexpected broker id, expected {broker_id} or empty string, but received {name}")
 
 
+def _check_list_operation(op: ConfigOp, key: ConfigKey | None) -> None:
+    """Refuse APPEND and SUBTRACT of settings that are no list, or unknown. Raises KafkaError (INVALID_CONFIG)."""
+    if op.op not in (OpType.APPEND, OpType.SUBTRACT):
+        return
+    if key is None or key.type is not ConfigType.LIST:
+        raise _invalid(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+
+
 def _new_text(
-    op: ConfigOp, current: Mapping[str, str], default: Callable[[str], str], table: Mapping[str, object]
+    op: ConfigOp, current: Mapping[str, str], default: Callable[[str], str], table: Mapping[str, ConfigKey]
 ) -> str:
     """Return the text after SET, APPEND or SUBTRACT, before its validation."""
     value = op.value or ""
     if op.op == OpType.SET:
         return value
-    key = table.get(op.name)
-    if getattr(key, "type", None) is not ConfigType.LIST:
-        raise _invalid(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+    _check_list_operation(op, table.get(op.name))
     items = [item for item in current.get(op.name, default(op.name)).split(",") if item]
-    given = [item.strip() for item in value.split(",") if item.strip()]
+    given = [item.strip() for item in value.split(",")]
+    while value and given and not given[-1]:
+        given.pop()  # As in Kafka (Java's split): only an empty value is one empty item.
     if op.op == OpType.APPEND:
         items += [item for item in given if item not in items]
     else:

@@ -45,11 +45,12 @@ from pybroker.config import (
     InvalidValue,
     check_resolved,
     connection_overrides,
+    render_value,
     resolve_topic_configs,
 )
 from pybroker.config.broker_defs import broker_key
 from pybroker.config.broker_tls import BY_NAME as TLS
-from pybroker.config.consistency import cordon_problem
+from pybroker.config.consistency import changed_problems
 from pybroker.config.listener_settings import listener_setting
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.stores import UnreadableFileError
@@ -141,7 +142,7 @@ class ConfigAdmin:
             texts = [
                 op.value
                 for op in resource.ops
-                if op.name == connection_overrides.NAME and op.op != OpType.DELETE and op.value
+                if op.name == connection_overrides.NAME and op.op == OpType.SET and op.value
             ]
             if results[index] is not None or resource.resource_type != ResourceType.BROKER:
                 continue
@@ -260,9 +261,8 @@ class ConfigAdmin:
             NativeBroker.check_settings(then.native_settings())
         except (ConfigError, ValueError) as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
-        cordon = cordon_problem(then) if "cordoned.log.dirs" in change.changes else None
-        if cordon is not None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
+        for name, wrong in changed_problems(self._config, then):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}={render_value(then[name])}: {wrong}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
             # During an upgrade, two broker settings may name different protocol versions: do not refuse changes of
@@ -282,8 +282,8 @@ class ConfigAdmin:
         changed = [*change.changes, *(self._stored(change.name) if change.replace else ())]
         settings = [listener_setting(name) for name in changed]
         names = {listener.name for listener in then.listeners if listener.protocol.endswith("SSL")}
-        for setting in settings[: len(change.changes)]:
-            if setting is not None and setting.listener not in names:
+        for setting, text in zip(settings, change.changes.values(), strict=False):
+            if setting is not None and text is not None and setting.listener not in names:
                 told = f"Listener {setting.listener} is not a TLS listener of this broker"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, told)
         if not any(setting is not None or name in TLS for setting, name in zip(settings, changed, strict=True)):

@@ -267,9 +267,39 @@ async def test_broker_settings_that_cannot_change(control_plane: ControlPlane) -
     assert await alter(control_plane, BROKER, "1", ("log.retention.mz", SET, "2")) == ErrorCode.INVALID_CONFIG
     contradiction = [("log.cleaner.min.compaction.lag.ms", SET, "9"), ("log.cleaner.max.compaction.lag.ms", SET, "8")]
     assert await alter(control_plane, BROKER, "", *contradiction) == ErrorCode.INVALID_CONFIG
+    for name, value in (
+        ("log.retention.ms", "0"),
+        ("max.connections", "0"),
+        ("max.connection.creation.rate", "0"),
+        ("max.connections.per.ip", "0"),
+        ("log.cleaner.threads", "0"),
+        ("log.cleaner.threads", "3"),
+        ("log.cleaner.dedupe.buffer.size", "1048576"),
+        ("num.io.threads", "3"),
+        ("num.replica.fetchers", "99"),
+        ("group.consumer.assignment.interval.ms", "2147483647"),
+        ("cordoned.log.dirs", "x"),
+    ):
+        assert await alter(control_plane, BROKER, "1", (name, SET, value)) == ErrorCode.INVALID_REQUEST, name
     shown = await describe(control_plane, BROKER, "1")
     assert shown["num.partitions"].read_only
     assert not shown["log.retention.ms"].read_only
+
+
+async def test_numbers_of_threads_double_or_halve(control_plane: ControlPlane) -> None:
+    broker = await control_plane.start()
+    assert broker.services is not None
+    for threads in ("2", "4", "8", "4", "2", "1"):
+        assert await alter(control_plane, BROKER, "1", ("log.cleaner.threads", SET, threads)) == 0
+    assert await alter(control_plane, BROKER, "1", ("max.connections.per.ip.overrides", SET, "127.0.0.1:4")) == 0
+    assert await alter(control_plane, BROKER, "1", ("max.connections.per.ip", SET, "0")) == 0
+
+
+async def test_removals_of_settings_of_unknown_listeners(control_plane: ControlPlane) -> None:
+    await control_plane.start()
+    for name in ("listener.name.none.ssl.keystore.location", "listener.name.plaintext.ssl.keystore.location"):
+        assert await alter(control_plane, BROKER, "1", (name, DELETE, None)) == 0
+        assert await alter(control_plane, BROKER, "1", (name, SET, "x")) == ErrorCode.INVALID_REQUEST
 
 
 async def test_logger_levels(control_plane: ControlPlane) -> None:

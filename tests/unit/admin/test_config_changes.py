@@ -117,6 +117,12 @@ def test_broker_changes(
         ([("ssl.principal.mapping.rules", SET, "DEFAULT")], INVALID_REQUEST),
         ([("min.insync.replicas", SET, "2")], INVALID_CONFIG),
         ([("min.insync.replicas", SUBTRACT, "1")], INVALID_CONFIG),
+        ([("num.partitions", APPEND, "5")], INVALID_CONFIG),
+        ([("max.connections.per.ip.overrides", APPEND, "x")], INVALID_CONFIG),
+        ([("log.retention.mz", SUBTRACT, "5")], INVALID_CONFIG),
+        ([("log.retention.ms", SET, "x"), ("log.roll.ms", APPEND, "5")], INVALID_CONFIG),
+        ([("log.cleanup.policy", SET, "compact,compact")], INVALID_REQUEST),
+        ([("log.cleanup.policy", APPEND, "")], INVALID_REQUEST),
     ],
 )
 def test_wrong_broker_changes(ops: list[tuple[str, int, str | None]], code: int) -> None:
@@ -169,7 +175,9 @@ def test_shapes_of_requests() -> None:
     assert [problem is not None for problem in check_request([good, good])] == [True, True]
 
 
-@pytest.mark.parametrize(("name", "fine"), [("", True), ("1", True), ("2", False), ("one", False)])
+@pytest.mark.parametrize(
+    ("name", "fine"), [("", True), ("1", True), ("01", True), ("2", False), ("one", False), (" 1", False)]
+)
 def test_names_of_brokers(name: str, fine: bool) -> None:
     if fine:
         check_broker_name(name, 1)
