@@ -4,12 +4,15 @@ and deleted topics are there. `stored.py` made the archive."""
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.quorum.test_joining import JoiningBroker
+from tests.quorum.test_migrate import migrate
 from tests.support.brokers import BrokerProcess
 from tests.upgrade.stored import DELETED, FACTS, facts, one_broker, three_brokers, undeleted
 
@@ -43,6 +46,20 @@ def test_a_broker_of_an_earlier_version_starts(stored: Path, kind: str) -> None:
     try:
         check(broker, expected(stored, kind))
         broker.restart()
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("kind", ["stopped", "killed"])
+def test_a_broker_of_an_earlier_version_becomes_a_quorum(stored: Path, tmp_path: Path, kind: str) -> None:
+    shutil.copytree(stored / kind / "data", tmp_path / "data")
+    broker = JoiningBroker(tmp_path, 1, None)
+    del broker.settings["node.id"]
+    broker.settings |= {**one_broker(tmp_path).settings, "min.insync.replicas": "1"}
+    migrate({**broker.settings, "metadata.store": "quorum"}, broker.data_dir)
+    broker.start()
+    try:
+        check(broker, expected(stored, kind))
     finally:
         broker.kill()
 

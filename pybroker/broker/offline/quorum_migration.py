@@ -111,7 +111,9 @@ class _NewLog:
     def refuse_another(self) -> None:
         """Raise StartError if the broker has a metadata log."""
         if self.opened:
-            raise StartError(f"{self._directory} is a metadata log already. Nothing was changed")
+            raise StartError(
+                f"{self._directory} is a metadata log already. Nothing was changed. If no cluster uses it, move it away"
+            )
 
     def write(self, image: ClusterImage) -> LogMigration:
         """Write the log, and compare it with the image. Raises StartError."""
