@@ -59,7 +59,7 @@ def _to_zookeeper(config: BrokerConfig, yes: bool) -> None:
     from pybroker.broker.offline.zookeeper_migration import migrate as move
 
     where = config["zookeeper.connect"]
-    if not yes:
+    if not yes and where:
         click.confirm(f"Move the metadata of {config.log_dirs[0]} to zookeeper at {where}?", abort=True)
     done = asyncio.run(move(config, _tell))
     copied = f"{done.nodes:,} nodes" if done.nodes else "nodes copied by an earlier run"

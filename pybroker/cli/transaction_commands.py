@@ -143,10 +143,13 @@ async def _describe(target: Target, transactional_id: str) -> None:
 
 
 async def _producers(target: Target, topic: str, partition: int | None) -> None:
-    from pybroker.client import AdminClient, TopicPartition
+    from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
-        wanted = await partitions_of(admin, [topic]) if partition is None else [TopicPartition(topic, partition)]
+        known = await partitions_of(admin, [topic])
+        wanted = [each for each in known if partition in (None, each.partition)]
+        if not wanted:
+            raise click.ClickException(f"Topic {topic} has {len(known)} partitions, numbered from 0.")
         found = await admin.describe_producers(wanted)
     rows = [
         {

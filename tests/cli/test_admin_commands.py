@@ -202,8 +202,20 @@ def test_what_is_not_there_is_told_at_once_and_once(run: Run) -> None:
     assert "There is no broker 7" in refused.stderr
     refused = run("topics", "--describe", "--topic-id", str(Uuid.ZERO), code=1)
     assert refused.stderr.startswith(f"Error: INVALID_TOPIC_EXCEPTION: {Uuid.ZERO} is not a topic id")
-    refused = run("groups", "--reset-offsets", "--group", "g", "--topic", unique("absent"), "--to-earliest", code=1)
-    assert refused.stderr.count("UNKNOWN_TOPIC_OR_PARTITION") == 1
+    gone = unique("absent")
+    refused = run("groups", "--reset-offsets", "--group", "g", "--topic", gone, "--to-earliest", code=1)
+    assert refused.stderr == f"Error: There is no topic {gone}.\n"
+    run("topics", "create", gone)
+    where = ("--topic", gone, "--partition")
+    refused = run("transactions", "describe-producers", *where, "7", code=1)
+    assert refused.stderr == f"Error: Topic {gone} has 1 partitions, numbered from 0.\n"
+    run("topics", "delete", gone)
+    for command in (
+        ("groups", "reset-offsets", "g", "--topic", gone, "--to-earliest"),
+        ("transactions", "describe-producers", *where, "0"),
+        ("transactions", "find-hanging", "--topic", gone),
+    ):
+        assert run(*command, code=1).stderr.startswith(f"Error: There is no topic {gone}: it was deleted at ")
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
@@ -357,7 +369,7 @@ def test_share_groups_are_shown_moved_and_deleted(run: Run, ask: Callable[..., A
         (member,) = ask("groups", "describe", group, "--members")["members"]
         assert member["partitions"] == [f"{name}-0", f"{name}-1"]
         refused = run("groups", "reset-offsets", group, "--to-earliest", "--execute", code=1)
-        assert "NON_EMPTY_GROUP" in refused.stderr
+        assert f"Group {group} has 1 member(s). Stop them" in refused.stderr
         assert run("groups", "describe", group).stdout.startswith(f"Share group {group}: Stable, 1 member(s)\n")
 
     def positions() -> list[tuple[int, int, int, int]]:

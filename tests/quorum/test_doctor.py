@@ -17,15 +17,14 @@ OWN, OTHER, THIRD = (free_port() for _ in range(3))
 VOTERS = "controller.quorum.voters"
 
 
-def checked(broker: QuorumBroker, **changed: str) -> list[str]:
+def checked(broker: QuorumBroker, what: str = "quorum") -> list[str]:
     """State and words of the findings about the quorum."""
-    broker.settings |= {name.replace("_", "."): value for name, value in changed.items()}
     command = broker.command()
     sets = [part for at, word in enumerate(command) if word == "--set" for part in ("--set", command[at + 1])]
     done = CliRunner().invoke(cli, ["doctor", "--json", *sets])
     found = json.loads(done.stdout)["checks"]
     assert not [each for each in found if each["what"] == "zookeeper"]
-    return [f"{each['state']} {each['says']}" for each in found if each["what"] == "quorum"]
+    return [f"{each['state']} {each['says']}" for each in found if each["what"] == what]
 
 
 @pytest.fixture
@@ -52,9 +51,14 @@ def test_two_voters_with_one_address(broker: QuorumBroker) -> None:
 
 def test_the_address_of_a_listener_for_clients(broker: QuorumBroker) -> None:
     broker.settings[VOTERS] = voters({1: broker.port, 2: OTHER, 3: THIRD})
-    assert checked(broker) == [
-        f"bad {VOTERS} has node 1 at port {broker.port}: the listener PLAINTEXT, which is for clients"
-    ]
+    (found,) = checked(broker, "settings")
+    assert f"port {broker.port} of node 1 is that of the listener PLAINTEXT, and brokers use BETWEEN" in found
+
+
+def test_an_address_without_a_listener(broker: QuorumBroker) -> None:
+    unused = free_port()
+    broker.settings[VOTERS] = voters({1: unused, 2: OTHER, 3: THIRD})
+    assert checked(broker) == [f"bad {VOTERS} has node 1 at port {unused}: no listener of this broker"]
 
 
 def test_a_broker_that_does_not_vote_and_an_even_number(broker: QuorumBroker) -> None:

@@ -67,6 +67,8 @@ def test_delete_now_is_one_command(start_broker: StartBroker) -> None:
     assert (refused.error_code, "is not deleted" in refused.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, True)
     assert lives.purge(second, delay_ms=-1).error_code == ErrorCode.INVALID_REQUEST
     assert "1 deleted topics" not in run("purge", "never", "--yes", code=1)
+    said = run("delete", "now", "--now", "--yes")
+    assert said.startswith(f"Deleted topic now with id {second}. Purged topic now with id {second}, ")
 
 
 @pytest.mark.checklist("U4", "A9", 143)

@@ -4,11 +4,13 @@ The command writes the id and the audit record to the store first, then `meta.pr
 crash in between, the next start refuses the remaining directories and suggests this command, which then finishes the
 work.
 
-In a cluster the id is in ZooKeeper and shared by all brokers: the command changes only the directories of this broker.
+In a cluster all brokers share the id, which is in ZooKeeper or, in a metadata quorum, with the metadata log in the
+first directory: the command changes only the directories of this broker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from pybroker.broker.metadata.metadata_store import Create, Operation, Set, Stor
 from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
 from pybroker.broker.offline.audit_records import audit_record
 from pybroker.broker.offline.offline_directories import locked, read_properties_of, write_properties_of
+from pybroker.broker.offline.quorum_copies import metadata_directory
 from pybroker.config import BrokerConfig
 from pybroker.errors import StartError
 
@@ -44,7 +47,10 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
     with locked(directories):
         properties = {directory: read_properties_of(directory) for directory in directories}
         if config.in_cluster:
-            await _check_id_of_cluster(config, cluster_id)
+            if config.in_quorum:
+                _check_id_of_quorum(config, properties[first], cluster_id)
+            else:
+                await _check_id_of_cluster(config, cluster_id)
             owned = (content["cluster.id"] for content in properties.values() if content and "cluster.id" in content)
             before: str | None = next((each for each in owned if each != cluster_id), cluster_id)
         else:
@@ -62,6 +68,16 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
                 write_properties_of(directory, {**content, "cluster.id": cluster_id})
                 changed.append(directory)
     return ClusterIdChange(before, tuple(changed))
+
+
+def _check_id_of_quorum(config: BrokerConfig, properties: Mapping[str, str] | None, cluster_id: str) -> None:
+    """Refuse another id than that of the metadata log. Without the log the broker joins the cluster of the id."""
+    found = (properties or {}).get("cluster.id")
+    if found not in (None, cluster_id) and metadata_directory(config).exists():
+        raise StartError(
+            f"the metadata log in {config.log_dirs[0]} belongs to cluster {found}, whose brokers share that id. Adopt "
+            f"{found}, or give this broker an empty first directory to join another cluster"
+        )
 
 
 async def _check_id_of_cluster(config: BrokerConfig, cluster_id: str) -> None:

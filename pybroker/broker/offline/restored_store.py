@@ -69,6 +69,11 @@ async def accept_restored_store(config: BrokerConfig, agree: bool) -> str | None
     """Return the reason why brokers refuse the store, or None if there is none. If there is a reason and `agree` is
     true, also accept the store. Raises StartError if the store cannot be read.
     """
+    if config.in_quorum:
+        raise StartError(
+            "metadata.store is not zookeeper. For the metadata log of a quorum use `pybroker cluster quorum "
+            "accept-restored`"
+        )
     if not config.in_cluster:
         raise StartError(
             "metadata.store is not zookeeper: a single broker has its metadata in a file, which needs no acceptance"

@@ -47,8 +47,8 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
     """Set the cluster id of a stopped broker to ID.
 
     Use it after the metadata store was recreated, or for a log directory that came from another cluster. Consumers of
-    records or metrics that use the cluster id see a new cluster afterwards. With ZooKeeper, ID must be the id of the
-    cluster; the command writes it to the broker's directories.
+    records or metrics that use the cluster id see a new cluster afterwards. With several brokers, ID must be the id of
+    the cluster; the command writes it to the broker's directories.
     """
     import asyncio
 

@@ -57,9 +57,7 @@ def _own(config: BrokerConfig, voters: dict[int, VoterAddress]) -> Iterator[Find
     ports = {listener.name: listener.port for listener in config.advertised_listeners(bound)}
     if own.port in (0, ports.get(between or "")):
         return
-    other = next((name for name, port in ports.items() if port == own.port), None)
-    what = "no listener of this broker" if other is None else f"the listener {other}, which is for clients"
-    says = f"{VOTERS} has node {here} at port {own.port}: {what}"
+    says = f"{VOTERS} has node {here} at port {own.port}: no listener of this broker"
     yield bad(QUORUM, says, f"name the address of the listener {between} (inter.broker.listener.name)")
 
 

@@ -115,6 +115,10 @@ async def _reset(target: Target, group: str, topics: Iterable[str], reset_target
 
     async with AdminClient(target.client_config()) as admin:
         is_share, members, committed = await _committed(admin, group)
+        if how == "execute" and members:
+            raise click.ClickException(
+                f"Group {group} has {members} member(s). Stop them, then repeat the command; nothing was changed."
+            )
         if isinstance(reset_target, Path):
             plan = read_plan(reset_target)
             chosen = sorted(plan)
@@ -170,7 +174,7 @@ async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[To
 
 
 async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions of `NAME` or `NAME:0,1`, in order. Raises KafkaError if the topic does not exist."""
+    """Return the partitions of `NAME` or `NAME:0,1`, in order. Raises click.ClickException if a topic is missing."""
     from pybroker.client import TopicPartition
 
     found: set[TopicPartition] = set()

@@ -132,7 +132,8 @@ async def _shorten(admin: AdminClient, found: Iterable[TopicDeletion], delay_ms:
             if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise
             refused += 1
-    say(f"{len(under_way) - refused} deletions end {time_formats.span(delay_ms)} after they began.", err=True)
+    shortened = len(under_way) - refused
+    say(f"{shortened} deletions end {time_formats.span(delay_ms)} after they began, or earlier.", err=True)
     if refused:
         say(f"{refused} deletions are unchanged: you may not delete these topics.", err=True)
 

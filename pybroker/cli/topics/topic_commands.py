@@ -144,7 +144,7 @@ async def _with_receipt(
 
     if now:
         left = await purged(admin, waiting)
-        return {**row, **receipt(waiting, left)}, f"{said}\n{receipt_sentence(waiting, left)}"
+        return {**row, **receipt(waiting, left)}, f"{said} {receipt_sentence(waiting, left)}"
     back = undelete_hint(waiting)
     row = {**row, "undeletable": waiting.undeletable, "remove_after_ms": waiting.remove_after_ms}
     return row, f"{said} {back}" if back else said
