@@ -121,8 +121,13 @@ async def test_delete_by_id_never_touches_the_next_topic_of_the_name(admin: Admi
     with pytest.raises(TypeError, match="of_topic_ids"):
         admin.delete_topics([new])  # type: ignore[list-item]  # the wrong type: must raise
     assert (await admin.describe_topics([name]))[name].topic_id == new
-    await admin.delete_topics(TopicCollection.of_topic_ids([new])).all()
+    deleting = admin.delete_topics(TopicCollection.of_topic_ids([new]))
+    values = deleting.topic_id_values()
+    assert values is not None
+    assert (list(values), deleting.topic_name_values()) == ([new], None)
+    await deleting.all()
     await forgotten(admin, name)
+    assert admin.delete_topics([name]).topic_id_values() is None
 
 
 @pytest.mark.checklist(244, 314, 317, 318, "X34")

@@ -98,6 +98,7 @@ async def test_what_is_committed_counts_with_its_offsets(
         assert (await delivery).topic == topic
         await producer.begin()
         await producer.send(topic, "open", partition=0)
+        await producer.send_offsets({source: 99}, group)
     # Closed while it was open: aborted.
     await sees(bootstrap, topic, "0a", "2a", "3a", "0b", "2b")
     assert (await admin.list_consumer_group_offsets(group))[source].offset == 12

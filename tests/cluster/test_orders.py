@@ -4,6 +4,8 @@ service, unless an order proves that it is to go.
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,10 +42,10 @@ class Ordered(Everywhere):
         assert controller is not None
         return controller, min({1, 2, 3} - {controller})
 
-    def led_by(self, number: int, name: str) -> Uuid:
+    def led_by(self, number: int, name: str, partitions: int = 1) -> Uuid:
         """A topic with replicas everywhere, and a record."""
         others = sorted({1, 2, 3} - {number})
-        topic_id = self.at(number).create_on(name, [number, *others])
+        topic_id = self.at(number).create_on(name, *[[number, *others]] * partitions)
         self.written(name, "kept")
         until(lambda: self.isr(name, number) == {1, 2, 3})
         return topic_id
@@ -85,20 +87,24 @@ def leader_and_isr(kind: int, *topics: Any) -> Any:
     return wire.LeaderAndIsrRequest(type=kind, topic_states=list(topics))
 
 
-def topic_state(name: str, topic_id: Uuid, leader: int, epoch: int) -> Any:
-    partition = wire.LeaderAndIsrRequest_LeaderAndIsrPartitionState(
-        partition_index=0, leader=leader, leader_epoch=epoch, isr=[1, 2, 3], replicas=[1, 2, 3]
-    )
-    return wire.LeaderAndIsrRequest_LeaderAndIsrTopicState(
-        topic_name=name, topic_id=topic_id, partition_states=[partition]
-    )
+def topic_state(name: str, topic_id: Uuid, leader: int, epoch: int, partitions: int = 1) -> Any:
+    states = [
+        wire.LeaderAndIsrRequest_LeaderAndIsrPartitionState(
+            partition_index=index, leader=leader, leader_epoch=epoch, isr=[1, 2, 3], replicas=[1, 2, 3]
+        )
+        for index in range(partitions)
+    ]
+    return wire.LeaderAndIsrRequest_LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id, partition_states=states)
 
 
-def stop_replica(topic_id: Uuid, epoch: int = DELETED) -> Any:
-    partition = wire.StopReplicaRequest_StopReplicaPartitionState(
-        partition_index=0, leader_epoch=epoch, delete_partition=True
-    )
-    topic = wire.StopReplicaRequest_StopReplicaTopicState(topic_id=topic_id, partition_states=[partition])
+def stop_replica(topic_id: Uuid, epoch: int = DELETED, partitions: int = 1) -> Any:
+    states = [
+        wire.StopReplicaRequest_StopReplicaPartitionState(
+            partition_index=index, leader_epoch=epoch, delete_partition=True
+        )
+        for index in range(partitions)
+    ]
+    topic = wire.StopReplicaRequest_StopReplicaTopicState(topic_id=topic_id, partition_states=states)
     return wire.StopReplicaRequest(delete_partitions=True, topic_states=[topic])
 
 
@@ -215,14 +221,14 @@ def by_id(answer: Any) -> list[tuple[Uuid, list[tuple[int, int]]]]:
 def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
     """On the wire: ids group the partitions, in the order of the request; there are no names."""
     _, told = brokers.roles()
-    first, second, unknown = brokers.led_by(told, "first"), brokers.led_by(told, "second"), Uuid.random()
-    order = leader_and_isr(INCREMENTAL, topic_state("first", first, told, 0), topic_state("second", unknown, told, 0))
-    answer = brokers.tell(told, order)
-    assert by_id(answer) == [(first, [(0, 0)]), (unknown, [(0, ErrorCode.INCONSISTENT_TOPIC_ID)])]
-    order = stop_replica(unknown)
+    first, second, unknown = brokers.led_by(told, "first", 2), brokers.led_by(told, "second"), Uuid.random()
+    states = topic_state("first", first, told, 0, 2), topic_state("second", unknown, told, 0)
+    answer = brokers.tell(told, leader_and_isr(INCREMENTAL, *states))
+    assert by_id(answer) == [(first, [(0, 0), (1, 0)]), (unknown, [(0, ErrorCode.INCONSISTENT_TOPIC_ID)])]
+    order = stop_replica(unknown, partitions=2)
     order.topic_states += stop_replica(Uuid.METADATA).topic_states
     answer = brokers.tell(told, order)
-    assert by_id(answer) == [(unknown, [(0, 0)]), (Uuid.METADATA, [(0, 0)])]
+    assert by_id(answer) == [(unknown, [(0, 0), (1, 0)]), (Uuid.METADATA, [(0, 0)])]
     for name, topic_id in (("first", first), ("second", second)):
         brokers.lives_on(told, name)
         assert brokers.at(told).metadata(name).topic_id == topic_id
@@ -244,6 +250,7 @@ def test_a_leader_epoch_above_all_local_ones_proves_a_successor(brokers: Ordered
     data_dir = brokers.cluster.brokers[told].data_dir
     assert str(new) in (data_dir / f"{name}-0" / "partition.metadata").read_text()
     assert brokers.records_of(told, f"{name}-0") == b""
-    announced = f"(id {old}), partitions 0 will be removed from disk after"
+    announced = re.escape(f"(id {old}), partitions 0 will be removed from disk after ") + r"(\S+)"
     lines = brokers.cluster.brokers[told].console.read_text().splitlines()
-    assert any(" WARN " in line and announced in line for line in lines)
+    (due,) = [found[1] for line in lines if " WARN " in line and (found := re.search(announced, line))]
+    assert datetime.datetime.fromisoformat(due) > datetime.datetime.now(datetime.UTC)
