@@ -2014,6 +2014,9 @@ def append_partitioned(
 def partition_of_key(key: bytes, count: int) -> int:
     """Return the partition among `count` that Java's default partitioner chooses (murmur2). Raises ValueError for 0."""
 
+def java_hash(utf_16: bytes) -> int:
+    """Return Java's `String.hashCode` of a text in UTF-16, high byte first."""
+
 @final
 class ConsumerRecord:
     """A record that a consumer read."""

@@ -55,7 +55,7 @@ mod _native {
         StoredRecord, StoredRecords, TopicMetadata, TransactionQuestion,
     };
     #[pymodule_export]
-    use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};
+    use crate::client::batch::{ClientBatch, append_partitioned, java_hash, partition_of_key};
     #[pymodule_export]
     use crate::client::records::{ConsumerRecord, DecodedRecords, RecordDecoder};
     #[pymodule_export]

@@ -10,6 +10,7 @@ mod crc;
 mod error;
 mod ids;
 mod internal_topics;
+mod java_hash;
 mod murmur2;
 mod record;
 mod record_batch;
@@ -26,6 +27,7 @@ pub use crc::crc32c;
 pub use error::{BatchError, REJECTED_RECORDS_MAX, RecordFault, RejectedRecord};
 pub use ids::{BuildIdHasher, IdMap, TopicId, TopicIdPartition};
 pub use internal_topics::{INTERNAL_TOPICS, is_internal};
+pub use java_hash::java_hash;
 pub use murmur2::{murmur2, partition_of_key};
 pub use record::{Header, Headers, RecordRef, Records, decompressed_records};
 pub use record_batch::{

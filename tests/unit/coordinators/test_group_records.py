@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ from pybroker.broker.coordinators.group.records import (
 )
 from pybroker.broker.coordinators.group.subscription import subscribed_topics
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
-from pybroker.broker.coordinators.shards.hashing import java_hash, partition_for
+from pybroker.broker.coordinators.shards.hashing import GROUPS_REMEMBERED_MAX, partition_for
 from pybroker.native import CodecError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
@@ -168,5 +170,15 @@ def test_a_count_beyond_the_bytes_is_refused_before_it_is_believed() -> None:
 
 
 def test_groups_hash_as_in_java() -> None:
-    assert java_hash("my-group") == -1_906_497_762
     assert [partition_for(g, 50) for g in ("g", "my-group", "", "polygenelubricants", "grüße-😀")] == [3, 12, 0, 0, 27]
+
+
+def test_long_ids_are_not_remembered() -> None:
+    """Clients choose them: sixteen thousand of 30,000 characters would take half a gigabyte."""
+    tracemalloc.start()
+    try:
+        for number in range(GROUPS_REMEMBERED_MAX // 16):
+            partition_for(f"{number}".rjust(30_000, "g"), 50)
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -224,6 +224,12 @@ pub(crate) fn partition_of_key(key: &[u8], count: u32) -> PyResult<u32> {
     Ok(pybroker_model::partition_of_key(key, count))
 }
 
+/// Return Java's hash of a text in UTF-16 with the high byte first.
+#[pyfunction]
+pub(crate) fn java_hash(utf_16: &[u8]) -> i32 {
+    pybroker_model::java_hash(utf_16)
+}
+
 type Parts<'py> = (Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
 fn key_and_value<'py>(record: &Bound<'py, PyAny>) -> PyResult<Parts<'py>> {

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import functools
 
+from pybroker.native import java_hash
+
 GROUPS_REMEMBERED_MAX = 16_384
-"""Cache size. Hashing reads every character of the id, and each heartbeat needs the partition."""
+"""Cache size: each heartbeat needs the partition."""
+REMEMBERED_CHARACTERS_MAX = 256
+"""Limit of the ids in the cache. Clients choose them, and an id has up to 32,767 bytes."""
 
 
-def java_hash(text: str) -> int:
-    """Return Java's String.hashCode: over UTF-16 units, modulo 2**32, signed."""
-    value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(data), 2):
-        value = (value * 31 + (data[index] << 8 | data[index + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
-
-
-@functools.lru_cache(GROUPS_REMEMBERED_MAX)
 def partition_for(group_id: str, partitions: int) -> int:
-    """Return the group's partition. The absolute value of the smallest integer is 0, as in Kafka's Utils.abs."""
-    value = java_hash(group_id)
+    """Return the group's partition."""
+    if len(group_id) > REMEMBERED_CHARACTERS_MAX:
+        return _partition_for(group_id, partitions)
+    return _remembered(group_id, partitions)
+
+
+def _partition_for(group_id: str, partitions: int) -> int:
+    value = java_hash(group_id.encode("utf-16-be", "surrogatepass"))
+    # The absolute value of the smallest integer is 0, as in Kafka's Utils.abs.
     return 0 if value == -(1 << 31) else abs(value) % partitions
+
+
+_remembered = functools.lru_cache(GROUPS_REMEMBERED_MAX)(_partition_for)

@@ -1,0 +1,31 @@
+//! Java's `String.hashCode`, by which Kafka chooses the partition of a coordinator for a group id or a transactional
+//! id. Clients and tools rely on it.
+
+/// Return the hash of a text in UTF-16 with the high byte first, as Java's `int`. The last byte of an odd number of
+/// bytes is ignored.
+#[must_use]
+pub fn java_hash(utf_16: &[u8]) -> i32 {
+    let (units, _) = utf_16.as_chunks::<2>();
+    units.iter().fold(0_i32, |hash, unit| {
+        hash.wrapping_mul(31)
+            .wrapping_add(u16::from_be_bytes(*unit).into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn javas_values() {
+        for (text, hash) in [
+            ("", 0),
+            ("my-group", -1_906_497_762),
+            ("polygenelubricants", i32::MIN),
+        ] {
+            let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+            assert_eq!(java_hash(&bytes), hash, "{text}");
+        }
+        assert_eq!(java_hash(&[0, b'a', 0]), i32::from(b'a'));
+    }
+}
