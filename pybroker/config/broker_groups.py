@@ -44,8 +44,8 @@ GROUPS = (
         LONG,
         134217728,
         (
-            "Maximum bytes of metadata of all members that a broker coordinates. A member beyond it gets "
-            "GROUP_MAX_SIZE_REACHED (pybroker's own setting)."
+            "Maximum bytes of all members that a broker coordinates: their metadata, their names and those of their "
+            "groups, and 500 bytes for each. A member beyond it gets GROUP_MAX_SIZE_REACHED (pybroker's own setting)."
         ),
         at_least(1),
     ),

@@ -15,6 +15,7 @@ from tests.groups.kit import unique
 from tests.groups.requests import join
 from tests.groups.test_storm import metrics
 from tests.support.brokers import BrokerProcess
+from tests.support.cluster import until
 from tests.wire.client import WireClient
 
 MEMBER_MAX, TOTAL_MAX = 10_000, 25_000
@@ -103,3 +104,42 @@ def test_members_of_all_protocols_count(broker: BrokerProcess, kind: str, versio
     assert said(third, "a", 1_000) is ErrorCode.NONE
     assert joined(broker, 9_000) is ErrorCode.GROUP_MAX_SIZE_REACHED, "those of the classic protocol count with them"
     assert metrics(port)["pybroker_group_joins_refused_total"] == 3
+
+
+def long_named(kind: str) -> Any:
+    """Of the first member of a new group, whose name is long."""
+    group = unique("group").rjust(5_000, "g")
+    if kind == "classic":
+        said = [m.JoinGroupRequest_JoinGroupRequestProtocol(name="p", metadata=b"")]
+        return join(group, protocols=said, protocol_type="own", session_timeout_ms=60_000)
+    return heartbeat(kind, group, unique("member"), ["t"])
+
+
+@pytest.mark.parametrize(("kind", "version"), [("classic", 9), ("classic", 3), ("consumer", 1), ("share", 1)])
+def test_groups_themselves_count(broker: BrokerProcess, kind: str, version: int) -> None:
+    """Also one whose only member has an id and has not joined with it: each request can name a new group."""
+    with WireClient(broker.port, client_id="short") as client:
+        codes = []
+        while ErrorCode.GROUP_MAX_SIZE_REACHED not in codes:
+            codes.append(client.call(long_named(kind), version).error_code)
+            assert len(codes) < 100, set(codes)
+    assert len([code for code in codes if code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)]) == 4
+
+
+@pytest.mark.parametrize("version", [9, 3])
+def test_client_ids_of_classic_members_count(broker: BrokerProcess, version: int) -> None:
+    said = [m.JoinGroupRequest_JoinGroupRequestProtocol(name="p", metadata=b"")]
+    request = join(unique("group"), protocols=said, protocol_type="own", session_timeout_ms=60_000)
+    with WireClient(broker.port, client_id="c" * 20_000) as client:
+        assert client.call(request, version).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_an_unused_member_id_counts_until_its_session_ends(broker: BrokerProcess) -> None:
+    said = [m.JoinGroupRequest_JoinGroupRequestProtocol(name="p", metadata=b"")]
+    with WireClient(broker.port) as client:
+        for _ in range(4):
+            name = unique("group").rjust(5_000, "g")
+            request = join(name, protocols=said, protocol_type="own", session_timeout_ms=6_000)
+            assert client.call(request, 9).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert client.call(long_named("classic"), 9).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        until(lambda: client.call(long_named("classic"), 9).error_code == ErrorCode.MEMBER_ID_REQUIRED)

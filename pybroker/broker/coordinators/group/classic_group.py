@@ -19,6 +19,7 @@ import msgspec
 
 from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_by_all
 from pybroker.broker.coordinators.group_base.group_registry import Group, GroupKind, not_found
+from pybroker.broker.coordinators.group_base.metadata_size import MEMBER_BYTES
 from pybroker.broker.coordinators.group_base.removals import Removals
 from pybroker.broker.coordinators.group_base.requests import CommitRequest, Protocols
 from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
@@ -53,6 +54,12 @@ LEGAL_MOVES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 def metadata_bytes(protocols: Protocols) -> int:
     """Return the approximate memory, in bytes, that a member's protocols take."""
     return sum(len(name) + len(data) for name, data in protocols)
+
+
+def member_bytes(client_id: str, instance_id: str | None) -> int:
+    """Return the approximate memory, in bytes, that a member takes besides its protocols: clients choose the names."""
+    names = len(client_id) + len(instance_id or "")
+    return MEMBER_BYTES + len(client_id) + names
 
 
 class JoinResult(msgspec.Struct, frozen=True):
@@ -163,6 +170,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     """Protocol → number of members that support it."""
     metadata_bytes: int = 0
     """Bytes of the metadata of all members, for all protocols."""
+    member_bytes: int = 0
+    """Memory of the members, and of assigned member ids, besides the metadata."""
     in_initial_delay: bool = False
     """The group's first rebalance stays open until the initial delay ends, even if all members have joined."""
     new_member_added: bool = False
@@ -253,7 +262,23 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count(member, +1)
-        self.pending_joins.discard(member.member_id)
+        self.drop_expected(member.member_id)
+
+    def expect(self, member_id: str) -> None:
+        """Add a member id that was assigned to a client (KIP-394)."""
+        self.pending_joins.add(member_id)
+        self.member_bytes += MEMBER_BYTES + len(member_id)
+
+    def drop_expected(self, member_id: str) -> None:
+        """Remove an assigned member id, if it is expected."""
+        if member_id in self.pending_joins:
+            self.pending_joins.remove(member_id)
+            self.member_bytes -= MEMBER_BYTES + len(member_id)
+
+    @property
+    def bytes_beside_metadata(self) -> int:
+        """The memory of the group and its members besides the metadata; 0 for a group that only has offsets."""
+        return self.member_bytes and self.member_bytes + MEMBER_BYTES + len(self.group_id)
 
     def update(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
@@ -267,6 +292,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
 
     def _count(self, member: ClassicMember, change: int) -> None:
         self.metadata_bytes += change * metadata_bytes(member.protocols)
+        self.member_bytes += change * member_bytes(member.client_id, member.instance_id)
         for name, _ in member.protocols:
             count = self.protocol_counts.get(name, 0) + change
             if count:
@@ -290,7 +316,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
                 self.static_members.pop(member.instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_joins.discard(member_id)
+        self.drop_expected(member_id)
         self.pending_syncs.discard(member_id)
         return member
 

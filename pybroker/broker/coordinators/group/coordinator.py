@@ -97,7 +97,7 @@ class GroupCoordinator:
             removals=self._removals,
             fence=self._fence,
             statistics=self._statistics,
-            member_bytes=self.member_metadata_bytes,
+            member_bytes=self._member_bytes,
             shard_of=partial(self.shard, empty_allowed=True),
             keep_offsets=self._keep_offsets,
         )
@@ -128,6 +128,9 @@ class GroupCoordinator:
     def member_metadata_bytes(self) -> int:
         """Return how many bytes the metadata of all members takes."""
         return sum(shard.metadata_bytes() for shard in self.shards)
+
+    def _member_bytes(self) -> int:
+        return self.member_metadata_bytes() + sum(shard.bytes_beside_metadata() for shard in self.shards)
 
     @property
     def timers(self) -> TimerWheel:
@@ -173,7 +176,7 @@ class GroupCoordinator:
             GroupKind.STREAMS,
             code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         )
-        self._shard_dependencies.member_metadata.require_room_of(request.protocols)
+        self._shard_dependencies.member_metadata.require_room_of(request, group_id)
         reply: Reply[JoinResult] = Reply()
         if kind is GroupKind.CONSUMER:
             shard.classic_members.join(group_id, request, reply)

@@ -2,7 +2,8 @@
 
 A JoinGroup carries the protocols and subscriptions that a classic member supports, as bytes that only clients
 understand. Members of other group types send topic names, regular expressions, a topology, racks or tags in heartbeats.
-The coordinator keeps this metadata as long as the member is in the group.
+The coordinator keeps this metadata as long as the member is in the group. The total includes the memory of the members
+and groups themselves: clients choose their names, and how many there are.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pybroker.broker.clock import Clock
-from pybroker.broker.coordinators.group.classic_group import metadata_bytes
+from pybroker.broker.coordinators.group.classic_group import member_bytes, metadata_bytes
 from pybroker.broker.coordinators.group.interfaces import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
-from pybroker.broker.coordinators.group_base.requests import Protocols
+from pybroker.broker.coordinators.group_base.requests import JoinRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -37,27 +38,30 @@ class MemberMetadata:
         self._bytes = 0
         self._counted_ms: int | None = None
 
-    def require_room_of(self, protocols: Protocols) -> None:
+    def require_room_of(self, request: JoinRequest, group_id: str) -> None:
         """Raise KafkaError GROUP_MAX_SIZE_REACHED if a classic member's metadata exceeds a limit."""
-        self.require_room(metadata_bytes(protocols))
+        is_new = not request.member_id
+        beside = len(group_id) + member_bytes(request.client_id, request.instance_id) if is_new else 0
+        self.require_room(metadata_bytes(request.protocols), beside=beside)
 
-    def require_room(self, size: int, before: int = 0) -> None:
+    def require_room(self, size: int, before: int = 0, beside: int = 0) -> None:
         """Raise KafkaError GROUP_MAX_SIZE_REACHED if a member's metadata of `size` bytes exceeds a limit.
 
-        `before` is the size of the metadata that it replaces. A member whose metadata does not grow is never refused:
-        it may be repeating a request whose response was lost.
+        `before` is the size of the metadata that it replaces, `beside` the memory of a new member besides its metadata.
+        A member whose metadata does not grow is never refused: it may be repeating a request whose response was lost.
         """
-        if size <= before:
+        if size <= before and not beside:
             return
         most = self._settings.max_metadata_bytes
-        if size > most:
+        if size > max(most, before):
             raise self._refusal(f"{size} bytes of metadata are more than group.max.metadata.bytes={most}.")
         now_ms, most = self._clock.monotonic_ms(), self._settings.max_metadata_bytes_total
         if self._counted_ms is None or now_ms - self._counted_ms >= COUNTED_FOR_MS:
             self._bytes, self._counted_ms = self._count(), now_ms
-        if self._bytes + size - before > most:
-            raise self._refusal(f"The metadata of all members would exceed group.max.metadata.bytes.total={most}.")
-        self._bytes += size - before
+        growth = size - before + beside
+        if self._bytes + growth > most:
+            raise self._refusal(f"All members with their metadata would exceed group.max.metadata.bytes.total={most}.")
+        self._bytes += growth
 
     def _refusal(self, text: str) -> KafkaError:
         self._statistics.joins_refused += 1

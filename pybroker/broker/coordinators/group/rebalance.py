@@ -104,7 +104,7 @@ class ClassicRebalances:
             else:
                 self._add(group, request, member_id, reply)
         elif request.requires_known_member_id:
-            group.pending_joins.add(member_id)
+            group.expect(member_id)
             self._watch_session(group, member_id, request.session_timeout_ms)
             reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
@@ -449,7 +449,7 @@ class ClassicRebalances:
         if member is None:
             if member_id not in group.pending_joins:
                 return
-            group.pending_joins.discard(member_id)
+            group.drop_expected(member_id)
             if group.state is ClassicGroupState.EMPTY:
                 self._store.emptied(group)
         elif member.awaits_rebalance:

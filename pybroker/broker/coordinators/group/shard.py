@@ -281,6 +281,11 @@ class GroupShard(Shard[LoadedGroups]):
         classic = sum(group.metadata_bytes for group in self.groups.all_of(ClassicGroup))
         return classic + self.epochs.metadata_sizes.total
 
+    def bytes_beside_metadata(self) -> int:
+        """Return the approximate memory, in bytes, of groups and members besides the metadata."""
+        classic = sum(group.bytes_beside_metadata for group in self.groups.all_of(ClassicGroup))
+        return classic + self.epochs.metadata_sizes.beside
+
     def has_commit_under_way(self, group_id: str) -> bool:
         """Return whether a commit of the group is being written or is in an open transaction; expiry does not delete
         such a group."""

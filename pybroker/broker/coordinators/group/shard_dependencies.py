@@ -40,7 +40,7 @@ class GroupDependencies:
         shard_of: Callable[[str], GroupShard],
         keep_offsets: KeepOffsetsOf,
     ) -> None:
-        """states: the share-state coordinators. member_bytes: returns the bytes of all classic members' metadata."""
+        """states: the share-state coordinators. member_bytes: returns the bytes of all members and their metadata."""
         self._dependencies = dependencies
         self._settings = settings
         self._timers = timers

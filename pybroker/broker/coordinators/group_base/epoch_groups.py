@@ -110,12 +110,14 @@ class EpochGroups(ChangeBatches):
             and self.is_quiet(group.group_id)
         )
 
-    def metadata_bytes(self, of: GroupKind, group_id: str, beat: EpochHeartbeat) -> tuple[int, int]:
-        """Return the size of the metadata in a heartbeat, and the size of the metadata that it replaces."""
+    def metadata_bytes(self, of: GroupKind, group_id: str, beat: EpochHeartbeat) -> tuple[int, int, int]:
+        """Return the size of the metadata in a heartbeat, the size of the metadata that it replaces, and the memory
+        that the member adds besides."""
         sizes = self.metadata_sizes
         # Count the metadata that all members share with the first member only.
         shared = 0 if sizes.of(group_id, SHARED) else metadata_size(self._kinds[of].shared(beat))
-        return metadata_size(beat.metadata) + shared, sizes.of(group_id, beat.member_id)
+        beside = sizes.beside_of(group_id, beat.member_id) if beat.epoch >= JOINS else 0
+        return metadata_size(beat.metadata) + shared, sizes.of(group_id, beat.member_id), beside
 
     def cached_responses(self, group_id: str) -> CachedResponses:
         """Return the group's cache of responses."""

@@ -25,6 +25,9 @@ def metadata_size(value: Any) -> int:
     return 0
 
 
+MEMBER_BYTES = 500
+"""Approximate memory of a member, or of a group, without names and metadata."""
+
 SHARED = ""
 """A member id for metadata that all members of a group share; its size counts once."""
 
@@ -34,6 +37,8 @@ class MetadataSizes:
 
     def __init__(self) -> None:
         self.total = 0
+        self.beside = 0
+        """Approximate memory of groups and members besides the metadata."""
         self._by_group: dict[str, dict[str, Any]] = {}
 
     def note(self, group_id: str, metadata: dict[str, Any]) -> None:
@@ -44,11 +49,26 @@ class MetadataSizes:
             if was is not value and was != value:
                 self.total += metadata_size(value) - metadata_size(was)
         self.total -= sum(metadata_size(was) for member_id, was in before.items() if member_id not in metadata)
+        if before.keys() != metadata.keys():
+            self.beside += _beside(group_id, metadata) - _beside(group_id, before)
         if metadata:
             self._by_group[group_id] = metadata
         else:
             self._by_group.pop(group_id, None)
 
+    def beside_of(self, group_id: str, member_id: str) -> int:
+        """Return the memory that a member adds besides its metadata; 0 if the group has it."""
+        members = self._by_group.get(group_id)
+        if members is None:
+            return 2 * MEMBER_BYTES + len(group_id) + len(member_id)
+        return 0 if member_id in members else MEMBER_BYTES + len(member_id)
+
     def of(self, group_id: str, member_id: str) -> int:
         """Return the size of one member's metadata."""
         return metadata_size(self._by_group.get(group_id, {}).get(member_id))
+
+
+def _beside(group_id: str, members: dict[str, Any]) -> int:
+    if not members:
+        return 0
+    return MEMBER_BYTES * (len(members) + 1) + len(group_id) + sum(map(len, members))
