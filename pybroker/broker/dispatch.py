@@ -58,6 +58,9 @@ PARKED_MAX = 20_000
 parked request holds memory, and clients reconnect with a backoff.
 """
 
+TRACEBACK_S = 60.0
+"""Time between two tracebacks of the same error of the same API key."""
+
 UNKNOWN_SERVER_ERROR = -1
 
 STOPPING = 15
@@ -107,6 +110,7 @@ class Dispatcher:
         self._fd: int | None = None
         self._parked: set[InlineTask | DeferredResponse] = set()
         self._stopping = False
+        self._traceback_at: dict[tuple[int, type[BaseException]], float] = {}
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
 
@@ -279,7 +283,8 @@ class Dispatcher:
                 request.api_version,
                 request.client_host,
                 request.client_id,
-                exc_info=problem,
+                exc_info=self._news(request, problem),
+                extra=BY_CLIENT,
             )
         try:
             response = failure_response(request.message, code, message)
@@ -315,10 +320,21 @@ class Dispatcher:
                 request.reply_and_close(response.response)
             elif response is not None and not request.reply(response, ELEMENTS_ENCODED_AT_ONCE):
                 self._large.send(request, response)
-        except Exception:
-            log.exception(
+        except Exception as problem:
+            log.error(
                 "cannot encode a response; closing the connection api_key=%d version=%d",
                 request.api_key,
                 request.api_version,
+                exc_info=self._news(request, problem),
+                extra=BY_CLIENT,
             )
             request.close()
+
+    def _news(self, request: Request, problem: BaseException) -> BaseException | None:
+        """Return the problem if its traceback has not been logged within the last minute: a client can repeat it."""
+        what, now = (request.api_key, type(problem)), self._loop.time()
+        last = self._traceback_at.get(what)
+        if last is not None and now - last < TRACEBACK_S:
+            return None
+        self._traceback_at[what] = now
+        return problem

@@ -1,4 +1,4 @@
-"""Strangers cannot fill the log: lines that they cause have a rate and a length, before and after a login."""
+"""Clients cannot fill the log: lines that they cause have a rate and a length, before and after a login."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pybroker import Broker
+from pybroker.broker.log_limits import MemberLines
 from pybroker.protocol import messages as m
 from tests.hostile.large import encoded
-from tests.security.kit import call, login, port_of, secure_broker
+from tests.security.kit import ROOT, call, login, port_of, secure_broker
+from tests.support.cluster import until
 from tests.wire.client import WireClient
 
 STRANGER = "stranger"
@@ -94,3 +96,34 @@ def test_the_log_grows_slowly(broker: Broker, attempt: Callable[[Broker], None])
     lines = grown.splitlines()
     assert all(len(line) < LINE_BYTES_MAX for line in lines), max(lines, key=len)[:2_000]
     assert lines or attempt is not malformed_handshake
+
+
+GROUPS = 1_500
+"""Each has three lines at least."""
+NAME_BYTES = 5_000
+
+
+def join(number: int) -> m.JoinGroupRequest:
+    """In a group of its own, whose name is long."""
+    return m.JoinGroupRequest(
+        group_id=f"{number}".rjust(NAME_BYTES, "g"),
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=6_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[m.JoinGroupRequest_JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def test_members_of_groups_that_come_and_go_do_not_fill_the_log(broker: Broker) -> None:
+    """A thousand lines may come at once: an application that starts is in the log."""
+    with login(broker, ROOT) as client:
+        call(client, m.FindCoordinatorRequest(coordinator_keys=["any"]))
+        until(lambda: call(client, join(0), 3).error_code == 0)
+        logged, began = broker.log_path.stat().st_size, time.monotonic()
+        for number in range(1, GROUPS):
+            assert call(client, join(number), 3).error_code == 0
+        seconds = time.monotonic() - began + 2
+    lines = [line for line in broker.log_path.read_bytes()[logged:].splitlines() if b"INFO group " in line]
+    assert 100 < len(lines) < MemberLines.AT_ONCE + MemberLines.A_SECOND * seconds
+    assert all(len(line) < LINE_BYTES_MAX for line in lines)

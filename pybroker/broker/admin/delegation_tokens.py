@@ -18,6 +18,7 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import ChangeToken, CreateToken
+from pybroker.broker.log_limits import BY_MEMBER
 from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.security.credentials import hmac_of, secret_of
 from pybroker.config import BrokerConfig
@@ -113,7 +114,9 @@ class TokenAdmin:
         token_id = secrets.token_urlsafe(16)
         token = DelegationToken(token_id, owner, caller.principal, tuple(renewers), now_ms, max_ms, expires_ms)
         await self._submit(CreateToken(token), caller)
-        log.info("delegation token created by=%r token_id=%s owner=%r", caller.principal, token_id, owner)
+        log.info(
+            "delegation token created by=%r token_id=%s owner=%r", caller.principal, token_id, owner, extra=BY_MEMBER
+        )
         return token, hmac_of(secret, token_id)
 
     async def renew(self, given: bytes, period_ms: int, caller: Caller) -> int:

@@ -17,6 +17,7 @@ from pybroker.broker.cluster import events as e
 from pybroker.broker.cluster import quorum_events as q
 from pybroker.broker.cluster.lookup import topic_or_deletion
 from pybroker.broker.controller.local_controller_client import Submission
+from pybroker.broker.log_limits import BY_CLIENT
 from pybroker.broker.metadata.acl_nodes import CLUSTER_NAME
 from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
@@ -130,6 +131,7 @@ def _refusal(needs: Needs, submission: Submission, caller: Caller, acls: AclEval
                 missing.name,
                 type(submission.event).__name__,
                 submission.asked_by,
+                extra=BY_CLIENT,
             )
             if missing.resource_type == ResourceType.CLUSTER:
                 return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
