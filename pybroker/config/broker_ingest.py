@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.setting_values import ConfigKey, ConfigType, Scope, at_least
+from pybroker.config.setting_values import CENTURY_MS, ConfigKey, ConfigType, Scope, at_least, between
 
 CLUSTER = Scope.CLUSTER_WIDE
 LONG = ConfigType.LONG
@@ -14,7 +14,7 @@ INGEST = (
         LONG,
         3600000,
         "Default time without an append after which an open ingest is dropped, in ms.",
-        at_least(1),
+        between(1, CENTURY_MS),
         CLUSTER,
     ),
     ConfigKey(
@@ -22,7 +22,7 @@ INGEST = (
         LONG,
         86400000,
         "Upper bound of ttl_ms of a client, in ms; larger values are reduced to it.",
-        at_least(1),
+        between(1, CENTURY_MS),
         CLUSTER,
     ),
     ConfigKey(
@@ -33,7 +33,7 @@ INGEST = (
             "Time that the ids of committed ingests are remembered, in ms. During it a repeated job or commit writes "
             "nothing."
         ),
-        at_least(1),
+        between(1, CENTURY_MS),
         CLUSTER,
     ),
     ConfigKey(

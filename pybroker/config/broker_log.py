@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pybroker.config.setting_values import (
+    CENTURY_MS,
     ConfigKey,
     ConfigType,
     InvalidValue,
@@ -105,7 +106,7 @@ DIRECTORIES = (
             "(KIP-516). A change applies to later deletions; `pybroker topics deletions --shorten` applies a shorter "
             "delay to pending ones."
         ),
-        at_least(0),
+        between(0, CENTURY_MS),
         CLUSTER,
     ),
     ConfigKey(

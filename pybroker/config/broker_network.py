@@ -8,6 +8,7 @@ from pybroker.config import connection_overrides
 from pybroker.config.listener_addresses import PROTOCOLS, SECURITY_BETWEEN, host_port
 from pybroker.config.protocol_version import LATEST, PROTOCOL_VERSION, check_protocol_version
 from pybroker.config.setting_values import (
+    CENTURY_MS,
     ConfigKey,
     ConfigType,
     Scope,
@@ -330,7 +331,7 @@ OPERATION = (
             "Longest time of a clean stop, in ms; after it the process exits, and the next start recovers. Not one of "
             "Kafka's settings."
         ),
-        at_least(0),
+        between(0, CENTURY_MS),
     ),
     ConfigKey(
         "log.format",

@@ -168,6 +168,10 @@ def between(low: int | float, high: int | float) -> Validator:
     return check
 
 
+CENTURY_MS = 100 * 365 * 86_400_000
+"""Longest time span of pybroker's own settings: a point in time that far away still fits all messages and texts."""
+
+
 def one_of(*allowed: str) -> Validator:
     """Return a validator for exactly one of the words."""
 

@@ -139,6 +139,19 @@ def test_owner_and_renewers_renew_it_within_its_life_and_end_it(broker: Broker) 
         assert authenticate(client, token.token_id, token.hmac).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+def test_the_longest_lifetime_of_the_settings() -> None:
+    longest = (1 << 63) - 1
+    settings = {f"delegation.token.{name}.ms": longest for name in ("max.lifetime", "expiry.time")}
+    with secure_broker(USERS, {**SECRET, **settings}) as broker:
+        alice = login(broker, "alice")
+        token = create(alice)
+        assert (token.error_code, token.expiry_timestamp_ms, token.max_timestamp_ms) == (0, longest, longest)
+        answer = call(alice, m.RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=longest))
+        assert (answer.error_code, answer.expiry_timestamp_ms) == (0, longest)
+        with WireClient(port_of(broker, "SASL")) as client:
+            assert authenticate(client, token.token_id, token.hmac).error_code == 0
+
+
 def test_a_session_ends_with_its_token_which_is_removed(broker: Broker) -> None:
     alice = login(broker, "alice")
     token = create(alice, lifetime_ms=2_000)

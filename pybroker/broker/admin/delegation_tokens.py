@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 RENEWERS_MAX = 1_000
 NAME_BYTES_MAX = 255
+TIME_MAX = (1 << 63) - 1
 TOKENS_MAX = 100_000
 """Limit for the whole cluster: every broker keeps all tokens in memory."""
 
@@ -109,7 +110,8 @@ class TokenAdmin:
             )
         now_ms = self._clock.wall_ms()
         longest_ms = self._config.get_int("delegation.token.max.lifetime.ms")
-        max_ms = now_ms + (min(lifetime_ms, longest_ms) if lifetime_ms > 0 else longest_ms)
+        lifetime_ms = min(lifetime_ms, longest_ms) if lifetime_ms > 0 else longest_ms
+        max_ms = min(now_ms + lifetime_ms, TIME_MAX)
         expires_ms = min(max_ms, now_ms + self._config.get_int("delegation.token.expiry.time.ms"))
         token_id = secrets.token_urlsafe(16)
         token = DelegationToken(token_id, owner, caller.principal, tuple(renewers), now_ms, max_ms, expires_ms)
@@ -126,14 +128,15 @@ class TokenAdmin:
         if token.max_ms < now_ms:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "The delegation token has expired.")
         period_ms = period_ms if period_ms > 0 else self._config.get_int("delegation.token.expiry.time.ms")
-        return await self._submit(ChangeToken(token.token_id, now_ms + period_ms, now_ms, caller.principal), caller)
+        expires_ms = min(now_ms + period_ms, TIME_MAX)
+        return await self._submit(ChangeToken(token.token_id, expires_ms, now_ms, caller.principal), caller)
 
     async def expire(self, given: bytes, period_ms: int, caller: Caller) -> int:
         """Change a token's expiry and return the new timestamp (ms). A negative `period_ms` expires it at once. Raises
         KafkaError."""
         token = self._known(given)
         now_ms = self._clock.wall_ms()
-        expires_ms = None if period_ms < 0 else now_ms + period_ms
+        expires_ms = None if period_ms < 0 else min(now_ms + period_ms, TIME_MAX)
         return await self._submit(ChangeToken(token.token_id, expires_ms, now_ms, caller.principal), caller)
 
     def describe(

@@ -132,6 +132,18 @@ MISTAKES = [
         "log.retention.ms=7 weeks",
         "log.retention.ms=7 weeks ({file} line 2): expected a whole number (valid units: ms, s, m, h, d)",
     ),
+    (
+        "delete.topic.delay.ms=9223372036854775807",
+        "delete.topic.delay.ms=9223372036854775807 ({file} line 2): must be between 0 and 3153600000000",
+    ),
+    (
+        "shutdown.timeout.ms=9223372036854775807",
+        "shutdown.timeout.ms=9223372036854775807 ({file} line 2): must be between 0 and 3153600000000",
+    ),
+    (
+        "ingest.ttl.max.ms=9223372036854775807",
+        "ingest.ttl.max.ms=9223372036854775807 ({file} line 2): must be between 1 and 3153600000000",
+    ),
     ("log.flush.mode=sometimes", "log.flush.mode=sometimes ({file} line 2): must be one of commit, os"),
     ("listeners=", "listeners= ({file} line 2): must not be empty"),
     (
